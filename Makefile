@@ -1,0 +1,49 @@
+# What a contributor runs. `make test` is all of it, from a fresh clone.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint types layers unit demo bench bench-engine format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## create .venv with Hark (editable) and everything the tests need
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+test: lint types layers unit  ## lint, types, layers and tests
+
+lint: $(STAMP)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(STAMP)  ## import-linter: who may import whom
+	$(BIN)/lint-imports
+
+unit: $(STAMP)  ## pytest; WORKERS=4 for more processes, ARGS='-k signal' for a part
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+demo: $(STAMP)  ## a checkout that parks, is killed, comes back and finishes
+	$(BIN)/python examples/01_checkout.py
+
+bench: bench-engine  ## all benchmarks
+
+bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
+	$(BIN)/python bench/engine.py
+
+format: $(STAMP)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove .venv, caches and build output
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,131 @@
+"""Measures Absurd: run by the interpreter of its own environment, prints one JSON line.
+
+A client of the Python SDK owns one connection, which all its tasks share. So one process runs several clients
+(`--clients`), each a worker for its part of the tasks in flight: twice as fast as the one client of the
+documentation. Absurd has no notifications: workers poll, here more often than by default.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from absurd_sdk import AsyncAbsurd, AsyncTaskContext
+from result import STEPS, command_line, report
+
+QUEUE = "bench"
+Watch = psycopg.AsyncConnection[Any]
+Action = Callable[[AsyncAbsurd, int], Awaitable[Any]]
+
+
+async def steps(params: dict[str, int], context: AsyncTaskContext) -> int:
+    value = params["number"]
+
+    async def step() -> int:
+        return value + 1
+
+    for index in range(STEPS):
+        value = await context.step(f"step-{index}", step)
+    return value
+
+
+async def parked(params: dict[str, int], context: AsyncTaskContext) -> Any:
+    return await context.await_event(f"go:{params['number']}")
+
+
+def create_schema(url: str) -> None:
+    absurdctl = Path(sys.executable).with_name("absurdctl")
+    for command in (["init"], ["create-queue", QUEUE]):
+        subprocess.run([absurdctl, *command, "--database", url], check=True, stdout=sys.stderr)
+
+
+async def spread(clients: list[AsyncAbsurd], numbers: range, action: Action) -> None:
+    """Does `action` once for each number, each client one at a time."""
+    todo = iter(numbers)
+
+    async def lane(client: AsyncAbsurd) -> None:
+        for number in todo:
+            await action(client, number)
+
+    await asyncio.gather(*map(lane, clients))
+
+
+async def until(watch: Watch, state: str, count: int) -> None:
+    """Waits until `count` tasks are in `state`."""
+    statement = f"SELECT count(*) >= %s FROM absurd.t_{QUEUE} WHERE state = %s"
+    while True:
+        cursor = await watch.execute(statement, (count, state))
+        if await cursor.fetchone() == (True,):
+            return
+        await asyncio.sleep(0.02)
+
+
+async def spawn(senders: list[AsyncAbsurd], task: str, numbers: range) -> None:
+    await spread(senders, numbers, lambda client, number: client.spawn(task, {"number": number}, queue=QUEUE))
+
+
+async def run_steps(senders: list[AsyncAbsurd], watch: Watch, numbers: range) -> float:
+    """Seconds from the first spawn until all are done; `numbers` go on from those of the warm-up."""
+    begin = time.perf_counter()
+    await spawn(senders, "steps", numbers)
+    await until(watch, "completed", numbers.stop)
+    return time.perf_counter() - begin
+
+
+async def run_signals(senders: list[AsyncAbsurd], watch: Watch, numbers: range) -> float:
+    """Seconds from the first event until all are done; `numbers` go on from those of the warm-up."""
+    await spawn(senders, "parked", numbers)
+    await until(watch, "sleeping", len(numbers))
+    begin = time.perf_counter()
+    await spread(senders, numbers, lambda client, number: client.emit_event(f"go:{number}", "event"))
+    await until(watch, "completed", numbers.stop)
+    return time.perf_counter() - begin
+
+
+async def measure(options: Namespace, worker: dict[str, Any]) -> float:
+    """Starts the workers, warms up, measures, stops the workers."""
+    workers = [AsyncAbsurd(options.url, queue_name=QUEUE) for _ in range(options.clients)]
+    senders = [AsyncAbsurd(options.url, queue_name=QUEUE) for _ in range(options.senders)]
+    for client in workers:
+        client.register_task("steps")(steps)
+        client.register_task("parked")(parked)
+    working = [asyncio.create_task(client.start_worker(**worker)) for client in workers]
+    run = run_steps if options.workload == "steps" else run_signals
+    async with await psycopg.AsyncConnection.connect(options.url, autocommit=True) as watch:
+        await run(senders, watch, range(options.warm_up))
+        seconds = await run(senders, watch, range(options.warm_up, options.warm_up + options.n))
+    for client in workers:
+        client.stop_worker()
+    await asyncio.gather(*working)
+    for client in (*workers, *senders):
+        await client.close()
+    return seconds
+
+
+def parse() -> Namespace:
+    parser = command_line("measure Absurd")
+    parser.add_argument("--clients", type=int, default=16, help="workers, each with a connection")
+    parser.add_argument("--senders", type=int, default=4, help="connections that spawn and emit")
+    parser.add_argument("--poll-interval", type=float, default=0.02, help="seconds")
+    parser.add_argument("--warm-up", type=int, default=100)
+    options = parser.parse_args()
+    options.n = options.n or 2000
+    return options
+
+
+def main() -> None:
+    options = parse()
+    create_schema(options.url)
+    worker = {"concurrency": options.in_flight // options.clients, "poll_interval": options.poll_interval}
+    seconds = asyncio.run(measure(options, worker))
+    settings = {name: getattr(options, name) for name in ("in_flight", "clients", "senders")}
+    report("absurd", "absurd-sdk", options.workload, options.n, seconds, {**settings, **worker})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What the peer scripts share: their command line and the one line of JSON each prints."""
+
+import json
+from argparse import ArgumentParser
+from importlib.metadata import version
+from typing import Any
+
+STEPS = 10
+
+
+def command_line(description: str) -> ArgumentParser:
+    """The arguments every peer takes; a peer adds its own."""
+    parser = ArgumentParser(description=description)
+    parser.add_argument("workload", choices=("steps", "signals"))
+    parser.add_argument("url", help="a fresh database")
+    parser.add_argument("--n", type=int, help="workflows to run, or instances to signal")
+    parser.add_argument("--in-flight", type=int, default=500, help="workflows that run at the same time")
+    return parser
+
+
+def report(peer: str, package: str, workload: str, n: int, seconds: float, settings: dict[str, Any]) -> None:
+    """Prints the result. The rate counts steps, or signalled instances."""
+    done = n * STEPS if workload == "steps" else n
+    line = {
+        "workload": workload,
+        "peer": peer,
+        "version": version(package),
+        "n": n,
+        "seconds": round(seconds, 3),
+        "per_second": round(done / seconds, 1),
+        "settings": settings,
+    }
+    print(json.dumps(line), flush=True)

@@ -1,0 +1,81 @@
+"""Start an order, park it on a payment, die, come back, get paid.
+
+Run it: `python examples/01_checkout.py`. The first half kills its own process with SIGKILL while the
+order waits; the second half is a new process on the same file.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from hark import Await, Context, Done, Hark, Machine, Next, Stop, step
+
+
+class Checkout(Machine):
+    @dataclass
+    class State:
+        order: int
+        reserved: bool = False
+
+    @step
+    async def start(self, ctx: Context) -> Next:
+        ctx.state.reserved = True
+        return Next(self.wait_for_payment)
+
+    @step
+    async def wait_for_payment(self, ctx: Context) -> Await:
+        return Await("payment", then=self.ship, timeout=3600)
+
+    @step
+    async def ship(self, ctx: Context) -> Done | Stop:
+        if ctx.timed_out:
+            return Stop("payment never came")
+        return Done({"order": ctx.state.order, "paid": ctx.awaited[0].payload["amount"]})
+
+
+async def order_and_die(url: str) -> None:
+    app = Hark(url)
+    async with app, app.worker():
+        await app.start(Checkout, {"order": 42}, correlation_key="order:42")
+        while not await app.waits(name="payment"):
+            await asyncio.sleep(0.01)
+        print("  order 42 waits for its payment; this process now kills itself (SIGKILL)", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def come_back_and_pay(url: str) -> None:
+    app = Hark(url)
+    app.register(Checkout)
+    async with app, app.worker():
+        order = await app.get("order:42")
+        print(f"  a new process finds it: {order.status}, at step {order.step!r}, state {order.state}")
+        delivery = await app.signal("order:42", "payment", {"amount": 100}, dedup_key="evt-7")
+        print(f"  the payment webhook comes: {delivery.status}")
+        print(f"  result: {await app.result(order.id, timeout=10)}")
+        again = await app.signal("order:42", "payment", {"amount": 100}, dedup_key="evt-7")
+        print(f"  the webhook is redelivered: {again.status}")
+        print("  its history:")
+        for event in await app.events(order.id):
+            print(f"    {event.at:%H:%M:%S.%f}  {event.type:<8} {event.step or '':<16} {event.data or ''}")
+
+
+def main() -> None:
+    if len(sys.argv) == 3 and sys.argv[1] == "first-life":
+        asyncio.run(order_and_die(sys.argv[2]))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'hark.db'}"
+        print("first life")
+        life = subprocess.run([sys.executable, __file__, "first-life", url], check=False)
+        assert life.returncode == -signal.SIGKILL, "the first process should have died"
+        print("second life")
+        asyncio.run(come_back_and_pay(url))
+
+
+if __name__ == "__main__":
+    main()

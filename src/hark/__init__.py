@@ -1,0 +1,43 @@
+"""Hark: durable workflows that wait for the world."""
+
+from hark.app import Handle, Hark, Start
+from hark.dialects.machine import Machine, step
+from hark.model.errors import (
+    AlreadySettled,
+    AwakeableRejected,
+    AwakeableTimedOut,
+    Conflict,
+    Duplicate,
+    HarkError,
+    InstanceCancelled,
+    InstanceFailed,
+    InvalidAnswer,
+    InvalidDefinition,
+    InvalidInput,
+    InvalidOutcome,
+    InvalidState,
+    MalformedJson,
+    NoTarget,
+    NotFound,
+    NotOpen,
+    PayloadTooLarge,
+    SignalTimeout,
+    StoreTooNew,
+    StoreUnavailable,
+    WrongColour,
+)
+from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
+from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Signal, Wait
+from hark.programs.steps import Context
+from hark.runtime.reply import Reply
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "Conflict",
+    "Context", "Delivery", "Done", "Duplicate", "Event", "Handle", "Hark", "HarkError", "Instance",
+    "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome",
+    "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotFound", "NotOpen", "PayloadTooLarge", "Rate",
+    "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "Wait",
+    "WrongColour", "step",
+]  # fmt: skip

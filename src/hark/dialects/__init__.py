@@ -1,0 +1,1 @@
+"""What users write: machines, workflows, jobs, BPMN. Imports programs and model."""

@@ -1,0 +1,1 @@
+"""Ways in from outside: command line, HTTP, console. Import app and model."""

@@ -1,0 +1,1 @@
+"""The kernel: transaction scripts over batches. Decides in Python, once, for both stores."""

@@ -1,0 +1,137 @@
+"""Deliver signals and messages: to one instance each.
+
+Together with broadcast.py, settle.py, expire.py and the children counted in commit.py this is all that
+writes to inboxes, and all of it goes through `Turn.post`. Leans on invariants 3, 4 and 5. What a
+program does with a signal is not decided here: see programs/.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hark.kernel.requests import Deliver, SignalWithStart
+from hark.model.errors import HarkError, NoTarget
+from hark.model.values import Delivery
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+def plan(turn: Turn) -> None:
+    for request in turn.delivers:
+        turn.targets.add(request.target)
+
+
+async def plan_messages(turn: Turn) -> None:
+    if turn.messages:
+        asked = {(message.name, message.key) for message in turn.messages}
+        for id, _, _, _ in await turn.tx.fetch(sql.message_waits, sorted(asked)):
+            turn.wants.add(id)
+
+
+async def apply(turn: Turn) -> None:
+    delivers = [request for request in turn.delivers if request.sender is None or not request.sender.fenced]
+    seen = await _seen(turn, [*delivers, *turn.joint])
+    for request in delivers:
+        _deliver(turn, request, seen)
+    for joint in turn.joint:
+        _deliver_joint(turn, joint, seen)
+    await _messages(turn)
+    await turn.flush()
+
+
+async def look_for_known(turn: Turn) -> None:
+    """Which signal_with_start a kept holder has seen: then it starts nothing (S9)."""
+    pairs = {}
+    for joint in turn.joint:
+        row = turn.find(joint.item.correlation_key or "")
+        if row is not None and joint.dedup_key is not None:
+            pairs[(row.id, joint.dedup_key)] = joint
+    if pairs:
+        for id, key in await turn.tx.fetch(sql.seen, list(pairs)):
+            turn.known[pairs[(id, key)]] = id
+
+
+async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart]) -> set[tuple[str, str]]:
+    pairs = set()
+    for request in requests:
+        row = turn.find(_target(request))
+        if request.dedup_key is not None and row is not None:
+            pairs.add((row.id, request.dedup_key))
+    if not pairs:
+        return set()
+    return {(id, key) for id, key in await turn.tx.fetch(sql.seen, sorted(pairs))}
+
+
+def _target(request: Deliver | SignalWithStart) -> str:
+    return request.target if isinstance(request, Deliver) else request.item.correlation_key or ""
+
+
+def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
+    row = turn.find(request.target)
+    if row is not None and request.dedup_key is not None and (row.id, request.dedup_key) in seen:
+        request.answer = Delivery("duplicate", row.id)
+    elif row is None or row.terminal:
+        request.answer = _no_target(request.target, None if row is None else row.status)
+        _report(turn, request, request.answer)
+    else:
+        if request.dedup_key is not None:
+            seen.add((row.id, request.dedup_key))
+        woke = turn.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
+        request.answer = Delivery("woke" if woke else "stored", row.id)
+        turn.event(row.id, "signal", None, name=request.name, status=request.answer.status)
+
+
+def _deliver_joint(turn: Turn, joint: SignalWithStart, seen: set[tuple[str, str]]) -> None:
+    if isinstance(joint.answer, HarkError):
+        return
+    row = turn.find(joint.item.correlation_key or "")
+    assert row is not None
+    joint.answer = row.id
+    if joint.dedup_key is None or (row.id, joint.dedup_key) not in seen:
+        if joint.dedup_key is not None:
+            seen.add((row.id, joint.dedup_key))
+        woke = turn.post(row, "signal", joint.name, joint.payload, dedup_key=joint.dedup_key)
+        turn.event(row.id, "signal", None, name=joint.name, status="woke" if woke else "stored")
+
+
+async def _messages(turn: Turn) -> None:
+    if not turn.messages:
+        return
+    asked = sorted({(message.name, message.key) for message in turn.messages})
+    waiting = {(name, key): (id, wait) for id, wait, name, key in await turn.tx.fetch(sql.message_waits, asked)}
+    answered: list[str | None] = []
+    for message in turn.messages:
+        id, wait = waiting.get((message.name, message.key), (None, None))
+        row = turn.rows.get(id) if id else None
+        if row is None or row.terminal:
+            message.answer = NoTarget(
+                f"Nobody waits for message {message.name!r} with key {message.key!r}. "
+                "See `hark instance list` for what waits, then send it again.",
+                target=message.key,
+            )
+            continue
+        turn.post(row, "message", message.name, message.payload, wait_id=wait)
+        turn.event(row.id, "message", None, name=message.name, key=message.key)
+        message.answer = row.id
+        # Exactly one receiver: this wait has its answer, the next message needs another.
+        del waiting[(message.name, message.key)]
+        answered.append(wait)
+    if answered:
+        await turn.tx.fetch(sql.fire_waits, ids=answered)
+
+
+def _no_target(target: str, status: str | None) -> NoTarget:
+    why = "there is no such instance" if status is None else f"that instance is {status}"
+    return NoTarget(
+        f"No target {target!r}: {why}. Nothing was stored. Check the id or key, or start it first "
+        "(signal_with_start does both at once).",
+        target=target,
+    )
+
+
+def _report(turn: Turn, request: Deliver, error: HarkError) -> None:
+    if request.sender is not None:
+        claim = request.sender.claim
+        turn.event(claim.id, "undelivered", claim.step, target=request.target, name=request.name, error=str(error))

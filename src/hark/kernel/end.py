@@ -1,0 +1,215 @@
+"""Ends by another's hand, and the ways back: cancel, reclaim, hand back, retry.
+
+All of them lock first. A cancel takes the whole tree below in one commit: who spawned between the look
+and the lock is found by looking again, and the cancel then runs once more with the larger tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hark.kernel.requests import Cancel, Revive
+from hark.model.errors import Conflict, Duplicate, NotFound
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+async def plan(turn: Turn) -> None:
+    turn.targets.update(request.target for request in turn.cancels)
+    turn.targets.update(request.target for request in turn.revives)
+    if turn.revives:
+        # A retry takes its key back, so it meets the starters of that key where they meet each other.
+        ids = (await turn.resolve(request.target for request in turn.revives)).values()
+        for row in await turn.tx.fetch(sql.details, ids=sorted(ids)):
+            if row[7] is not None:
+                turn.reserve(row[7])
+    for handback in turn.handbacks:
+        turn.wants.update(claim.id for claim in handback.claims)
+
+
+async def plan_rows(turn: Turn) -> None:
+    """Who else is touched: the trees below a cancel, the parents above an end."""
+    roots = sorted({turn.addresses[r.target] for r in turn.cancels if r.target in turn.addresses})
+    if roots:
+        parents = (row[9] for row in await turn.tx.fetch(sql.details, ids=roots))
+        turn.wants.update(parent for parent in parents if parent is not None)
+        turn.wants.update(row[0] for row in await turn.tx.fetch(sql.descendants, ids=roots))
+    owners = sorted({owner for request in turn.reclaims for owner in request.owners})
+    if owners:
+        for id, parent in await turn.tx.fetch(sql.abandoned, owners=owners):
+            turn.abandoned.append(id)
+            turn.wants.add(id)
+            if parent is not None:
+                turn.wants.add(parent)
+
+
+async def apply(turn: Turn) -> None:
+    await _cancel(turn)
+    await _reclaim(turn)
+    await _hand_back(turn)
+    await _revive(turn)
+
+
+async def _details(turn: Turn, ids: list[str]) -> dict[str, Any]:
+    return {row[0]: row for row in await turn.tx.fetch(sql.details, ids=ids)} if ids else {}
+
+
+# -- cancel ----------------------------------------------------------------------------------------
+
+
+async def _cancel(turn: Turn) -> None:
+    wanted: dict[str, Cancel] = {}
+    for request in turn.cancels:
+        row = turn.find(request.target)
+        if row is None:
+            request.answer = _not_found(request.target)
+        elif row.terminal or row.id in wanted:
+            status = "cancelled" if row.id in wanted else row.status
+            request.answer = Conflict(
+                f"{request.target!r} is {status} already: there is nothing to cancel.", status=status
+            )
+        else:
+            wanted[row.id] = request
+            request.answer = row.id
+    if not wanted:
+        return
+    below = [row[0] for row in await turn.tx.fetch(sql.descendants, ids=sorted(wanted))]
+    if any(id not in turn.rows for id in below):
+        for request in wanted.values():
+            turn.again.append(request)
+        return
+    reasons = {id: request.reason or "cancelled" for id, request in wanted.items()}
+    for id in below:
+        if not turn.rows[id].terminal:
+            reasons.setdefault(id, "its parent was cancelled")
+    await _end(turn, {id: ("cancelled", reason) for id, reason in reasons.items()})
+    turn.cancelled |= set(reasons)
+
+
+async def _end(turn: Turn, ends: dict[str, tuple[str, str]]) -> None:
+    """Status, waits, awakeables, slots, parents: in one commit."""
+    ids = sorted(ends)
+    for id, row in (await _details(turn, ids)).items():
+        step, lease, key, parent_wait, counted = row[2], row[6], row[8], row[10], row[11]
+        if lease is not None and key is not None:
+            turn.freed.add(key)
+        if parent_wait is not None and not counted:
+            turn.ended.append(parent_wait)
+        turn.rows[id].status = ends[id][0]
+        turn.finished.add(id)
+        turn.event(id, ends[id][0], step, error=ends[id][1])
+    await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
+    over = [id for id in ids if ends[id][0] == "cancelled"]
+    if over:
+        await turn.tx.fetch(sql.drop_waits, ids=over)
+    failed = [id for id in ids if ends[id][0] == "failed"]
+    if failed:
+        await turn.tx.fetch(sql.close_waits, ids=failed)
+    await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+
+
+# -- lost and returned work ------------------------------------------------------------------------
+
+
+async def _reclaim(turn: Turn) -> None:
+    if not turn.reclaims:
+        return
+    owners = {owner for request in turn.reclaims for owner in request.owners}
+    back, ends = [], {}
+    for id, row in (await _details(turn, sorted(turn.abandoned))).items():
+        status, step, crashes, lease, key = row[1], row[2], row[5], row[6], row[8]
+        if status != "executing" or lease not in owners:
+            continue
+        if crashes + 1 >= turn.rules.max_crashes:
+            ends[id] = (
+                "failed",
+                f"quarantined: step {step!r} lost its worker {crashes + 1} times in a row. "
+                "Find out what kills it, then retry the instance.",
+            )
+            continue
+        back.append(id)
+        turn.rows[id].status = "runnable"
+        if key is not None:
+            turn.freed.add(key)
+        turn.event(id, "reclaimed", step, worker=lease)
+    if ends:
+        await _end(turn, ends)
+    if back:
+        await turn.tx.fetch(sql.reclaim, ids=back)
+        turn.runnable = True
+    if len(turn.abandoned) < 1000:
+        await turn.tx.fetch(sql.retire, ids=sorted(owners))
+    else:
+        turn.again.extend(turn.reclaims)
+
+
+async def _hand_back(turn: Turn) -> None:
+    rows = []
+    for request in turn.handbacks:
+        request.answer = None
+        for claim in request.claims:
+            row = turn.rows.get(claim.id)
+            if row is None or row.status != "executing" or row.epoch != claim.epoch:
+                continue
+            row.status = "runnable"
+            rows.append((claim.id, claim.epoch))
+            if claim.concurrency_key is not None:
+                turn.freed.add(claim.concurrency_key)
+            turn.event(claim.id, "handed_back", claim.step)
+    if rows:
+        await turn.tx.fetch(sql.hand_back, rows)
+        turn.runnable = True
+    retired = [request.retire for request in turn.handbacks if request.retire is not None]
+    if retired:
+        await turn.tx.fetch(sql.retire, ids=retired)
+
+
+# -- retry -----------------------------------------------------------------------------------------
+
+
+async def _revive(turn: Turn) -> None:
+    wanted: dict[str, Revive] = {}
+    for request in turn.revives:
+        row = turn.find(request.target)
+        if row is None:
+            request.answer = _not_found(request.target)
+        elif row.status != "failed" or row.id in wanted:
+            request.answer = Conflict(
+                f"{request.target!r} is {row.status}, and only what has failed can be retried.",
+                status=row.status,
+            )
+        else:
+            wanted[row.id] = request
+    if not wanted:
+        return
+    details = await _details(turn, sorted(wanted))
+    keys = {row[7] for row in details.values() if row[7] is not None}
+    holders: dict[str, str] = {}
+    if keys:
+        holders = {name: holder for name, holder in await turn.tx.fetch(sql.taken, names=sorted(keys))}
+    back = []
+    for id, request in wanted.items():
+        step, key = details[id][2], details[id][7]
+        if holders.get(key, id) != id:
+            request.answer = Duplicate(
+                f"The correlation key {key!r} is held by instance {holders[key]} by now. "
+                "Wait until that one has ended, then retry again.",
+                holder=holders[key],
+            )
+            continue
+        if key is not None:
+            holders[key] = id
+        turn.rows[id].status = "runnable"
+        request.answer = id
+        turn.event(id, "retried", step)
+        back.append(id)
+    if back:
+        await turn.tx.fetch(sql.revive, ids=back)
+        await turn.tx.fetch(sql.reopen_waits, ids=back)
+        turn.runnable = True
+
+
+def _not_found(target: str) -> NotFound:
+    return NotFound(f"There is no instance {target!r}. Check the id or key; finished ones go after retention.")

@@ -1,0 +1,239 @@
+"""Limits: token buckets and the slots of concurrency keys.
+
+Slots are counted, not kept: who executes under a key holds a slot, so no crash can leak one. A bucket
+row is the lock of its key. A row that is refused leaves the claim index (`blocked_on`) until its bucket
+is due; whoever frees a slot makes the bucket due. Blocking happens under the bucket's lock and freeing
+waits for it, so a row blocked meanwhile is always seen by the promotion (the wake-up race, once more).
+Work without keys and limits pays nothing for any of this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hark.model.errors import InvalidInput
+from hark.model.names import check_name
+from hark.model.values import Rate
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+_SOON = 5_000  # µs until a promotion that met a locked row looks again
+_KNOWN = 100_000
+
+
+@dataclass(slots=True)
+class Candidate:
+    id: str
+    queue: str
+    priority: int
+    since: int
+    concurrency_key: str | None
+    rate_limit: str | None
+    weight: float
+
+
+@dataclass(slots=True)
+class Bucket:
+    kind: str
+    key: str
+    shard: int
+    capacity: float
+    available: float
+    refilled_at: int
+    due_at: int | None
+    changed: bool = False
+
+
+class Limits:
+    """The configured limits, and which buckets are known to have their rows."""
+
+    def __init__(self, rates: dict[str, Rate], slots: dict[str, int]) -> None:
+        for name in (*rates, *slots):
+            check_name(name, "limit name")
+            if ":" in name:
+                raise InvalidInput(f"A limit's name cannot contain ':' (it separates the partition): {name!r}.")
+        for name, size in slots.items():
+            if type(size) is not int or size < 1:
+                raise InvalidInput(f"concurrency={{{name!r}: {size!r}}}: give a whole number from 1.")
+        self.rates = rates
+        self.slots = slots
+        self.known: set[tuple[str, str]] = set()
+
+    def rate(self, key: str) -> Rate | None:
+        return self.rates.get(key.split(":", 1)[0])
+
+    def size(self, key: str) -> int:
+        return self.slots.get(key.split(":", 1)[0], 1)
+
+    def check(self, rate_limit: str | tuple[str, str] | None, weight: float) -> str | None:
+        """A rate limit as it is written in a row; refused when unknown or never to be had."""
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise InvalidInput(f"weight={weight!r} is not possible: give a number above zero.")
+        if rate_limit is None:
+            return None
+        name, partition = rate_limit if isinstance(rate_limit, tuple) else (rate_limit, None)
+        if name not in self.rates:
+            known = ", ".join(sorted(self.rates)) or "none"
+            raise InvalidInput(
+                f"There is no rate limit {name!r} (known: {known}). Name it in Hark(rate_limits={{{name!r}: Rate(…)}})."
+            )
+        if weight > self.rates[name].capacity:
+            raise InvalidInput(
+                f"weight={weight} is more than the limit {name!r} can ever hold at once "
+                f"({self.rates[name].capacity:g}). Lower the weight or raise its burst."
+            )
+        return name if partition is None else f"{name}:{check_name(str(partition), 'rate limit partition')}"
+
+
+async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], int]:
+    """Who may run now, in order; the others are blocked. Also how many could not be decided this turn."""
+    names = {("slot", c.concurrency_key) for c in wanted if c.concurrency_key is not None}
+    names |= {("rate", c.rate_limit) for c in wanted if c.rate_limit is not None}
+    if not names:
+        return wanted, 0
+    buckets = await _take(turn, {(kind, key or "") for kind, key in names})
+    keys = [key for kind, key in buckets if kind == "slot"]
+    used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, keys=keys)) if keys else {}
+    granted: list[Candidate] = []
+    blocked: list[tuple[str, str]] = []
+    closed: set[str] = set()
+    undecided = 0
+    for candidate in wanted:
+        slot, rate = candidate.concurrency_key, candidate.rate_limit
+        if (slot is not None and ("slot", slot) not in buckets) or (rate is not None and ("rate", rate) not in buckets):
+            undecided += 1
+        elif slot is not None and used.get(slot, 0) >= turn.rules.limits.size(slot):
+            blocked.append((candidate.id, f"slot:{slot}"))
+        elif rate is not None and not _spend(turn, buckets[("rate", rate)], candidate, closed):
+            blocked.append((candidate.id, f"rate:{rate}"))
+        else:
+            granted.append(candidate)
+            if slot is not None:
+                used[slot] = used.get(slot, 0) + 1
+    if blocked:
+        await turn.tx.fetch(sql.block, blocked)
+    await _save(turn, (bucket for shards in buckets.values() for bucket in shards))
+    return granted, undecided
+
+
+async def _take(turn: Turn, names: set[tuple[str, str]]) -> dict[tuple[str, str], list[Bucket]]:
+    """Lock the buckets that nobody else holds."""
+    limits = turn.rules.limits
+    new = [
+        (kind, key, shard, *_size(limits, kind, key))
+        for kind, key in sorted(names - limits.known)
+        for shard in range(_shards(limits, kind, key))
+    ]
+    if new:
+        await turn.tx.fetch(sql.insert_buckets, new)
+        if len(limits.known) > _KNOWN:
+            limits.known.clear()
+        limits.known |= names
+    buckets: dict[tuple[str, str], list[Bucket]] = {}
+    for row in await turn.tx.fetch(sql.try_buckets, sorted(names)):
+        bucket = Bucket(*row)
+        _refill(turn, bucket)
+        buckets.setdefault((bucket.kind, bucket.key), []).append(bucket)
+    # Not there: held by another worker, or swept away as idle. The next turn makes sure of the second.
+    limits.known -= names - set(buckets)
+    return buckets
+
+
+def _size(limits: Limits, kind: str, key: str) -> tuple[float]:
+    rate = limits.rate(key) if kind == "rate" else None
+    return (rate.capacity if rate else float(limits.size(key)),)
+
+
+def _shards(limits: Limits, kind: str, key: str) -> int:
+    rate = limits.rate(key) if kind == "rate" else None
+    return rate.shards if rate else 1
+
+
+def _refill(turn: Turn, bucket: Bucket) -> None:
+    rate = turn.rules.limits.rate(bucket.key) if bucket.kind == "rate" else None
+    if rate is None:
+        return
+    elapsed = max(0, turn.now - bucket.refilled_at)  # a clock that jumps back refills nothing twice
+    bucket.capacity = rate.capacity
+    bucket.available = min(bucket.capacity, bucket.available + elapsed * rate.per_micro)
+
+
+def _spend(turn: Turn, shards: list[Bucket], candidate: Candidate, closed: set[str]) -> bool:
+    """Take the tokens, or say when they will be there. Strictly in order: who waits is not overtaken."""
+    rate = turn.rules.limits.rate(shards[0].key)
+    if rate is None:
+        return True  # this process was not told of the limit, and no row can say more
+    need = min(candidate.weight, rate.capacity)
+    if shards[0].key in closed or any(b.due_at is not None and b.due_at > turn.now for b in shards):
+        return False
+    for bucket in shards:
+        if bucket.available >= need - 1e-9:
+            bucket.available -= need
+            bucket.changed = True
+            return True
+    closed.add(shards[0].key)
+    best = max(shards, key=lambda bucket: bucket.available)
+    best.due_at = turn.now + max(1, math.ceil((need - best.available) / rate.per_micro))
+    best.changed = True
+    turn.due(best.due_at)
+    return False
+
+
+async def _save(turn: Turn, buckets: Iterable[Bucket]) -> None:
+    rows = [(b.kind, b.key, b.shard, b.capacity, b.available, b.due_at) for b in buckets if b.changed]
+    if rows:
+        await turn.tx.fetch(sql.save_buckets, rows)
+
+
+async def release(turn: Turn) -> None:
+    """Slots came free: their buckets become due, if anybody waits for them."""
+    if not turn.freed:
+        return
+    keys = sorted(turn.freed)
+    held = [row[1] for row in await turn.tx.fetch(sql.hold_buckets, keys=keys)]
+    if not held:
+        return
+    waiting = [row[0][5:] for row in await turn.tx.fetch(sql.blocked_keys, [(f"slot:{key}",) for key in held])]
+    if waiting:
+        await turn.tx.fetch(sql.open_buckets, keys=waiting)
+
+
+async def promote(turn: Turn) -> None:
+    """Buckets that are due let their first blocked rows back into the line."""
+    due: dict[tuple[str, str], list[Bucket]] = {}
+    for row in await turn.tx.fetch(sql.due_buckets):
+        bucket = Bucket(*row)
+        _refill(turn, bucket)
+        due.setdefault((bucket.kind, bucket.key), []).append(bucket)
+    if not due:
+        return
+    keys = [key for kind, key in due if kind == "slot"]
+    used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, keys=keys)) if keys else {}
+    room: list[tuple[str, int]] = []
+    for (kind, key), shards in due.items():
+        if kind == "slot":
+            free = turn.rules.limits.size(key) - used.get(key, 0)
+        else:
+            free = max(1, int(sum(bucket.available for bucket in shards)))
+        if free > 0:
+            room.append((f"{kind}:{key}", min(free, 500)))
+    if room:
+        promoted = await turn.tx.fetch(sql.promote, room)
+        turn.runnable = turn.runnable or bool(promoted)
+        left: set[Any] = set()
+        if len(promoted) < sum(count for _, count in room):
+            # Fewer than there is room for: nobody else waits, or the one who does is held just now.
+            left = {row[0] for row in await turn.tx.fetch(sql.blocked_keys, [(name,) for name, _ in room])}
+    for (kind, key), shards in due.items():
+        again = bool(room) and f"{kind}:{key}" in left and any(name == f"{kind}:{key}" for name, _ in room)
+        for bucket in shards:
+            bucket.due_at = turn.now + _SOON if again else None
+            bucket.changed = True
+            if bucket.due_at is not None:
+                turn.due(bucket.due_at)
+    await _save(turn, (bucket for shards in due.values() for bucket in shards))

@@ -1,0 +1,130 @@
+"""What can be asked of a turn.
+
+A request carries its own answer: the clerk gives it back after the COMMIT, never before. An answer
+that is an exception is raised where the request was made. `sender` is the commit an effect rode on;
+what such an effect cannot do becomes an event on its sender.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hark.model.activation import Claim
+from hark.model.decisions import Decision, NewInstance, Settle
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    answer: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Commit(Request):
+    """An outcome. Answered with the next claim when it runs straight on, else None; `fenced` says it was refused."""
+
+    claim: Claim = None  # type: ignore[assignment]
+    decision: Decision = None  # type: ignore[assignment]
+    fenced: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Deliver(Request):
+    target: str = ""
+    name: str = ""
+    payload: str = "null"
+    dedup_key: str | None = None
+    sender: Commit | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Start(Request):
+    """Answered with a list: an id, or why not, per item."""
+
+    items: list[NewInstance] = field(default_factory=list)
+    parent_wait: str | None = None
+    sender: Commit | None = None
+
+
+@dataclass(slots=True, eq=False)
+class SignalWithStart(Request):
+    item: NewInstance = None  # type: ignore[assignment]
+    name: str = ""
+    payload: str = "null"
+    dedup_key: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Publish(Request):
+    name: str = ""
+    payload: str = "null"
+    dedup_key: str | None = None
+    sender: Commit | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Message(Request):
+    name: str = ""
+    key: str = ""
+    payload: str = "null"
+
+
+@dataclass(slots=True, eq=False)
+class Answer(Request):
+    settle: Settle = None  # type: ignore[assignment]
+    sender: Commit | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Cancel(Request):
+    target: str = ""
+    reason: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Revive(Request):
+    target: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class HandBack(Request):
+    """Claims a stopping worker will not finish."""
+
+    claims: list[Claim] = field(default_factory=list)
+    retire: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Reclaim(Request):
+    """Take back what dead workers hold."""
+
+    owners: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Sweep(Request):
+    """Fire what is due now, with or without a worker. Answered with True when there is more."""
+
+
+@dataclass(slots=True, eq=False)
+class Register(Request):
+    """Record definitions: (name, version, kind, queue, initial, source, digest)."""
+
+    rows: list[tuple[str, int, str, str, str, str | None, str | None]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Retain(Request):
+    """Forget what finished before this time. Answered with how many instances went."""
+
+    before: int = 0
+    size: int = 1000
+
+
+@dataclass(slots=True)
+class Appetite:
+    """What a worker can run: its lanes, and how many more of each queue."""
+
+    owner: str
+    free: dict[str, int]
+    definitions: list[tuple[str, int]]

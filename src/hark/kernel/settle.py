@@ -1,0 +1,80 @@
+"""Settle awakeables: resolved, rejected, timed out. Once (invariant 8), and the inbox row in the same commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hark.kernel.requests import Answer
+from hark.kernel.rows import Locked
+from hark.model.errors import AlreadySettled, HarkError, NotFound
+from hark.model.names import from_micros
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+async def plan(turn: Turn) -> None:
+    if turn.answers:
+        ids = sorted({request.settle.awakeable for request in turn.answers})
+        for _, owner in await turn.tx.fetch(sql.awakeable_owners, ids=ids):
+            turn.wants.add(owner)
+
+
+async def apply(turn: Turn) -> None:
+    requests = [request for request in turn.answers if request.sender is None or not request.sender.fenced]
+    if not requests:
+        return
+    ids = sorted({request.settle.awakeable for request in requests})
+    states = {row[0]: row for row in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
+    settled: dict[str, tuple[Any, ...]] = {}
+    for request in requests:
+        _settle(turn, request, states, settled)
+    if settled:
+        await turn.tx.fetch(sql.settle, list(settled.values()))
+    await turn.flush()
+
+
+def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[str, tuple[Any, ...]]) -> None:
+    wish = request.settle
+    state = states.get(wish.awakeable)
+    row = turn.rows.get(state[1]) if state is not None else None
+    if state is None or row is None:
+        _refuse(turn, request, NotFound(f"There is no awakeable {wish.awakeable!r}. Check the id."))
+    elif wish.awakeable in settled or state[2] != "PENDING":
+        before = settled.get(wish.awakeable)
+        status, by, at = (before[1], before[4], turn.now) if before else (state[2], state[3], state[4])
+        when = from_micros(at)
+        _refuse(
+            turn,
+            request,
+            AlreadySettled(
+                f"Awakeable {wish.awakeable} is {status} since {when:%Y-%m-%d %H:%M:%S} UTC"
+                f"{f', by {by}' if by else ''}. It settles once; nothing was changed.",
+                status=status, by=by, at=when,
+            ),
+        )  # fmt: skip
+    else:
+        settled[wish.awakeable] = (wish.awakeable, wish.status, wish.payload, wish.error, wish.by)
+        tell(turn, row, wish.awakeable, wish.status, wish.payload, wish.error)
+        request.answer = wish.awakeable
+
+
+def tell(turn: Turn, row: Locked, id: str, status: str, payload: str | None, error: str | None) -> None:
+    """The answer, as a row in the asker's inbox."""
+    body: dict[str, Any] = {"status": status}
+    if payload is not None:
+        body["payload"] = msgspec.Raw(payload.encode())
+    if error is not None:
+        body["error"] = error
+    turn.post(row, "awakeable", id, msgspec.json.encode(body).decode())
+    turn.event(row.id, "awakeable", None, awakeable=id, status=status)
+
+
+def _refuse(turn: Turn, request: Answer, error: HarkError) -> None:
+    request.answer = error
+    if request.sender is not None:
+        claim = request.sender.claim
+        turn.event(claim.id, "unsettled", claim.step, awakeable=request.settle.awakeable, error=str(error))

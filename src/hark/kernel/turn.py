@@ -1,0 +1,304 @@
+"""A turn: everything that waits, in one transaction, with a constant number of statements.
+
+The order is the proof. Names are reserved and addresses read; then all instance rows are locked in id
+order (invariant 3); only then is anything else looked at or written. Everything that could wait for
+another transaction happens before the claims, which skip what is locked.
+
+`Turn` is the memory of one run. It is thrown away when the transaction fails, and the same requests
+run again on a new one: nothing here may change a request but its answer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from hark.kernel import broadcast, claim, commit, deliver, end, expire, limits, retain, settle, start
+from hark.kernel.limits import Limits
+from hark.kernel.requests import (
+    Answer,
+    Appetite,
+    Cancel,
+    Commit,
+    Deliver,
+    HandBack,
+    Message,
+    Publish,
+    Reclaim,
+    Register,
+    Request,
+    Retain,
+    Revive,
+    SignalWithStart,
+    Start,
+    Sweep,
+)  # fmt: skip
+from hark.kernel.rows import Locked, wait_row
+from hark.model.activation import Claim
+from hark.model.decisions import NewInstance, Park, SendBroadcast, SendSignal, Settle
+from hark.store import statements as sql
+from hark.store.protocol import Tx
+
+_encode = msgspec.json.Encoder().encode
+_NAMES = 256  # reserved numbers: few enough for the lock table, many enough that starters seldom meet
+
+
+class Rules:
+    """What the application configured."""
+
+    __slots__ = ("broadcast_limit", "chunk", "limits", "max_crashes")
+
+    def __init__(self, limits: Limits, max_crashes: int, broadcast_limit: int, chunk: int) -> None:
+        self.limits = limits
+        self.max_crashes = max_crashes
+        self.broadcast_limit = broadcast_limit
+        self.chunk = chunk
+
+
+class Turn:
+    def __init__(self, tx: Tx, rules: Rules, catalog: dict[str, dict[int, tuple[str, str, str]]]) -> None:
+        self.tx = tx
+        self.now = tx.now
+        self.rules = rules
+        self.catalog = catalog
+        self.commits: list[Commit] = []
+        self.delivers: list[Deliver] = []
+        self.starts: list[Start] = []
+        self.joint: list[SignalWithStart] = []
+        self.publishes: list[Publish] = []
+        self.messages: list[Message] = []
+        self.answers: list[Answer] = []
+        self.cancels: list[Cancel] = []
+        self.revives: list[Revive] = []
+        self.handbacks: list[HandBack] = []
+        self.reclaims: list[Reclaim] = []
+        self.retains: list[Retain] = []
+        self.registers: list[Register] = []
+        self.swept: list[Sweep] = []
+        # What the phases tell each other.
+        self.wants: set[str] = set()
+        self.reserved: set[int] = set()
+        self.targets: set[str] = set()
+        self.addresses: dict[str, str] = {}
+        self.started: dict[str, str] = {}
+        self.rows: dict[str, Locked] = {}
+        self.posts: list[tuple[str, str, str, str | None, str, str | None]] = []
+        self.woken: set[str] = set()
+        self.mailed: set[str] = set()
+        self.freed: set[str] = set()
+        self.ended: list[str] = []
+        self.failed_children: dict[str, int] = {}
+        self.known: dict[SignalWithStart, str] = {}
+        self.subscribers: dict[str, list[str]] = {}
+        self.chunk: list[tuple[str, str]] = []
+        self.large = False
+        self.deliver_marks = False
+        self.abandoned: list[str] = []
+        self.nexts: list[Commit] = []
+        self.events: list[tuple[str, str, str | None, str | None]] = []
+        # What the clerk wants to know afterwards.
+        self.again: list[Request] = []
+        self.claims: list[Claim] = []
+        self.finished: set[str] = set()
+        self.cancelled: set[str] = set()
+        self.runnable = False  # made something claimable
+        self.more = False  # left something to do at once
+        self.marks = False  # marks of a large broadcast are left
+        self.earliest: int | None = None
+
+    # -- words the verbs share --------------------------------------------------------------------
+
+    def event(self, id: str, type: str, step: str | None = None, **data: Any) -> None:
+        self.events.append((id, type, step, _encode(data).decode() if data else None))
+
+    def due(self, at: int) -> None:
+        if self.earliest is None or at < self.earliest:
+            self.earliest = at
+
+    def reserve(self, name: str) -> None:
+        self.reserved.add(zlib.crc32(name.encode()) % _NAMES)
+
+    async def resolve(self, targets: Iterable[str]) -> dict[str, str]:
+        """Ids by target; a name nobody has is left out."""
+        found = await self.tx.fetch(sql.addresses, [(target,) for target in sorted(targets)])
+        return {target: id for target, id in found if id is not None}
+
+    def find(self, target: str) -> Locked | None:
+        """The row a target means: started in this very turn, or resolved before the lock."""
+        id = self.started.get(target) or self.addresses.get(target)
+        return self.rows.get(id) if id is not None else None
+
+    def post(
+        self,
+        row: Locked,
+        kind: str,
+        name: str,
+        payload: str,
+        wait_id: str | None = None,
+        dedup_key: str | None = None,
+    ) -> bool:
+        """Into the inbox. True when it wakes: the one road by which anything wakes (invariant 4)."""
+        self.posts.append((row.id, kind, name, wait_id, payload, dedup_key))
+        return self.arrived(row, kind, name, wait_id)
+
+    def arrived(self, row: Locked, kind: str, name: str, wait_id: str | None) -> bool:
+        wakes = row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits)
+        if wakes:
+            row.status = "runnable"
+            self.woken.add(row.id)
+            self.runnable = True
+        if not row.mail:
+            row.mail = True
+            self.mailed.add(row.id)
+        return wakes
+
+    async def flush(self) -> None:
+        """Write the posts so far, in their order, and wake whom they wake."""
+        if self.posts:
+            await self.tx.fetch(sql.insert_signals, self.posts)
+            self.posts = []
+        if self.woken:
+            await self.tx.fetch(sql.wake, ids=sorted(self.woken))
+            self.mailed -= self.woken
+            self.woken = set()
+        if self.mailed:
+            await self.tx.fetch(sql.mark_mail, ids=sorted(self.mailed))
+            self.mailed = set()
+
+    async def look(self, rows: Iterable[Locked]) -> None:
+        """Read the waits of rows we hold: a statement after the lock, never the lock itself."""
+        wanted = {row.id: row for row in rows}
+        if wanted:
+            for found in await self.tx.fetch(sql.waits_of, ids=sorted(wanted)):
+                wanted[found[1]].waits.append(wait_row(found))
+
+    # -- the order --------------------------------------------------------------------------------
+
+    def take(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            match request:
+                case Commit():
+                    self.commits.append(request)
+                case Deliver():
+                    self.delivers.append(request)
+                case Start():
+                    self.starts.append(request)
+                case SignalWithStart():
+                    self.joint.append(request)
+                case Publish():
+                    self.publishes.append(request)
+                case Message():
+                    self.messages.append(request)
+                case Answer():
+                    self.answers.append(request)
+                case Cancel():
+                    self.cancels.append(request)
+                case Revive():
+                    self.revives.append(request)
+                case HandBack():
+                    self.handbacks.append(request)
+                case Reclaim():
+                    self.reclaims.append(request)
+                case Register():
+                    self.registers.append(request)
+                case Retain():
+                    self.retains.append(request)
+                case Sweep():
+                    self.swept.append(request)
+                case _:
+                    raise AssertionError(request)
+        for request in self.commits:
+            self._unfold(request)
+
+    def _unfold(self, request: Commit) -> None:
+        """Effects ride the outcome (invariant 12): the same requests, with a sender."""
+        request.fenced = False
+        decision = request.decision
+        for effect in decision.effects:
+            match effect:
+                case SendSignal():
+                    self.delivers.append(
+                        Deliver(
+                            target=effect.target, name=effect.name, payload=effect.payload,
+                            dedup_key=effect.dedup_key, sender=request,
+                        )
+                    )  # fmt: skip
+                case SendBroadcast():
+                    self.publishes.append(
+                        Publish(
+                            name=effect.name,
+                            payload=effect.payload,
+                            dedup_key=effect.dedup_key,
+                            sender=request,
+                        )
+                    )
+                case NewInstance():
+                    self.starts.append(Start(items=[effect], sender=request))
+                case Settle():
+                    self.answers.append(Answer(settle=effect, sender=request))
+        if isinstance(decision.move, Park):
+            for arm in decision.move.arm:
+                if arm.children:
+                    self.starts.append(Start(items=list(arm.children), parent_wait=arm.id, sender=request))
+
+    async def run(
+        self,
+        requests: Sequence[Request],
+        appetite: Appetite | None = None,
+        *,
+        sweep: bool = False,
+        marks: bool = False,
+    ) -> None:
+        self.take(requests)
+        self.deliver_marks = marks or bool(self.swept)
+        tx = self.tx
+        for register in self.registers:
+            await tx.fetch(sql.record_definitions, register.rows)
+            for name, version, kind, queue, initial, _, _ in register.rows:
+                self.catalog.setdefault(name, {})[version] = (kind, queue, initial)
+        # Before the locks: who is meant.
+        start.plan(self)
+        broadcast.plan_names(self)
+        deliver.plan(self)
+        await end.plan(self)
+        if self.reserved:
+            await tx.reserve(sorted(self.reserved))
+        if self.targets:
+            self.addresses = await self.resolve(self.targets)
+            self.wants.update(self.addresses.values())
+        await end.plan_rows(self)
+        await deliver.plan_messages(self)
+        await settle.plan(self)
+        await broadcast.plan(self)
+        commit.plan(self)
+        # The lock, and after it the look.
+        if self.wants:
+            for id, status, epoch, mail in await tx.fetch(sql.lock, ids=sorted(self.wants)):
+                self.rows[id] = Locked(id, status, epoch, bool(mail))
+        commit.fence(self)
+        reached = broadcast.reached(self)
+        await self.look(row for row in self.rows.values() if row.parked or row.id in reached)
+        # The deeds.
+        await end.apply(self)
+        await deliver.look_for_known(self)
+        await start.apply(self)
+        await deliver.apply(self)
+        await settle.apply(self)
+        await broadcast.apply(self)
+        await commit.apply(self)
+        sweep = sweep or bool(self.swept)
+        if sweep:
+            await expire.apply(self)
+        for swept in self.swept:
+            swept.answer = self.more
+        await limits.release(self)
+        if sweep or self.freed:
+            await limits.promote(self)
+        await claim.apply(self, appetite)
+        for request in self.retains:
+            await retain.apply(self, request)
+        if self.events:
+            await tx.fetch(sql.insert_events, self.events, tx=tx.xid)

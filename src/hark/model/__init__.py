@@ -1,0 +1,1 @@
+"""Values, outcomes and errors. Imports nothing of ours."""

@@ -1,0 +1,64 @@
+"""What the kernel hands to an interpreter: an instance, claimed for one activation, and all it may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class InboxRow:
+    seq: int
+    kind: str
+    name: str
+    wait_id: str | None
+    payload: str
+    at: int
+
+
+@dataclass(slots=True)
+class WaitRow:
+    id: str
+    place: str
+    kind: str
+    name: str | None
+    key: str | None
+    deadline: int | None
+    remaining: int | None
+    fired_at: int | None
+
+    def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
+        """Invariant 16: a directed answer fits its own wait, a named one its kind and name."""
+        if wait_id is not None:
+            return wait_id == self.id
+        return kind == self.kind and name == self.name
+
+
+@dataclass(slots=True)
+class Claim:
+    """An instance handed to a worker for one activation, with all that it may look at."""
+
+    id: str
+    definition: str
+    version: int
+    kind: str
+    queue: str
+    priority: int
+    step: str
+    state: str
+    attempt: int
+    epoch: int
+    correlation_key: str | None
+    concurrency_key: str | None
+    parent_id: str | None
+    parent_wait: str | None
+    counted: bool
+    mail: bool
+    visit: int
+    crashes: int
+    rate_limit: str | None
+    weight: float
+    now: int = 0
+    inbox: list[InboxRow] = field(default_factory=list)
+    waits: list[WaitRow] = field(default_factory=list)
+    children: list[tuple[Any, ...]] = field(default_factory=list)

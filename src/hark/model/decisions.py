@@ -1,0 +1,146 @@
+"""What an interpreter decides, in the kernel's words.
+
+The border between programs/ (which know what a step means) and kernel/ (which knows what a commit
+means). One parking outcome, `Park`, carries any number of waits of every kind; `Await` and `Spawn`
+are sugar for it. Values are JSON text by now: nothing here can fail to be stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(slots=True)
+class NewInstance:
+    """A start, as data. What is None is filled in from the definition as the store knows it."""
+
+    definition: str
+    state: str
+    id: str
+    named: bool = False  # the id was given, not made: it may be taken
+    version: int | None = None
+    step: str | None = None
+    queue: str | None = None
+    priority: int = 0
+    correlation_key: str | None = None
+    scope: str = "live"
+    delay: int | None = None
+    at: int | None = None
+    concurrency_key: str | None = None
+    rate_limit: str | None = None
+    weight: float = 1
+
+
+@dataclass(slots=True)
+class SendSignal:
+    """Effect: a signal to an id or a key."""
+
+    target: str
+    name: str
+    payload: str
+    dedup_key: str | None = None
+
+
+@dataclass(slots=True)
+class SendBroadcast:
+    """Effect: a broadcast."""
+
+    name: str
+    payload: str
+    dedup_key: str | None = None
+
+
+@dataclass(slots=True)
+class Settle:
+    """Effect: an answer to an awakeable."""
+
+    awakeable: str
+    status: Literal["RESOLVED", "REJECTED"]
+    payload: str | None = None
+    error: str | None = None
+    by: str | None = None
+
+
+Effect = SendSignal | SendBroadcast | NewInstance | Settle
+
+
+@dataclass(slots=True)
+class Arm:
+    """A wait to arm. With both, the earlier of `timeout` (from now) and `deadline` counts."""
+
+    kind: Literal["signal", "broadcast", "message", "timer", "awakeable", "children"]
+    id: str
+    place: str = ""
+    name: str | None = None
+    key: str | None = None
+    timeout: int | None = None
+    deadline: int | None = None
+    children: tuple[NewInstance, ...] = ()
+    join: int = 0
+
+
+@dataclass(slots=True)
+class NewAwakeable:
+    """An awakeable to create, with the wait that stands for it."""
+
+    id: str
+    entry_index: int
+    wait: str
+    place: str = ""
+    task: str | None = None
+    timeout: int | None = None
+    nonce: str = ""
+    title: str | None = None
+    description: str | None = None
+    schema: str | None = None
+    assignees: str | None = None
+
+
+@dataclass(slots=True)
+class Advance:
+    """On to another step. With nothing but a step it runs straight on, on the claim it holds."""
+
+    rate_limit: str | None = None
+    weight: float = 1
+    rekey: bool = False
+    concurrency_key: str | None = None
+
+
+@dataclass(slots=True)
+class Redo:
+    """The same step again, after `delay` µs, one attempt later."""
+
+    delay: int
+
+
+@dataclass(slots=True)
+class Park:
+    """Wait. `disarm` names the waits that go; None means all of them."""
+
+    arm: tuple[Arm, ...] = ()
+    disarm: tuple[str, ...] | None = None
+    awakeables: tuple[NewAwakeable, ...] = ()
+
+
+@dataclass(slots=True)
+class Finish:
+    """The end."""
+
+    status: Literal["done", "failed"]
+    result: str | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Decision:
+    """An outcome and all that commits with it."""
+
+    label: str  # the event's type, and what a drain tallies
+    step: str
+    state: str
+    move: Advance | Redo | Park | Finish
+    consume: tuple[int, ...] = ()
+    handed: tuple[int, ...] = ()  # answers this activation saw and left: a park does not wake on them
+    effects: list[Effect] = field(default_factory=list)
+    data: str | None = None

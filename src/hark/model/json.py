@@ -1,0 +1,473 @@
+"""The one border for JSON: what Python values and foreign bytes must be to get in, and how they come out.
+
+`dump` and `parse` refuse what some store, door or peer could not carry unchanged: NaN and infinities, NUL,
+lone surrogates, repeated keys, absurd nesting, too many bytes. `load` trusts its own store. `Codec` is the
+same border for a machine's typed state. Names and durations are not checked here: see names.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from itertools import accumulate
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from hark.model.errors import (
+    HarkError,
+    InvalidDefinition,
+    InvalidInput,
+    InvalidState,
+    MalformedJson,
+    PayloadTooLarge,
+)
+
+T = TypeVar("T")
+
+# Levels of [ and {. Python's own recursion limit is 1000 frames, the caller's included; pydantic reads 200.
+DEPTH = 200
+
+_BROKEN = (ValueError, msgspec.MsgspecError)  # the second is one of the first only since msgspec 0.21
+
+
+def dump(value: object, *, limit: int | None = None, what: str = "payload") -> str:
+    """The JSON text of a Python value, which `load` and `parse` read back with the same meaning."""
+    return _write(value, _encode, _decode, limit, what, InvalidInput)
+
+
+def load(text: str | bytes) -> Any:
+    """The value of JSON text from our own store, which went through this border when it was written."""
+    return _decode(text)
+
+
+def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") -> Any:
+    """The value of JSON text from outside; MalformedJson says where it is broken."""
+    raw = _bytes(data, what)
+    if limit is not None and len(raw) > limit:
+        raise _too_large(what, len(raw), limit)
+    if _too_deep(raw):
+        raise MalformedJson(f"the {what} nests deeper than {DEPTH} levels; flatten it")
+    try:
+        value = _decode(raw)
+        again = _encode(value)
+    except (*_BROKEN, RecursionError) as cause:
+        raise _malformed(raw, what, str(cause)) from cause
+    if _has_nul(raw):
+        raise _malformed(raw, what, "a NUL character (\\u0000)")
+    if _count_keys(raw) != _count_keys(again):
+        raise _malformed(raw, what, "a key occurs twice in one object")
+    return value
+
+
+class Codec(Generic[T]):
+    """How a machine's state is written and read: a dataclass, msgspec Struct, pydantic model, or plain JSON.
+
+    What cannot be read back is refused when it is written, so a wrong type never reaches the store; the
+    price is that `__post_init__` and validators run once more per commit. Hints are resolved on first
+    use or at `prepare()`, since they may name the class that is still being defined around them.
+    """
+
+    __slots__ = ("_class", "_encode", "_read", "name", "type")
+
+    def __init__(self, type: type[T] | None = None) -> None:
+        self.type = type
+        self.name = "JSON" if type is None else _type_name(type)
+        self._class = _runtime_class(type)
+        self._read: Callable[[str | bytes], Any] | None = _decode if type is None else None
+        self._encode: Callable[[Any], bytes] = _encode_model if _is_pydantic(type) else _encode_state
+
+    def prepare(self) -> Codec[T]:
+        """Resolve the hints now; InvalidDefinition when that cannot be done."""
+        self._reader()
+        return self
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is of this type; its fields are only looked at by `dump`."""
+        return isinstance(value, self._class)
+
+    def load(self, text: str | bytes) -> T:
+        """The state of text from our own store; InvalidState when the code has changed under it."""
+        read = self._read or self._reader()
+        try:
+            return cast(T, read(text))
+        except Exception as cause:  # __post_init__ and validators are the user's: they may raise anything
+            raise InvalidState(
+                f"the stored state does not fit {self.name}: {_reason(cause)}; give new fields a default, "
+                "or raise the version of the machine"
+            ) from cause
+
+    def dump(self, value: T, limit: int | None = None) -> str:
+        """The text of a state, once it is known that it can be loaded again."""
+        if not isinstance(value, self._class):
+            raise InvalidState(
+                f"the state must be {self.name}, not {_type_name(type(value))}; "
+                f"change ctx.state in place, or return state={self.name}(...)"
+            )
+        return _write(value, self._encode, self._read or self._reader(), limit, "state", InvalidState)
+
+    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> T:
+        """A state from an instance of its type or a JSON-like value; None is {}."""
+        read = self._reader()
+        if value is None:
+            value = {}
+        encode = self._encode if self.type is not None and self.accepts(value) else _encode
+        text = _write(value, encode, _decode, limit, what, InvalidInput)
+        try:
+            return cast(T, read(text))
+        except Exception as cause:
+            raise InvalidInput(f"the {what} does not fit {self.name}: {_reason(cause)}; correct that field") from cause
+
+    def _reader(self) -> Callable[[str | bytes], Any]:
+        if self._read is None:
+            try:
+                self._read = _typed_reader(self.type)
+            except Exception as cause:
+                raise _unusable(self.name, cause) from cause
+        return self._read
+
+
+# Writing.
+
+
+def _write(
+    value: Any,
+    encode: Callable[[Any], bytes],
+    read: Callable[[bytes], Any],
+    limit: int | None,
+    what: str,
+    error: type[InvalidInput],
+) -> str:
+    try:
+        raw = encode(value)
+    except Exception as cause:  # models serialise themselves with the user's code: it may raise anything
+        raise error(_why_not_written(value, what, cause)) from cause
+    size = len(raw)
+    if limit is not None and size > limit:
+        raise _too_large(what, size, limit)
+    if size > 2 * DEPTH and _too_deep(raw):
+        raise error(f"the {what} nests deeper than {DEPTH} levels; flatten it")
+    text = raw.decode()
+    if "\\u0000" in text and _has_nul(raw):
+        where = _where(value, lambda leaf: isinstance(leaf, str) and "\0" in leaf)
+        raise error(f"the {what} contains a NUL character{where}; remove it, or send bytes as base64")
+    if "null" in text:  # where msgspec and pydantic leave NaN and the infinities
+        _refuse_non_finite(value, raw, what, error)
+    try:
+        back = read(raw)
+        same = len(_encode(back)) == size  # differs when a key was lost, and for harmless reasons
+    except Exception as cause:
+        raise error(
+            f"the {what} cannot be read back: {_reason(cause)}; change it to a value of the declared type"
+        ) from cause
+    if not same and _count_keys(raw) != _count_keys(_encode(_decode(raw))):
+        key = _diagnose(text)[1]
+        raise error(f"the {what} has {key}: two Python keys become the same text; use str keys only")
+    return text
+
+
+def _encode_other(value: Any) -> Any:
+    """What msgspec does not know: pydantic models, anywhere inside."""
+    if _is_pydantic(type(value)):
+        return value.model_dump(mode="json")
+    raise _Unserialisable(value)
+
+
+def _encode_other_in_state(value: Any) -> Any:
+    # By alias, because that is what validation asks for; round_trip leaves computed fields out.
+    if _is_pydantic(type(value)):
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    raise _Unserialisable(value)
+
+
+def _encode_model(model: Any) -> bytes:
+    text: str = model.model_dump_json(by_alias=True, round_trip=True)
+    return text.encode()
+
+
+class _Unserialisable(TypeError):
+    """Carries the object that has no JSON."""
+
+
+_encode = msgspec.json.Encoder(enc_hook=_encode_other).encode
+_encode_state = msgspec.json.Encoder(enc_hook=_encode_other_in_state).encode
+_decode = msgspec.json.Decoder().decode
+
+
+def _refuse_non_finite(value: object, raw: bytes, what: str, error: type[InvalidInput]) -> None:
+    try:  # Comparing in C is several times faster than the walk, and a None is the usual reason for a null.
+        if msgspec.to_builtins(value, str_keys=True) == _decode(raw):
+            return
+    except Exception:
+        pass  # it holds a pydantic model
+    if where := _where(value, lambda leaf: isinstance(leaf, float) and not math.isfinite(leaf)):
+        raise error(
+            f"the {what} contains NaN or an infinity{where}, which JSON cannot say; send None or a string instead"
+        )
+
+
+def _why_not_written(value: object, what: str, cause: Exception) -> str:
+    match cause:
+        case RecursionError():
+            return f"the {what} nests too deep or contains itself; flatten it"
+        case UnicodeEncodeError():
+            where = _where(value, _has_surrogate)
+            return (
+                f"the {what} contains half of a surrogate pair{where}; "
+                "decode it with errors='replace', or send bytes as base64"
+            )
+        case _Unserialisable():
+            (opaque,) = cause.args
+            where = _where(value, lambda leaf: leaf is opaque)
+            return (
+                f"the {what} contains {_type_name(type(opaque))}{where}, which has no JSON; use dicts with "
+                "text keys, lists, text, numbers, a dataclass, a msgspec Struct or a pydantic model"
+            )
+        case _:
+            return f"the {what} cannot be written as JSON: {_reason(cause)}; change it to a JSON value"
+
+
+# Reading from outside.
+
+
+def _bytes(data: bytes | str, what: str) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        try:
+            return data.encode()
+        except UnicodeEncodeError as cause:
+            line, column = _position(data, cause.start)
+            raise MalformedJson(
+                f"the {what} has half of a surrogate pair at line {line} column {column}; "
+                "send text that UTF-8 can carry",
+                line=line,
+                column=column,
+            ) from cause
+    raise InvalidInput(f"the {what} must be JSON as bytes or str, not {_type_name(type(data))}; encode it first")
+
+
+def _malformed(raw: bytes, what: str, problem: str) -> MalformedJson:
+    """The error for text that was refused, with the place found by a second, slower look."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as cause:
+        place, problem = cause.start, f"not UTF-8 ({cause.reason})"
+        text = raw[:place].decode()
+    else:
+        place, found = _diagnose(text)
+        problem = found or problem
+        if not found:
+            return MalformedJson(f"the {what} is not valid JSON: {problem}; correct it and send it again")
+    line, column = _position(text, place)
+    return MalformedJson(
+        f"the {what} is not valid JSON at line {line} column {column}: {problem}; correct it and send it again",
+        line=line,
+        column=column,
+    )
+
+
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DOTALL)
+
+
+def _diagnose(text: str) -> tuple[int, str]:
+    """The first thing wrong with refused text: its place and its name ("" when nothing is found)."""
+    import json  # its messages have positions, msgspec's do not; only needed for broken text
+
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos, error.msg[:1].lower() + error.msg[1:]
+    except RecursionError:
+        return 0, ""
+    except ValueError:
+        pass  # an integer of too many digits, which comes before anything else that is wrong
+    seen: list[set[str]] = []  # the keys of every container around; a list's stay empty
+    last, start = "", 0
+    for token in _TOKEN.finditer(text):
+        match mark := token.group():
+            case "{" | "[":
+                seen.append(set())
+            case "}" | "]":
+                seen.pop()
+            case ":":
+                if last in seen[-1]:
+                    return start, f"the key {msgspec.json.encode(last).decode()} twice in one object"
+                seen[-1].add(last)
+            case _:
+                start = token.start()
+                if mark[0] != '"':
+                    if problem := _number_problem(mark):
+                        return start, problem
+                    continue
+                last = json.loads(mark)
+                if _has_surrogate(last):
+                    return start, "half of a surrogate pair in a string"
+                if "\0" in last:
+                    return start, "a NUL character (\\u0000) in a string"
+    return 0, ""
+
+
+def _number_problem(literal: str) -> str:
+    if literal in ("NaN", "Infinity", "-Infinity"):
+        return f"{literal} is not a JSON number"
+    if literal in ("true", "false", "null"):
+        return ""
+    shown = literal if len(literal) <= 40 else literal[:37] + "..."
+    try:
+        _decode(literal)
+    except _BROKEN:
+        return f"the number {shown} is out of range"
+    return ""
+
+
+def _position(text: str, place: int) -> tuple[int, int]:
+    return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+
+
+# Looking at JSON text without reading it.
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def _has_nul(raw: bytes) -> bool:
+    # After an even number of backslashes only: the text \\u0000 is a backslash and five characters.
+    return b"\\u0000" in raw and _NUL.search(raw) is not None
+
+
+def _too_deep(raw: bytes) -> bool:
+    if len(raw) <= 2 * DEPTH or raw.count(b"[") + raw.count(b"{") <= DEPTH:
+        return False
+    brackets = _outside_strings(raw).translate(None, _NOT_BRACKETS)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > DEPTH
+
+
+def _count_keys(raw: bytes) -> int:
+    return _outside_strings(raw).count(b":")
+
+
+def _outside_strings(raw: bytes) -> bytes:
+    """What stands between the strings. Splitting is tens of times faster than any regex or scanner."""
+    if b"\\" in raw:
+        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return b"".join(raw.split(b'"')[::2])
+
+
+# Looking into Python values, on the way to an error message.
+
+
+def _where(value: object, bad: Callable[[Any], bool]) -> str:
+    """ " at $.path" of the first bad leaf, or nothing when there is none or it cannot be reached."""
+    try:
+        return next((f" at {path}" for path, leaf in _leaves(value, "$") if bad(leaf)), "")
+    except Exception:  # nesting, or attributes that raise: the message does without the path
+        return ""
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """All keys and leaves in the order of the encoder, which met the same trouble first."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                here = path + f".{key}".encode(errors="backslashreplace").decode().replace("\0", "\\0")
+                yield here, key
+                yield from _leaves(inner, here)
+        case list() | tuple() | set() | frozenset():
+            for index, inner in enumerate(value):
+                yield from _leaves(inner, f"{path}[{index}]")
+        case _ if names := _field_names(value):
+            for name in names:
+                yield from _leaves(getattr(value, name, None), f"{path}.{name}")
+        case _:
+            yield path, value
+
+
+def _field_names(value: Any) -> list[str]:
+    if _is_pydantic(type(value)):
+        return [name for name, _ in value]
+    kind = type(value)
+    attrs = [field.name for field in getattr(kind, "__attrs_attrs__", ())]
+    return attrs or list(getattr(kind, "__struct_fields__", getattr(kind, "__dataclass_fields__", ())))
+
+
+def _has_surrogate(leaf: object) -> bool:
+    return isinstance(leaf, str) and any("\ud800" <= character <= "\udfff" for character in leaf)
+
+
+def _too_large(what: str, size: int, limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"the {what} is {size} bytes of JSON and {limit} are allowed; "
+        "store it elsewhere and send a reference, or raise max_payload",
+        size=size,
+        limit=limit,
+    )
+
+
+# Types.
+
+
+def _typed_reader(type: Any) -> Callable[[str | bytes], Any]:
+    if _is_pydantic(type):
+        if not type.__pydantic_complete__:
+            type.model_rebuild()
+        return cast("Callable[[str | bytes], Any]", type.model_validate_json)
+    return cast("Callable[[str | bytes], Any]", msgspec.json.Decoder(type, dec_hook=_decode_other).decode)
+
+
+def _decode_other(type: Any, value: Any) -> Any:
+    if _is_pydantic(type):
+        try:
+            return type.model_validate(value)
+        except ValueError as cause:
+            raise ValueError(_reason(cause)) from cause
+    raise ValueError(f"{_type_name(type)} cannot be read from JSON; use a dataclass, Struct or pydantic model")
+
+
+def _unusable(name: str, cause: Exception) -> HarkError:
+    problem = _reason(cause)
+    if isinstance(cause, NameError):
+        advice = "define that type at module level, or write its qualified name ('Checkout.Item')"
+        message = f"the type hints of {name} cannot be resolved: {problem}; {advice}"
+    else:
+        message = f"{name} cannot be a state: {problem}; use a dataclass, msgspec Struct or pydantic model"
+    return InvalidDefinition(message, problems=[problem])
+
+
+def _is_pydantic(type: Any) -> bool:
+    # By its marks: importing pydantic costs more than all of Hark, and most programs do not use it.
+    return hasattr(type, "__pydantic_validator__") and hasattr(type, "model_dump_json")
+
+
+def _runtime_class(type_: Any) -> Any:
+    """What isinstance can be asked: dict for dict[str, int] and a TypedDict, object for plain JSON."""
+    if typing.is_typeddict(type_):
+        return dict
+    bare = typing.get_origin(type_) or type_
+    return bare if isinstance(bare, type) else object
+
+
+def _type_name(type_: Any) -> str:
+    if not isinstance(type_, type) or typing.get_origin(type_) is not None:
+        return str(type_)
+    name = type_.__qualname__.rpartition("<locals>.")[2]
+    bare = type_.__module__ == "builtins" or hasattr(type_, "__struct_fields__")
+    return name if bare or is_dataclass(type_) or _is_pydantic(type_) else f"{type_.__module__}.{name}"
+
+
+def _reason(cause: Exception) -> str:
+    """The message of an error; of a pydantic one each field's, in msgspec's spelling."""
+    errors = getattr(cause, "errors", None)
+    if isinstance(cause, ValueError) and callable(errors):
+        parts = []
+        for problem in errors(include_url=False, include_context=False, include_input=False)[:3]:
+            path = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in problem["loc"])
+            parts.append(f"{problem['msg']} - at `${path}`")
+        return ", ".join(parts)
+    first = str(cause).partition("\n")[0]  # pydantic adds a link below
+    known = isinstance(cause, (*_BROKEN, TypeError, NameError))
+    return first if known else f"{type(cause).__name__}: {first}"

@@ -1,0 +1,155 @@
+"""Names, ids, durations and moments, checked where they enter.
+
+Ids and names come back as they went in; durations and moments become whole microseconds, by integer
+arithmetic only. Whether a name is known, or a moment is due, is not decided here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+from random import Random
+from time import time_ns
+
+from hark.model.errors import InvalidInput
+
+NAME_BYTES = 255
+SECOND = 1_000_000
+CENTURY = 36_525 * 86_400 * SECOND
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_EARLIEST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+def check_id(id: str) -> str:
+    """The id, if it is one: 1 to 128 of A-Z a-z 0-9 _ . -"""
+    if isinstance(id, str) and _ID.fullmatch(id):
+        return id
+    raise InvalidInput(f"{_shown(id)} is not an id; use 1 to 128 characters of A-Z a-z 0-9 _ . -")
+
+
+def check_name(name: str, what: str) -> str:
+    """The name, if it is text of 1 to 255 bytes that every store and door can carry."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"the {what} must be text, not {_shown(name)}; pass a str")
+    if not name:
+        raise InvalidInput(f"the {what} is empty; give it at least one character")
+    if "\0" in name:
+        raise InvalidInput(f"the {what} {_shown(name)} contains a NUL character; remove it")
+    try:
+        size = len(name) if name.isascii() else len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the {what} {_shown(name)} contains half of a surrogate pair; pass text that UTF-8 can carry"
+        ) from None
+    if size > NAME_BYTES:
+        raise InvalidInput(f"the {what} is {size} bytes long; shorten it to {NAME_BYTES} bytes of UTF-8")
+    return name
+
+
+def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
+    """Seconds or a timedelta as whole microseconds; what is positive stays so."""
+    if isinstance(duration, timedelta):
+        span = duration // _MICROSECOND
+    elif isinstance(duration, bool) or not isinstance(duration, int | float):
+        raise InvalidInput(f"the {what} must be seconds (int or float) or a timedelta, not {_shown(duration)}")
+    elif isinstance(duration, int):
+        span = duration * SECOND
+    elif duration != duration or duration in (float("inf"), float("-inf")):
+        raise InvalidInput(f"the {what} is {duration}; give a finite number of seconds")
+    else:
+        above, below = duration.as_integer_ratio()
+        span = (2 * above * SECOND + below) // (2 * below)  # to the nearest, without a float product
+    if span <= 0 and duration:  # a non-zero duration that is negative, or that rounded to nothing
+        if isinstance(duration, timedelta) or duration < 0:
+            raise InvalidInput(f"the {what} is negative ({_shown(duration)}); give zero or more seconds")
+        return 1
+    if span == 0 and not zero:
+        raise InvalidInput(f"the {what} is zero; give a duration above zero")
+    if span > CENTURY:
+        raise InvalidInput(f"the {what} is over 100 years ({_shown(duration)}); give a shorter one, in seconds")
+    return span
+
+
+def moment(at: datetime, what: str) -> int:
+    """An aware datetime as microseconds since 1970-01-01 UTC."""
+    if not isinstance(at, datetime):
+        raise InvalidInput(f"the {what} must be a datetime, not {_shown(at)}; use datetime.now(timezone.utc)")
+    if at.utcoffset() is None:
+        raise InvalidInput(
+            f"the {what} {at.isoformat()} has no time zone; make it timezone-aware UTC: "
+            "datetime.now(timezone.utc), or .replace(tzinfo=timezone.utc)"
+        )
+    span = (at - _EPOCH) // _MICROSECOND
+    if not _EARLIEST <= span <= _LATEST:
+        raise InvalidInput(f"the {what} {at.isoformat()} is outside the years 1 to 9999 in UTC; move it inside")
+    return span
+
+
+def from_micros(at: int) -> datetime:
+    """The aware UTC datetime of microseconds since 1970-01-01."""
+    try:
+        return _EPOCH + timedelta(microseconds=at)
+    except OverflowError:
+        raise InvalidInput(f"{_shown(at)} µs is outside the years 1 to 9999; pass µs since 1970") from None
+
+
+class _Ids:
+    """UUIDv7: 48 bits of milliseconds, 26 bits of counter (RFC 9562, 6.2 method 1), 48 random bits.
+
+    The counter starts anew at random in the lower half each millisecond, so 2**25 ids fit in one at
+    least; a clock that steps back keeps counting in the last millisecond seen. The generator is our
+    own: a program that calls random.seed(0) must not get the ids of its previous run.
+    """
+
+    def __init__(self) -> None:
+        self._millisecond = 0
+        self._counter = 0
+        self._prefix = ""
+        self.reseed()
+
+    def reseed(self) -> None:
+        """Also after a fork: the child must neither repeat ids nor inherit a lock held by a lost thread."""
+        self._lock = threading.Lock()
+        self._bits = Random().getrandbits
+
+    def new(self) -> str:
+        """A new id: later ones of this process sort after it, as text too."""
+        bits = self._bits
+        now = time_ns() // 1_000_000
+        with self._lock:
+            if now > self._millisecond:
+                count = self._enter(now)
+            else:
+                self._counter = count = self._counter + 1
+                if count >= 1 << 26:
+                    count = self._enter(self._millisecond + 1)
+            prefix = self._prefix
+        # The f-string takes half as long again, and a start makes at least one id
+        return "%s%03x-%04x-%012x" % (prefix, count >> 14, 0x8000 | count & 0x3FFF, bits(48))  # noqa: UP031
+
+    def _enter(self, millisecond: int) -> int:
+        self._millisecond = millisecond
+        self._prefix = f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}-7"
+        self._counter = self._bits(25)
+        return self._counter
+
+
+_ids = _Ids()
+new_id = _ids.new  # the bound method itself: a function around it costs a tenth more
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.reseed)
+
+
+def _shown(value: object) -> str:
+    """A short repr for a message; of a huge int too, whose repr Python refuses."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,1 @@
+"""Interpreters: pure, without I/O, clock, thread or SQL. Imports model."""

@@ -1,0 +1,1 @@
+"""Clerk, worker, bus, registry: where kernel and programs meet."""

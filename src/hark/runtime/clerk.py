@@ -1,0 +1,542 @@
+"""The clerk: one thread that owns the write connection and works in turns.
+
+A turn takes all that has queued up since the last one, does it in one transaction and then answers
+everybody. While it waits for the disk the next turn fills: no timer, no batch size. Idle means the
+latency of one turn, load means large batches.
+
+A turn that fails: rolled back by a conflict, it runs again whole. The connection cut, the database is
+asked what became of it. A row refused, the turn is halved until the bad one fails alone. Nothing
+writable, callers are told and outcomes wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from hark.kernel.requests import (
+    Appetite,
+    Cancel,
+    Commit,
+    Deliver,
+    Publish,
+    Reclaim,
+    Request,
+    Retain,
+    Revive,
+    SignalWithStart,
+    Start,
+)  # fmt: skip
+from hark.kernel.turn import Rules, Turn
+from hark.model.activation import Claim
+from hark.model.decisions import Advance
+from hark.model.errors import NotOpen, StoreUnavailable
+from hark.runtime.reply import Reply, answer_all
+from hark.runtime.views import find
+from hark.store import statements as sql
+from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault
+
+T = TypeVar("T")
+Item = tuple[Request, Reply[Any] | None, float]
+_log = logging.getLogger("hark")
+_MOST = 2000  # requests in a turn: far above what a turn collects, so that none grows without end
+_PATIENCE = 10.0  # seconds a caller waits for a database that is gone
+_HOUSEKEEPING = 60.0
+
+
+class Seat(Protocol):
+    """A worker, as the clerk sees it. Called on the clerk's thread."""
+
+    owner: str
+
+    def appetite(self, commits: Sequence[Commit]) -> Appetite | None: ...
+    def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None: ...
+    def lost(self, ids: set[str]) -> None: ...
+    def running(self) -> dict[str, int]: ...
+
+
+class Clerk:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        rules: Rules,
+        *,
+        lease: float,
+        retention: float,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self._make_store = store
+        self._rules = rules
+        self._lease = lease
+        self._retention = retention
+        self._clock = clock
+        self._queue: deque[Item] = deque()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bell: asyncio.Event | None = None
+        self._rung = False
+        self._closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
+        self.seat: Seat | None = None
+        self._hungry = False
+        self._hinted = False
+        self._marks = True  # a large broadcast may have been left by somebody who died
+        self._due: int | None = None
+        self._offset = 0  # the database's clock less ours, µs
+        self._waiting: dict[str, list[Reply[Any]]] = {}
+        self.turns = 0
+        self.store: Store
+
+    # -- opening and closing ----------------------------------------------------------------------
+
+    def open(self) -> Reply[None]:
+        reply: Reply[None] = Reply()
+        self._closing = False
+        self._thread = threading.Thread(target=self._main, args=(reply,), name="hark-clerk", daemon=True)
+        self._thread.start()
+        return reply
+
+    def close(self) -> Reply[None]:
+        """Finish what is queued, then go."""
+        reply: Reply[None] = Reply()
+        loop = self._loop
+        if loop is None or self._thread is None:
+            answer_all([(reply, None)])
+            return reply
+        self._closed = reply
+        self._closing = True
+        self._ring()
+        return reply
+
+    def _main(self, opened: Reply[None]) -> None:
+        asyncio.run(self._live(opened))
+
+    async def _live(self, opened: Reply[None]) -> None:
+        try:
+            self.store = self._make_store()
+            await self.store.open()
+            self._offset = await self.store.time() - time.time_ns() // 1000
+        except BaseException as error:
+            answer_all([(opened, error)])
+            return
+        self._loop = asyncio.get_running_loop()
+        self._bell = asyncio.Event()
+        self.store.listen(self.hint)
+        answer_all([(opened, None)])
+        errand = asyncio.create_task(self._watch())
+        try:
+            await self._work()
+        finally:
+            self._loop = None
+            errand.cancel()
+            await asyncio.gather(errand, *self._tasks, return_exceptions=True)
+            gone = NotOpen("The app was closed before this was done. Open it again and repeat the call.")
+            answer_all([(reply, gone) for _, reply, _ in self._queue if reply is not None])
+            answer_all([(reply, gone) for replies in self._waiting.values() for reply in replies])
+            self._queue.clear()
+            self._waiting.clear()
+            await self.store.close()
+            if self._closing:
+                answer_all([(self._closed, None)])
+
+    # -- being asked ------------------------------------------------------------------------------
+
+    def submit(self, request: Request, reply: Reply[Any] | None = None) -> None:
+        """Queue a request, from any thread. Its reply comes after the COMMIT."""
+        if self._loop is None or self._closing:
+            raise NotOpen("This app is not open. Use `async with app:` (or `with app:`) around the call.")
+        self._queue.append((request, reply, time.monotonic()))
+        self._ring()
+
+    def read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
+        """Answer a question beside the turns, on the store's read connections."""
+        self.spawn(self._read(question, reply))
+
+    async def _read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                answer = await question(self.store)
+            except (Conflicted, Lost) as error:
+                if time.monotonic() < until and not self._closing:
+                    await asyncio.sleep(0.1)
+                    continue
+                answer = _unavailable(error)
+            except StoreFault as error:
+                answer = _unavailable(error)
+            except Exception as error:
+                answer = error
+            answer_all([(reply, answer)])
+            return
+
+    def spawn(self, job: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine on the clerk's loop, from any thread."""
+        loop = self._loop
+        if loop is None or self._closing:
+            job.close()
+            raise NotOpen("This app is not open. Use `async with app:` (or `with app:`) around the call.")
+        loop.call_soon_threadsafe(self._keep, job)
+
+    def _keep(self, job: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _ring(self) -> None:
+        loop = self._loop
+        if not self._rung and loop is not None:
+            self._rung = True
+            loop.call_soon_threadsafe(self._bell.set)  # type: ignore[union-attr]
+
+    def hint(self) -> None:
+        """Somebody else may have made work, or ended something we wait for."""
+        self._hinted = self._hungry = True
+        self._ring()
+
+    def now(self) -> int:
+        """The database's clock as far as we know, µs."""
+        return self._clock() if self._clock else time.time_ns() // 1000 + self._offset
+
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None and not self._closing
+
+    async def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
+        """Answer with (id, status, result, error) when this instance has ended."""
+        found: Reply[str] = Reply()
+        await self._read(lambda store: find(store, target), found)
+        try:
+            id = await found
+        except Exception as error:
+            answer_all([(reply, error)])
+            return
+        # First the name on the list, then the look: an end in between is seen by one of them.
+        self._waiting.setdefault(id, []).append(reply)
+        await self._answer_waiting({id})
+        if seconds is not None and not reply.done():
+            asyncio.get_running_loop().call_later(seconds, self._too_late, id, reply, seconds)
+
+    def _too_late(self, id: str, reply: Reply[Any], seconds: float) -> None:
+        replies = self._waiting.get(id, [])
+        if reply in replies:
+            replies.remove(reply)
+            if not replies:
+                del self._waiting[id]
+            answer_all(
+                [
+                    (
+                        reply,
+                        TimeoutError(f"Instance {id} has not ended within {seconds:g} s; its work goes on."),
+                    )
+                ]
+            )
+
+    # -- working ----------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        assert self._bell is not None
+        while True:
+            if not self._has_work():
+                self._rung = False
+                self._bell.clear()
+                if not self._has_work():
+                    if self._closing:
+                        return
+                    await self._rest()
+            if self._hinted:
+                self._hinted = False
+                if self._waiting:
+                    self._keep(self._answer_waiting(None))
+            if not self._has_work():
+                continue
+            try:
+                await self._turn(self._next(), claim=True, sweep=self._is_due(), marks=self._marks)
+            except Exception:
+                _log.exception("A turn failed in a way nobody expected; going on.")
+                await asyncio.sleep(1)
+
+    def _has_work(self) -> bool:
+        if self._queue or self._closing:
+            return bool(self._queue)
+        return self.seat is not None and (self._is_due() or self._marks or self._wants_claims())
+
+    def _is_due(self) -> bool:
+        return self._due is not None and self.seat is not None and self._due <= self.now()
+
+    def _wants_claims(self) -> bool:
+        if not self._hungry or self.seat is None:
+            return False
+        appetite = self.seat.appetite(())
+        return appetite is not None and any(appetite.free.values())
+
+    async def _rest(self) -> None:
+        """Until the bell rings, or the next thing is due."""
+        assert self._bell is not None
+        if self._due is None or self.seat is None:
+            await self._bell.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._bell.wait(), max(0.0, (self._due - self.now()) / 1_000_000))
+
+    def _next(self) -> list[Item]:
+        """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
+        items: list[Item] = []
+        order = _Order()
+        while self._queue and len(items) < _MOST:
+            request = self._queue[0][0]
+            if items and (isinstance(request, Publish) != isinstance(items[-1][0], Publish) or not order.fits(request)):
+                break  # broadcasts have turns of their own
+            order.add(request)
+            items.append(self._queue.popleft())
+        return items
+
+    async def _turn(self, items: list[Item], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:
+        requests = [item[0] for item in items]
+        commits = [request for request in requests if isinstance(request, Commit)]
+        wait = 0.01
+        while True:
+            appetite = None
+            if claim and self.seat is not None and not self._closing and (self._hungry or self._makes_work(requests)):
+                appetite = self.seat.appetite(commits)
+            try:
+                turn = await self._attempt(requests, appetite, sweep, marks)
+                break
+            except Conflicted:
+                await asyncio.sleep(random.uniform(0, wait))
+                wait = min(0.2, wait * 2)
+            except (Lost, Full) as fault:
+                items = self._give_up(items, fault)
+                requests = [item[0] for item in items]
+                commits = [request for request in requests if isinstance(request, Commit)]
+                await asyncio.sleep(wait if items else 0.2)
+                if not items:
+                    return
+                wait = min(1.0, wait * 2)
+            except Exception as error:
+                await self._split(items, error)
+                return
+        self._after(turn, items, appetite, sweep, marks)
+
+    def _makes_work(self, requests: Sequence[Request]) -> bool:
+        return any(
+            not isinstance(r, Commit) or not isinstance(r.decision.move, Advance) or r.decision.effects
+            for r in requests
+        )
+
+    async def _attempt(self, requests: Sequence[Request], appetite: Appetite | None, sweep: bool, marks: bool) -> Turn:
+        tx = await self.store.begin()
+        turn = Turn(tx, self._rules, self.catalog)
+        try:
+            await turn.run(requests, appetite, sweep=sweep, marks=marks)
+        except BaseException:
+            await tx.rollback()
+            raise
+        try:
+            await tx.commit()
+        except Lost:
+            if not await self._became(tx.xid):
+                raise Conflicted("the commit did not happen") from None
+        except StoreFault:
+            await tx.rollback()
+            raise
+        return turn
+
+    async def _became(self, xid: int) -> bool:
+        """A cut in COMMIT: ask until the database answers; never guess."""
+        while True:
+            try:
+                return await self.store.committed(xid)
+            except StoreFault:
+                await asyncio.sleep(0.2)
+
+    def _give_up(self, items: list[Item], fault: StoreFault) -> list[Item]:
+        """Callers are told when nothing can be written; outcomes are kept, for their work is done."""
+        overdue = time.monotonic() - (0 if isinstance(fault, Full) else _PATIENCE)
+        kept, told = [], []
+        for item in items:
+            if item[1] is not None and (item[2] <= overdue or self._closing):
+                told.append((item[1], _unavailable(fault)))
+            elif not self._closing or item[1] is not None:
+                kept.append(item)
+        answer_all(told)
+        return kept
+
+    async def _split(self, items: list[Item], error: Exception) -> None:
+        """A bad row must not fail its neighbours: halve, in order, until it is alone."""
+        if not items:
+            raise error
+        if len(items) > 1:
+            half = len(items) // 2
+            await self._turn(items[:half], claim=False)
+            await self._turn(items[half:], claim=False)
+            return
+        request, reply, _ = items[0]
+        if isinstance(request, Commit):
+            _log.error("The outcome of %s cannot be stored: %s", request.claim.id, error, exc_info=error)
+            request.answer = error
+            if self.seat is not None:
+                self.seat.take([request], [])
+        elif reply is not None:
+            answer_all([(reply, error)])
+        else:
+            raise error
+
+    def _after(
+        self,
+        turn: Turn,
+        items: list[Item],
+        appetite: Appetite | None,
+        sweep: bool,
+        marks: bool,
+    ) -> None:
+        self.turns += 1
+        self._offset = turn.now - time.time_ns() // 1000
+        if turn.again:
+            again = set(map(id, turn.again))
+            back = [item for item in items if id(item[0]) in again]
+            items = [item for item in items if id(item[0]) not in again]
+            self._queue.extendleft(reversed(back))
+        if self.seat is not None:
+            commits = [item[0] for item in items if isinstance(item[0], Commit)]
+            if commits or turn.claims:
+                self.seat.take(commits, turn.claims)
+            if turn.cancelled:
+                self.seat.lost(turn.cancelled)
+        answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
+        # What this turn left to be done.
+        if appetite is not None:
+            self._hungry = turn.more
+        if turn.runnable:
+            self._hungry = True
+        self._marks = turn.marks or (self._marks and not marks)
+        if sweep:
+            self._due = turn.now if turn.more else None
+            self._keep(self._look_ahead())
+        if turn.earliest is not None and (self._due is None or turn.earliest < self._due):
+            self._due = turn.earliest
+        if self._waiting and not turn.finished.isdisjoint(self._waiting):
+            self._keep(self._answer_waiting(turn.finished))
+        if turn.finished or turn.cancelled or (turn.runnable and len(turn.claims) < 1) or turn.marks:
+            self._keep(self.store.announce())
+
+    # -- beside the turns -------------------------------------------------------------------------
+
+    async def _answer_waiting(self, ids: set[str] | None) -> None:
+        """All who wait for results share one statement."""
+        wanted = [id for id in self._waiting if ids is None or id in ids]
+        if not wanted:
+            return
+        try:
+            rows = await self.store.read(sql.outcomes, ids=wanted)
+        except StoreFault:
+            return  # the next poll asks again
+        answers: list[tuple[Reply[Any], Any]] = []
+        for row in rows:
+            answers.extend((reply, row) for reply in self._waiting.pop(row[0], ()))
+        answer_all(answers)
+
+    async def _look_ahead(self) -> None:
+        """When is the next thing due, whoever armed it?"""
+        try:
+            [[due]] = await self.store.read(sql.next_due)
+        except StoreFault:
+            return
+        if due is not None and (self._due is None or due < self._due):
+            self._due = due
+            self._ring()
+
+    async def _watch(self) -> None:
+        """The floor under every hint: look now and then for what others did, and for who died."""
+        housekeeping = time.monotonic() + _HOUSEKEEPING
+        patrol = 0.0
+        while True:
+            try:
+                if await self.store.changed():
+                    self._marks = self._marks or bool(await self.store.read(sql.any_marks))
+                    if self.seat is not None:
+                        await self._look_ahead()
+                        await self._find_lost()
+                    self.hint()
+                if self.seat is not None and time.monotonic() > patrol:
+                    patrol = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
+                    await self._patrol()
+                if self.seat is not None and time.monotonic() > housekeeping:
+                    housekeeping = time.monotonic() + _HOUSEKEEPING
+                    self.submit(Retain(before=self.now() - int(self._retention * 1_000_000)))
+            except StoreFault as error:
+                _log.warning("The database does not answer: %s. Trying again.", error)
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(self.store.poll)
+
+    async def _patrol(self) -> None:
+        """Look for workers whose lease is over."""
+        if not self.store.durable or self.seat is None:
+            return
+        now = await self.store.time()
+        if now < self.store.quiet_until():
+            return
+        dead = [row[0] for row in await self.store.read(sql.dead_workers, now=now, me=self.seat.owner)]
+        dead += [row[0] for row in await self.store.read(sql.owners) if row[0] != self.seat.owner]
+        if dead:
+            self.submit(Reclaim(owners=sorted(set(dead))))
+
+    async def _find_lost(self) -> None:
+        """Steps of ours that were cancelled or taken over elsewhere hear of it here at the latest."""
+        seat = self.seat
+        mine = seat.running() if seat is not None else {}
+        if not mine:
+            return
+        epochs = {row[0]: row[1] for row in await self.store.read(sql.epochs, ids=sorted(mine))}
+        current = seat.running() if seat is not None else {}
+        lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
+        if lost and seat is not None:
+            seat.lost(lost)
+
+
+class _Order:
+    """A turn ends, starts and delivers, in this order; what somebody asked for the other way round waits."""
+
+    def __init__(self) -> None:
+        self._started: set[str] = set()
+        self._told: set[str] = set()
+
+    def fits(self, request: Request) -> bool:
+        match request:
+            case Cancel(target=target) | Revive(target=target):
+                return target not in self._started and target not in self._told
+            case Start():
+                return self._told.isdisjoint(_started_names(request))
+            case SignalWithStart(item=item):
+                return item.correlation_key not in self._told and item.correlation_key not in self._started
+            case Deliver(target=target):
+                return f"\0{target}" not in self._told
+            case _:
+                return True
+
+    def add(self, request: Request) -> None:
+        match request:
+            case Start():
+                self._started.update(_started_names(request))
+            case SignalWithStart(item=item):
+                self._told.update((item.correlation_key or "", f"\0{item.correlation_key}"))
+            case Deliver(target=target):
+                self._told.add(target)
+            case _:
+                pass
+
+
+def _started_names(request: Start) -> list[str]:
+    names = [item.correlation_key for item in request.items if item.correlation_key is not None]
+    return names + [item.id for item in request.items if item.named]
+
+
+def _unavailable(fault: StoreFault) -> StoreUnavailable:
+    return StoreUnavailable(f"The database cannot do this now: {fault}. Nothing was stored; try again when it is back.")

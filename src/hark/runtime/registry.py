@@ -1,0 +1,63 @@
+"""What this process has code for. A worker never claims anything else (M6)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hark.model.activation import Claim
+from hark.model.decisions import Decision
+from hark.model.errors import InvalidDefinition
+from hark.model.json import Codec
+from hark.programs.steps import Desk
+
+
+class Program(Protocol):
+    """A definition in any dialect, as the worker runs it."""
+
+    name: str
+    version: int
+    kind: str
+    queue: str
+    initial: str
+    source: str | None
+    digest: str | None
+    codec: Codec[Any]
+
+    @property
+    def steps(self) -> dict[str, Any]: ...
+    async def run(self, claim: Claim, desk: Desk) -> Decision: ...
+    async def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Decision: ...
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._programs: dict[tuple[str, int], Program] = {}
+
+    def add(self, program: Program) -> bool:
+        """True when it is new. Two different definitions of one name and version are refused."""
+        key = (program.name, program.version)
+        known = self._programs.get(key)
+        if known is program:
+            return False
+        if known is not None:
+            raise InvalidDefinition(
+                f"{program.name!r} version {program.version} is registered twice, with different code. "
+                "Give one of them another name= or version=.",
+                problems=[],
+            )
+        program.codec.prepare()
+        self._programs[key] = program
+        return True
+
+    def find(self, name: str, version: int | None) -> Program | None:
+        if version is not None:
+            return self._programs.get((name, version))
+        versions = [v for n, v in self._programs if n == name]
+        return self._programs[(name, max(versions))] if versions else None
+
+    def rows(self) -> list[tuple[str, int, str, str, str, str | None, str | None]]:
+        """As they are recorded in the store."""
+        return [(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest) for p in self._programs.values()]
+
+    def lanes(self) -> list[tuple[str, int]]:
+        return list(self._programs)

@@ -1,0 +1,127 @@
+"""Reading: rows of the store as the values people see. Runs beside the turns, on read connections."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from hark.model import json
+from hark.model.errors import NotFound
+from hark.model.names import from_micros
+from hark.model.values import Awakeable, Event, Instance, Wait
+from hark.store import statements as sql
+from hark.store.protocol import Store
+
+
+def _time(at: int | None) -> Any:
+    return None if at is None else from_micros(at)
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else json.load(text)
+
+
+def _wait(row: Sequence[Any]) -> Wait:
+    instance_id, kind, name, place, deadline, since = row
+    return Wait(instance_id, kind, name, place, _time(deadline), from_micros(since))
+
+
+def _instance(row: Sequence[Any], waits: Sequence[Wait] = ()) -> Instance:
+    (
+        id,
+        definition,
+        kind,
+        version,
+        step,
+        status,
+        state,
+        result,
+        error,
+        attempt,
+        queue,
+        key,
+        parent,
+        created,
+        finished,
+    ) = row[:15]
+    return Instance(
+        id, definition, kind, version, step, status, _value(state), _value(result), error, attempt, queue, key, parent,
+        from_micros(created), _time(finished), tuple(waits),
+    )  # fmt: skip
+
+
+async def find(store: Store, target: str) -> str:
+    """The id a target means."""
+    for _, id in await store.read(sql.addresses, [(target,)]):
+        if id is not None:
+            return str(id)
+    raise NotFound(f"There is no instance {target!r}. Check the id or key; finished ones go after retention.")
+
+
+async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
+    rows = await store.read(sql.read_instances, ids=list(ids))
+    parked = [row[0] for row in rows if row[5] in ("awaiting_signal", "awaiting_children")]
+    waits: dict[str, builtins.list[Wait]] = {}
+    if parked:
+        for row in await store.read(sql.waits_of, ids=parked):
+            if row[9] is None:
+                waits.setdefault(row[1], []).append(_wait((row[1], row[3], row[4], row[2], row[6], row[8])))
+    return {row[0]: _instance(row, waits.get(row[0], ())) for row in rows}
+
+
+async def get(store: Store, target: str) -> Instance:
+    id = await find(store, target)
+    found = await instances(store, [id])
+    if id not in found:
+        raise NotFound(f"There is no instance {target!r} any more: retention removed it.")
+    return found[id]
+
+
+async def listing(
+    store: Store, status: str | None, definition: str | None, kind: str | None, limit: int, after: str | None
+) -> builtins.list[Instance]:
+    rows = await store.read(
+        sql.list_instances, status=status, definition=definition, kind=kind, after=after, size=limit
+    )
+    found = await instances(store, [row[0] for row in rows])
+    return [found[row[0]] for row in rows if row[0] in found]
+
+
+async def waits(store: Store, name: str | None, kind: str | None) -> builtins.list[Wait]:
+    return [_wait(row) for row in await store.read(sql.read_waits, name=name, kind=kind)]
+
+
+def _event(row: Sequence[Any]) -> Event:
+    seq, instance_id, type, step, data, at, tx = row
+    return Event(seq, instance_id, type, step, _value(data), from_micros(at), (tx, seq))
+
+
+async def events(store: Store, target: str | None, limit: int) -> builtins.list[Event]:
+    if target is None:
+        rows = await store.read(sql.latest_events, size=limit)
+    else:
+        rows = await store.read(sql.events_of, id=await find(store, target), size=limit)
+    return [_event(row) for row in reversed(rows)]
+
+
+async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> builtins.list[Event]:
+    rows = await store.read(sql.events_after, tx=cursor[0], seq=cursor[1], size=limit)
+    return [_event(row) for row in rows]
+
+
+async def awakeables(
+    store: Store, base: str, *, id: str | None = None, job: str | None = None, status: str | None = None,
+    limit: int = 100, after: str | None = None,
+) -> builtins.list[Awakeable]:  # fmt: skip
+    rows = await store.read(sql.read_awakeables, id=id, job=job, status=status, size=limit, after=after)
+    return [_awakeable(row, base) for row in rows]
+
+
+def _awakeable(row: Sequence[Any], base: str) -> Awakeable:
+    (id, instance_id, task, entry, status, payload, error, timeout, created, resolved, title, description, schema,
+     assignees, by, _) = row  # fmt: skip
+    return Awakeable(
+        id, instance_id, task, entry, status, _value(payload), error, _time(timeout), from_micros(created),
+        _time(resolved), title, description, _value(schema), tuple(_value(assignees) or ()), by, f"{base}/a/{id}",
+    )  # fmt: skip

@@ -1,0 +1,320 @@
+"""The worker: runs steps on its event loop and in threads, and hands outcomes to the clerk.
+
+What it counts (who runs, how many seats are free) is counted on the clerk's thread, in the turn that
+changes it, so a claim is never made for a seat that is taken. The lease is renewed by a thread with a
+connection of its own: a step that blocks the loop does not lose it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from hark.kernel.limits import Limits
+from hark.kernel.requests import Appetite, Commit, HandBack
+from hark.model.activation import Claim
+from hark.model.decisions import Advance, Decision, Finish, NewInstance
+from hark.model.errors import InvalidInput, NotOpen
+from hark.model.names import check_name, from_micros, new_id
+from hark.programs.steps import describe
+from hark.runtime.clerk import Clerk
+from hark.runtime.registry import Registry
+from hark.runtime.reply import Reply, answer_all
+from hark.store.protocol import Lease, StoreFault
+
+_log = logging.getLogger("hark")
+_THREADS = 64
+
+
+class Desk:
+    """What steps may ask of the process they run in."""
+
+    def __init__(
+        self,
+        clerk: Clerk,
+        limits: Limits,
+        max_payload: int,
+        new: Callable[[Any, Any, dict[str, Any]], NewInstance],
+    ) -> None:
+        self.max_payload = max_payload
+        self.new = new
+        self.rate_limit = limits.check
+        self._clerk = clerk
+        self._threads: ThreadPoolExecutor | None = None
+
+    def now(self) -> datetime:
+        return from_micros(self._clerk.now())
+
+    def concurrency_key(self, key: str | None) -> str | None:
+        return None if key is None else check_name(key, "concurrency key")
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hark-step")
+        work = functools.partial(contextvars.copy_context().run, function, *args)
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+
+class Worker:
+    """Runs what this process has code for. Use it as `async with app.worker(): …`, or `with` in plain code."""
+
+    def __init__(
+        self,
+        clerk: Clerk,
+        registry: Registry,
+        desk: Desk,
+        queues: dict[str, int],
+        *,
+        lease: float,
+        grace: float,
+    ) -> None:
+        for queue, size in queues.items():
+            check_name(queue, "queue name")
+            if type(size) is not int or size < 1:
+                raise InvalidInput(f"queues={{{queue!r}: {size!r}}}: give a whole number from 1.")
+        self.owner = new_id()
+        self.tally: dict[str, int] = {}
+        self._clerk = clerk
+        self._registry = registry
+        self._desk = desk
+        self._queues = dict(queues)
+        self._lease = lease
+        self._grace = grace
+        self._stopping = False
+        # On the clerk's thread:
+        self._claims: dict[str, Claim] = {}
+        self._busy: dict[str, int] = dict.fromkeys(queues, 0)
+        # On the worker's loop:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._outbox: list[Commit] = []
+        self._idle = asyncio.Event()
+        self._renewing: threading.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- on the clerk's thread --------------------------------------------------------------------
+
+    def appetite(self, commits: Sequence[Commit]) -> Appetite | None:
+        if self._stopping:
+            return None
+        free = {queue: size - self._busy[queue] for queue, size in self._queues.items()}
+        for commit in commits:
+            queue = commit.claim.queue
+            if queue in free and commit.claim.id in self._claims and not _runs_on(commit.decision):
+                free[queue] += 1
+        return Appetite(self.owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
+
+    def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
+        for commit in commits:
+            self._drop(commit.claim)
+        for claim in claims:
+            self._claims[claim.id] = claim
+            self._busy[claim.queue] = self._busy.get(claim.queue, 0) + 1
+        refused = [commit for commit in commits if isinstance(commit.answer, Exception)]
+        for commit in refused:
+            self._claims[commit.claim.id] = commit.claim
+            self._busy[commit.claim.queue] += 1
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._begin, list(commits), list(claims), refused)
+
+    def _drop(self, claim: Claim) -> None:
+        held = self._claims.get(claim.id)
+        if held is not None and held.epoch == claim.epoch:
+            del self._claims[claim.id]
+            self._busy[claim.queue] -= 1
+
+    def lost(self, ids: set[str]) -> None:
+        """Cancelled, or taken over: the seat is free now, whatever the step still does."""
+        mine = [self._claims[id] for id in ids if id in self._claims]
+        for claim in mine:
+            self._drop(claim)
+        if mine and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._abandon, [claim.id for claim in mine])
+
+    def running(self) -> dict[str, int]:
+        return {claim.id: claim.epoch for claim in self._claims.values()}
+
+    # -- on the worker's loop ---------------------------------------------------------------------
+
+    def _begin(self, commits: list[Commit], claims: list[Claim], refused: list[Commit]) -> None:
+        loop = asyncio.get_running_loop()
+        for claim in claims:
+            self._tasks[claim.id] = loop.create_task(self._run(claim))
+        for commit in refused:
+            self._tasks[commit.claim.id] = loop.create_task(self._refused(commit))
+
+    async def _run(self, claim: Claim) -> None:
+        program = self._registry.find(claim.definition, claim.version)
+        assert program is not None
+        try:
+            try:
+                decision = await program.run(claim, self._desk)
+            except asyncio.CancelledError as error:
+                if self._tasks.get(claim.id) is not asyncio.current_task() or self._stopping:
+                    raise
+                decision = await program.recover(claim, self._desk, error)
+        except asyncio.CancelledError:
+            return  # cancelled, taken over or handed back: nobody waits for this outcome
+        self._commit(claim, decision)
+
+    async def _refused(self, commit: Commit) -> None:
+        """The store would not take the outcome: `handle` decides, and failing that the instance fails."""
+        claim, error = commit.claim, commit.answer
+        program = self._registry.find(claim.definition, claim.version)
+        assert program is not None
+        if commit.decision.label == "stop":
+            self._commit(claim, Decision("stop", claim.step, claim.state, Finish("failed", error=describe(error))))
+        else:
+            self._commit(claim, await program.recover(claim, self._desk, error))
+
+    def _commit(self, claim: Claim, decision: Decision) -> None:
+        if self._tasks.get(claim.id) is asyncio.current_task():
+            del self._tasks[claim.id]
+        self.tally["steps"] = self.tally.get("steps", 0) + 1
+        self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(Commit(claim=claim, decision=decision))
+
+    def _flush(self) -> None:
+        """All that ended in this round of the loop goes to the clerk together."""
+        outbox, self._outbox = self._outbox, []
+        self._idle.set()
+        for commit in outbox:
+            try:
+                self._clerk.submit(commit)
+            except NotOpen:
+                return  # the app is closing: the lease will run out, and the step run again
+
+    def _abandon(self, ids: list[str]) -> None:
+        for id in ids:
+            task = self._tasks.pop(id, None)
+            if task is not None:
+                task.cancel()
+
+    # -- starting and stopping --------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._clerk.seat is not None:
+            raise InvalidInput("This app has a worker already. One is enough: give it more queues or more room.")
+        if self._clerk.store.durable:
+            self._renewing = threading.Event()
+            ready: Reply[None] = Reply()
+            threading.Thread(target=self._renew, args=(ready,), name="hark-lease", daemon=True).start()
+            await ready
+        self._clerk.seat = self
+        self._clerk.hint()
+
+    async def settle(self) -> None:
+        """Until nothing can run: a turn that claims nothing, with nothing under way."""
+        while True:
+            while self._tasks or self._outbox:
+                self._idle.clear()
+                await self._idle.wait()
+            turn: Reply[None] = Reply()
+            self._clerk.hint()
+            self._clerk.submit(HandBack(), turn)
+            await turn
+            if not self._claims:
+                return
+            await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        """Claim nothing more, let steps finish within the grace, hand back the rest."""
+        self._stopping = True
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._grace)
+        left = list(self._tasks.values())
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+        self._flush()
+        done: Reply[None] = Reply()
+        # Behind the commits just queued, on the same thread that counts the claims.
+        self._clerk.spawn(self._hand_back(done))
+        await done
+        self._clerk.seat = None
+        if self._renewing is not None:
+            self._renewing.set()
+        self._desk.close()
+
+    async def _hand_back(self, done: Reply[None]) -> None:
+        settled: Reply[None] = Reply()
+        self._clerk.submit(HandBack(), settled)
+        await settled  # outcomes queued before this are in the store now
+        self._clerk.submit(HandBack(claims=list(self._claims.values()), retire=self.owner), done)
+
+    def _renew(self, ready: Reply[None]) -> None:
+        assert self._renewing is not None
+        lease: Lease | None = None
+        length = int(self._lease * 1_000_000)
+        names = ",".join(f"{name}@{version}" for name, version in self._registry.lanes())
+        answered = False
+        while not self._renewing.is_set():
+            wait = self._lease / 3
+            try:
+                lease = lease or self._clerk.store.lease()
+                lease.renew(self.owner, length, names)
+                if not answered:
+                    answered = True
+                    answer_all([(ready, None)])
+            except Exception as error:
+                if not answered and not isinstance(error, StoreFault):
+                    answer_all([(ready, error)])
+                    return
+                _log.warning("The lease could not be renewed: %s. Trying again.", error)
+                wait = min(1.0, wait)
+            self._renewing.wait(wait)
+        if lease is not None:
+            lease.close()
+
+    async def __aenter__(self) -> Worker:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Worker:
+        """In plain code the steps run on a loop in a thread of their own."""
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name="hark-worker", daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self.start(), loop).result()
+        except BaseException:
+            self._end_thread(loop)
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result()
+        self._end_thread(self._loop)
+
+    def _end_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._thread is not None
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        loop.close()
+
+
+def _runs_on(decision: Decision) -> bool:
+    move = decision.move
+    return isinstance(move, Advance) and move.rate_limit is None and not move.rekey

@@ -1,0 +1,1 @@
+"""The store's protocol and its implementations. Imports model."""

@@ -1,0 +1,324 @@
+"""PostgreSQL 13+: many workers, many machines, a schema of its own.
+
+Whole lists travel as arrays (`unnest`); asyncpg does that about twice as fast as psycopg. The write
+connection's time-outs lie below the lease, so a stuck turn gives up while its work is still ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from hark.model.errors import InvalidInput, StoreUnavailable
+from hark.store import migrate, statements
+from hark.store.protocol import Conflicted, Full, Lost, Refused, Rows, StoreFault
+from hark.store.sql import Sql
+
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_BEGIN: Final = f"SELECT {_NOW}, pg_current_xact_id()::text::bigint"
+_RESERVE: Final = """
+    SELECT pg_advisory_xact_lock(hashtext('hark:' || current_schema()), n)
+    FROM (SELECT unnest($1::int[]) AS n ORDER BY 1) t
+"""
+_READERS: Final = 4
+
+
+def _fault(error: BaseException) -> StoreFault:
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        if state in ("40001", "40P01", "55P03", "57014", "25P03"):
+            return Conflicted(str(error))
+        if state[:2] in ("08", "57"):
+            return Lost(str(error))
+        if state[:2] in ("53", "58", "25"):
+            return Full(str(error))
+        return Refused(str(error))
+    if isinstance(error, asyncpg.InterfaceError):
+        # A closed connection, or a value that no column takes; only the first is nobody's fault.
+        return Lost(str(error)) if "closed" in str(error) or "connection" in str(error) else Refused(str(error))
+    return Lost(f"{type(error).__name__}: {error}")
+
+
+_FAULTS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+    asyncio.TimeoutError,
+    asyncpg.InternalClientError,
+)
+
+
+class PostgresTx:
+    __slots__ = ("_db", "now", "xid")
+
+    def __init__(self, db: asyncpg.Connection, now: int, xid: int) -> None:
+        self._db = db
+        self.now = now
+        self.xid = xid
+
+    async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
+        values["now"] = self.now
+        return await _fetch(self._db, sql, rows, values)
+
+    async def reserve(self, numbers: Sequence[int]) -> None:
+        try:
+            await self._db.fetch(_RESERVE, numbers)
+        except _FAULTS as error:
+            raise _fault(error) from error
+
+    async def commit(self) -> None:
+        try:
+            await self._db.execute("COMMIT")
+        except _FAULTS as error:
+            raise _fault(error) from error
+
+    async def rollback(self) -> None:
+        with contextlib.suppress(*_FAULTS):  # a connection that is gone has rolled back
+            await self._db.execute("ROLLBACK")
+
+
+async def _fetch(
+    db: asyncpg.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
+) -> Rows:
+    try:
+        found: Rows = await db.fetch(sql.postgres, *sql.arguments(rows, values))
+        return found
+    except _FAULTS as error:
+        raise _fault(error) from error
+
+
+class PostgresStore:
+    """A Store in one schema of a PostgreSQL database."""
+
+    durable = True
+
+    def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> None:
+        if not _SCHEMA.fullmatch(schema):
+            raise InvalidInput(
+                f"{schema!r} is not a schema name. Use lower-case letters, digits and _, starting with a letter."
+            )
+        self._url = url
+        self._schema = schema
+        self._channel = f"hark_{schema}"[:63]
+        self._patience = max(1.0, lease / 3)
+        self._lease_length = int(lease * 1_000_000)
+        self._clock = clock
+        self.poll = 1.0
+        self._db: asyncpg.Connection | None = None
+        self._ear: asyncpg.Connection | None = None
+        self._hint: Callable[[], None] = lambda: None
+        self._readers: list[asyncpg.Connection] = []
+        self._seats = asyncio.Semaphore(_READERS)
+        self._quiet = 0
+        self._opened = False
+        self._announcing: asyncio.Task[None] | None = None
+        self._again = False
+
+    # -- connecting -------------------------------------------------------------------------------
+
+    async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
+        wait = f"{int(self._patience * 1000)}ms"
+        settings = {
+            "search_path": self._schema,
+            "application_name": f"hark {role}",
+            "lock_timeout": wait,
+            "statement_timeout": wait,
+            "idle_in_transaction_session_timeout": wait,
+            "tcp_keepalives_idle": str(int(self._patience)),
+            "tcp_keepalives_interval": "2",
+            "tcp_keepalives_count": "3",
+            "jit": "off",
+            "default_transaction_isolation": "read committed",
+        }
+        if readonly:
+            settings["default_transaction_read_only"] = "on"
+        return await asyncpg.connect(
+            self._url, server_settings=settings, timeout=self._patience, command_timeout=self._patience * 1.5,
+            statement_cache_size=256,
+        )  # fmt: skip
+
+    async def open(self) -> None:
+        try:
+            db = await self.connect(role="migrate")
+        except (*_FAULTS, ValueError) as error:
+            raise StoreUnavailable(
+                f"PostgreSQL cannot be reached: {error}. Check the URL, and that the server runs and lets you in."
+            ) from error
+        try:
+            await self._migrate(db)
+            started = await db.fetchval("SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
+            self._quiet = started + self._lease_length
+        finally:
+            await db.close()
+        self._opened = True
+
+    async def _migrate(self, db: asyncpg.Connection) -> None:
+        # The lock is the database's own, so ten processes that start at once queue here.
+        await db.execute("SET statement_timeout = 0; SET lock_timeout = 0")
+        async with db.transaction():
+            await db.execute(
+                "SELECT pg_advisory_xact_lock(hashtext('hark:migrate:' || $1))".replace("$1", f"'{self._schema}'")
+            )
+            if not await db.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self._schema):
+                await db.execute(f'CREATE SCHEMA "{self._schema}"')
+            await db.execute("CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY)")
+            current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations")
+            for number, _, script in migrate.missing("postgres", current):
+                await db.execute(script)
+                await db.execute("INSERT INTO migrations (version) VALUES ($1)", number)
+
+    async def close(self) -> None:
+        if self._announcing:
+            with contextlib.suppress(*_FAULTS):
+                await self._announcing
+        for db in [self._db, self._ear, *self._readers]:
+            if db is not None and not db.is_closed():
+                with contextlib.suppress(*_FAULTS):
+                    await db.close(timeout=2)
+        self._db = self._ear = None
+        self._readers.clear()
+
+    async def _writer(self) -> asyncpg.Connection:
+        if self._db is None or self._db.is_closed():
+            again = self._db is not None
+            try:
+                self._db = await self.connect(role="clerk")
+                if again:
+                    # After an outage the owners renew first: nobody reclaims for one lease.
+                    self._quiet = await self._db.fetchval(f"SELECT {_NOW}") + self._lease_length
+            except _FAULTS as error:
+                raise Lost(str(error)) from error
+        return self._db
+
+    # -- turns ------------------------------------------------------------------------------------
+
+    async def begin(self) -> PostgresTx:
+        db = await self._writer()
+        try:
+            await db.execute("BEGIN")
+            now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
+        except _FAULTS as error:
+            fault = _fault(error)
+            db.terminate()
+            raise Lost(str(fault)) from error
+        return PostgresTx(db, self._clock() if self._clock else now, xid)
+
+    async def committed(self, xid: int) -> bool:
+        """After a cut in COMMIT: what became of it, from the database itself."""
+        while True:
+            db = await self._writer()
+            try:
+                status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
+            except _FAULTS as error:
+                db.terminate()
+                raise _fault(error) from error
+            if status != "in progress":
+                return bool(status == "committed")
+            await asyncio.sleep(0.05)
+
+    # -- reads ------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _seat(self) -> AsyncIterator[asyncpg.Connection]:
+        async with self._seats:
+            db = self._readers.pop() if self._readers else None
+            try:
+                if db is None or db.is_closed():
+                    db = await self.connect(readonly=True)
+                yield db
+            except _FAULTS as error:
+                raise _fault(error) from error
+            finally:
+                if db is not None and not db.is_closed():
+                    self._readers.append(db)
+
+    async def read(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
+        async with self._seat() as db:
+            return await _fetch(db, sql, rows, values)
+
+    async def time(self) -> int:
+        if self._clock:
+            return self._clock()
+        async with self._seat() as db:
+            return int(await db.fetchval(f"SELECT {_NOW}"))
+
+    def quiet_until(self) -> int:
+        return self._quiet
+
+    # -- leases and hints -------------------------------------------------------------------------
+
+    def lease(self) -> PostgresLease:
+        return PostgresLease(self)
+
+    @property
+    def clock(self) -> Callable[[], int] | None:
+        return self._clock
+
+    def listen(self, hint: Callable[[], None]) -> None:
+        self._hint = hint
+
+    async def changed(self) -> bool:
+        """Called at every poll: keeps the ear open. A NOTIFY is only a hint, so the answer is always yes."""
+        if self._ear is None or self._ear.is_closed():
+            try:
+                self._ear = await self.connect(role="ear")
+                await self._ear.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+                await self._ear.add_listener(self._channel, self._heard)
+            except _FAULTS as error:
+                raise _fault(error) from error
+        return True
+
+    def _heard(self, ear: Any, sender: int, channel: str, payload: object) -> None:
+        if sender != ear.get_server_pid():  # not our own voice
+            self._hint()
+
+    async def announce(self) -> None:
+        """Tell the other processes, outside the write path: NOTIFY takes a global lock at commit."""
+        if self._announcing and not self._announcing.done():
+            self._again = True
+            return
+        self._announcing = asyncio.ensure_future(self._notify())
+
+    async def _notify(self) -> None:
+        while True:
+            self._again = False
+            with contextlib.suppress(*_FAULTS):
+                if self._ear is not None and not self._ear.is_closed():
+                    await self._ear.execute(f'NOTIFY "{self._channel}"')
+            if not self._again:
+                return
+
+
+class PostgresLease:
+    """Renews from its own thread, its own loop and its own connection."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._loop = asyncio.new_event_loop()
+        self._db: asyncpg.Connection | None = None
+
+    def renew(self, worker: str, length: int, definitions: str) -> None:
+        self._loop.run_until_complete(self._renew(worker, length, definitions))
+
+    async def _renew(self, worker: str, length: int, definitions: str) -> None:
+        try:
+            if self._db is None or self._db.is_closed():
+                self._db = await self._store.connect(role="lease")
+            clock = self._store.clock
+            now = clock() if clock else await self._db.fetchval(f"SELECT {_NOW}")
+            values = {"id": worker, "until": now + length, "definitions": definitions, "now": now}
+            await _fetch(self._db, statements.renew, None, values)
+        except _FAULTS as error:
+            raise _fault(error) from error
+
+    def close(self) -> None:
+        if self._db is not None and not self._db.is_closed():
+            with contextlib.suppress(*_FAULTS):
+                self._loop.run_until_complete(self._db.close(timeout=2))
+        self._loop.close()

@@ -1,0 +1,624 @@
+"""Every statement of the engine, each with the promise it keeps.
+
+One statement does its work for a whole list; none is sent once per row. Kernel verbs decide in
+Python, in between. "Under lock" means that the instance rows concerned are held by `lock` (invariant 3).
+"""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+# -- addresses and locks ---------------------------------------------------------------------------
+
+# An id wins over a key; a key means its live holder, else the latest kept one.
+addresses = Sql(
+    """
+    SELECT t.target, coalesce(
+        (SELECT i.id FROM instances i WHERE i.id = t.target),
+        (SELECT i.id FROM instances i WHERE i.correlation_key = t.target AND i.holds_key),
+        (SELECT i.id FROM instances i WHERE i.correlation_key = t.target ORDER BY i.created_at DESC LIMIT 1))
+    FROM (SELECT DISTINCT r.target FROM {rows: target text}) t
+    """
+)
+# Invariant 3: all instance rows of a turn, in id order, before anything else is looked at.
+lock = Sql(
+    """
+    SELECT id, status, epoch, mail FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
+    """
+)
+# What cancel, retry and reclaim need to know of a row they hold.
+details = Sql(
+    """
+    SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
+           parent_id, parent_wait, counted, queue, definition, version
+    FROM instances WHERE id IN :ids[text] ORDER BY id
+    """
+)
+# Everybody below these instances, themselves not included.
+descendants = Sql(
+    """
+    WITH RECURSIVE below(id) AS (
+        SELECT id FROM instances WHERE parent_id IN :ids[text] AND finished_at IS NULL
+        UNION SELECT i.id FROM instances i JOIN below b ON i.parent_id = b.id WHERE i.finished_at IS NULL)
+    SELECT id FROM below
+    """
+)
+
+# -- starting --------------------------------------------------------------------------------------
+
+# M11: who has one of these names, as an id, as a live or `forever` key, or as a tombstone.
+taken = Sql(
+    """
+    SELECT id AS name, id AS holder FROM instances WHERE id IN :names[text]
+    UNION ALL SELECT correlation_key, id FROM instances WHERE correlation_key IN :names[text] AND holds_key
+    UNION ALL SELECT key, instance_id FROM tombstones WHERE key IN :names[text]
+    """
+)
+insert_instances = Sql(
+    """
+    INSERT INTO instances (id, definition, version, kind, correlation_key, scope, holds_key, queue, priority,
+        status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
+        counted, created_at, updated_at, finished_at)
+    SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
+        r.queue, r.priority, r.status, r.step, r.state, r.error, :now::bigint, r.due_at, r.concurrency_key,
+        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.error IS NOT NULL, :now::bigint, :now::bigint,
+        CASE WHEN r.error IS NOT NULL THEN :now::bigint END
+    FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
+        priority integer, status text, step text, state text, error text, due_at bigint,
+        concurrency_key text, rate_limit text, weight double precision, parent_id text, parent_wait text}
+    ORDER BY r.ord
+    """
+)
+
+# -- inbox -----------------------------------------------------------------------------------------
+
+# S7: which of these were seen before, consumed or not. Under lock.
+seen = Sql(
+    """
+    SELECT s.instance_id, s.dedup_key FROM {rows: id text, dedup_key text}
+    JOIN signals s ON s.instance_id = r.id AND s.dedup_key = r.dedup_key
+    """
+)
+insert_signals = Sql(
+    """
+    INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
+    SELECT r.id, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now::bigint
+    FROM {rows: id text, kind text, name text, wait_id text, payload text, dedup_key text}
+    ORDER BY r.ord
+    """
+)
+# One payload for all of a broadcast's subscribers, not fifty thousand copies on the wire.
+insert_broadcast_signals = Sql(
+    """
+    INSERT INTO signals (instance_id, kind, name, payload, at)
+    SELECT r.id, 'broadcast', :name::text, :payload::text, :now::bigint FROM {rows: id text} ORDER BY r.ord
+    """
+)
+inbox = Sql(
+    """
+    SELECT seq, instance_id, kind, name, wait_id, payload, at FROM signals
+    WHERE instance_id IN :ids[text] AND consumed_at IS NULL ORDER BY seq
+    """
+)
+# What a park must check (invariant 4), without the payloads.
+inbox_heads = Sql(
+    """
+    SELECT seq, instance_id, kind, name, wait_id FROM signals
+    WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+    """
+)
+# S4: consumed is marked, not deleted, so that dedup outlives it.
+consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]")
+wake = Sql(
+    """
+    UPDATE instances SET status = 'runnable', since = :now::bigint, due_at = NULL, mail = true,
+        updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    """
+)
+mark_mail = Sql("UPDATE instances SET mail = true WHERE id IN :ids[text]")
+
+# -- waits -----------------------------------------------------------------------------------------
+
+waits_of = Sql(
+    """
+    SELECT id, instance_id, place, kind, name, key, deadline, remaining, since, fired_at FROM waits
+    WHERE instance_id IN :ids[text] AND closed_at IS NULL ORDER BY id
+    """
+)
+insert_waits = Sql(
+    """
+    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since)
+    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint
+    FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
+        remaining integer}
+    """
+)
+delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
+# Invariant 11: the finished have no waits; those of the failed are kept for a retry.
+drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
+reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
+fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
+# M8: a child's end counts against its own wait; the parent is under lock.
+count_children = Sql(
+    """
+    UPDATE waits AS w SET remaining = w.remaining - r.ended
+    FROM {rows: id text, ended integer}
+    WHERE w.id = r.id
+    RETURNING w.id, w.instance_id, w.remaining, w.closed_at
+    """,
+    # SQLite's RETURNING does not know the alias.
+    sqlite="""
+    UPDATE waits AS w SET remaining = w.remaining - r.ended
+    FROM {rows: id text, ended integer}
+    WHERE w.id = r.id
+    RETURNING id, instance_id, remaining, closed_at
+    """,
+)
+message_waits = Sql(
+    """
+    SELECT w.instance_id, w.id, w.name, w.key FROM {rows: name text, key text}
+    JOIN waits w ON w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
+        AND w.name = r.name AND w.key = r.key
+    """
+)
+children_of = Sql(
+    """
+    SELECT parent_wait, id, definition, status, state, result, error FROM instances
+    WHERE parent_wait IN :waits[text] ORDER BY created_at, id
+    """
+)
+
+# -- outcomes --------------------------------------------------------------------------------------
+
+# Invariant 2: joins on id and epoch only (a status predicate lures the planner into a partial index).
+# Touches no indexed column: the update of a running row stays HOT.
+advance = Sql(
+    """
+    UPDATE instances AS i SET step = r.step, state = r.state, attempt = 0, crashes = 0, epoch = i.epoch + 1,
+        rate_limit = NULL, weight = 1, updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint, step text, state text}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# Every outcome that does not run straight on.
+conclude = Sql(
+    """
+    UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, result = r.result,
+        error = r.error, attempt = r.attempt, crashes = 0, epoch = i.epoch + 1, since = :now::bigint,
+        due_at = r.due_at, lease_owner = NULL, concurrency_key = r.concurrency_key, rate_limit = r.rate_limit,
+        weight = r.weight, counted = (i.counted OR r.finished), holds_key = (i.holds_key AND
+        (i.scope = 'forever' OR NOT r.finished)), updated_at = :now::bigint,
+        finished_at = CASE WHEN r.finished THEN :now::bigint END
+    FROM {rows: id text, epoch bigint, status text, step text, state text, result text, error text,
+        attempt integer, due_at bigint, concurrency_key text, rate_limit text, weight double precision,
+        finished boolean}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# A graceful stop gives work back: no attempt, no crash counted.
+hand_back = Sql(
+    """
+    UPDATE instances AS i SET status = 'runnable', lease_owner = NULL, epoch = i.epoch + 1,
+        updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# M5: a lost lease adds one to attempt and to crashes. Under lock.
+reclaim = Sql(
+    """
+    UPDATE instances SET status = 'runnable', lease_owner = NULL, epoch = epoch + 1, attempt = attempt + 1,
+        crashes = crashes + 1, updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    """
+)
+# Cancelled, or quarantined: the end by somebody else's hand. Under lock.
+end = Sql(
+    """
+    UPDATE instances AS i SET status = r.status, error = r.error, lease_owner = NULL, blocked_on = NULL,
+        due_at = NULL, epoch = i.epoch + 1, counted = true, holds_key = (i.holds_key AND i.scope = 'forever'),
+        updated_at = :now::bigint, finished_at = :now::bigint
+    FROM {rows: id text, status text, error text} WHERE i.id = r.id
+    """
+)
+# X8: a failed instance runs again from its failed step. Under lock.
+revive = Sql(
+    """
+    UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,
+        since = :now::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
+        updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    """
+)
+
+# -- claiming --------------------------------------------------------------------------------------
+
+# One index scan per lane (queue, definition, version); SKIP LOCKED so that workers do not meet.
+claimable = Sql(
+    """
+    SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
+    FROM {rows: queue text, definition text, version integer, size integer}
+    CROSS JOIN LATERAL (
+        SELECT i.id, i.queue, i.priority, i.since, i.concurrency_key, i.rate_limit, i.weight FROM instances i
+        WHERE i.queue = r.queue AND i.definition = r.definition AND i.version = r.version
+            AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
+        ORDER BY i.priority, i.since LIMIT r.size FOR NO KEY UPDATE SKIP LOCKED) c
+    ORDER BY c.priority, c.since
+    """,
+    # SQLite has no LATERAL, and a LIMIT there takes no column; a correlated IN does the same index scan,
+    # and the few rows too many are left by the caller.
+    sqlite="""
+    SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
+    FROM {rows: queue text, definition text, version integer, size integer}
+    CROSS JOIN instances c ON c.rowid IN (
+        SELECT i.rowid FROM instances i INDEXED BY instances_claim
+        WHERE i.queue = r.queue AND i.definition = r.definition AND i.version = r.version
+            AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
+        ORDER BY i.priority, i.since LIMIT :most)
+    ORDER BY c.priority, c.since
+    """,
+)
+claim = Sql(
+    """
+    UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1,
+        updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
+        concurrency_key, parent_id, parent_wait, counted, mail, visit, crashes, rate_limit, weight
+    """
+)
+# Refused by a bucket: out of the claim index, promoted when there is room. The bucket is locked.
+block = Sql(
+    """
+    UPDATE instances AS i SET blocked_on = r.bucket FROM {rows: id text, bucket text} WHERE i.id = r.id
+    """
+)
+
+# -- limits ----------------------------------------------------------------------------------------
+
+insert_buckets = Sql(
+    """
+    INSERT INTO buckets (kind, key, shard, capacity, available, refilled_at)
+    SELECT r.kind, r.key, r.shard, r.capacity, r.capacity, :now::bigint
+    FROM {rows: kind text, key text, shard integer, capacity double precision}
+    WHERE true ORDER BY r.kind, r.key, r.shard
+    ON CONFLICT DO NOTHING
+    """
+)
+# Buckets in key order; one that another worker holds is left out: refused means next turn.
+try_buckets = Sql(
+    """
+    SELECT b.kind, b.key, b.shard, b.capacity, b.available, b.refilled_at, b.due_at
+    FROM {rows: kind text, key text} JOIN buckets b ON b.kind = r.kind AND b.key = r.key
+    ORDER BY b.kind, b.key, b.shard FOR NO KEY UPDATE OF b SKIP LOCKED
+    """
+)
+# Freeing a slot waits for the bucket, so that a row blocked meanwhile is seen by the promotion.
+hold_buckets = Sql(
+    """
+    SELECT kind, key, shard FROM buckets
+    WHERE kind = 'slot' AND key IN :keys[text] ORDER BY kind, key, shard FOR NO KEY UPDATE
+    """
+)
+save_buckets = Sql(
+    """
+    UPDATE buckets AS b SET available = r.available, refilled_at = :now::bigint, due_at = r.due_at,
+        capacity = r.capacity
+    FROM {rows: kind text, key text, shard integer, capacity double precision, available double precision,
+        due_at bigint}
+    WHERE b.kind = r.kind AND b.key = r.key AND b.shard = r.shard
+    """
+)
+slots_used = Sql(
+    """
+    SELECT concurrency_key, count(*) FROM instances
+    WHERE concurrency_key IN :keys[text] AND status = 'executing' GROUP BY concurrency_key
+    """
+)
+blocked_keys = Sql(
+    """
+    SELECT r.bucket FROM {rows: bucket text}
+    WHERE EXISTS (SELECT 1 FROM instances i WHERE i.blocked_on = r.bucket)
+    """
+)
+open_buckets = Sql(
+    """
+    UPDATE buckets SET due_at = :now::bigint WHERE kind = 'slot' AND key IN :keys[text]
+    """
+)
+due_buckets = Sql(
+    """
+    SELECT kind, key, shard, capacity, available, refilled_at, due_at FROM buckets
+    WHERE due_at <= :now::bigint ORDER BY due_at, kind, key, shard LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
+    """
+)
+promote = Sql(
+    """
+    UPDATE instances SET blocked_on = NULL WHERE id IN (
+        SELECT c.id FROM {rows: bucket text, room integer}
+        CROSS JOIN LATERAL (
+            SELECT i.id FROM instances i WHERE i.blocked_on = r.bucket
+            ORDER BY i.priority, i.since LIMIT r.room FOR NO KEY UPDATE SKIP LOCKED) c)
+    RETURNING id
+    """,
+    sqlite="""
+    UPDATE instances SET blocked_on = NULL WHERE rowid IN (
+        SELECT c.rowid FROM {rows: bucket text, room integer}
+        CROSS JOIN instances c ON c.rowid IN (
+            SELECT b.id FROM (
+                SELECT i.rowid AS id, row_number() OVER (ORDER BY i.priority, i.since) AS place FROM instances i
+                WHERE i.blocked_on = r.bucket LIMIT 500) b
+            WHERE b.place <= r.room))
+    RETURNING id
+    """,
+)
+
+# -- the sweep -------------------------------------------------------------------------------------
+
+# Delays that are over and deadlines that have come; a row somebody holds is left for the next sweep.
+due = Sql(
+    """
+    SELECT id, status, epoch, mail FROM instances WHERE due_at <= :now::bigint
+    ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
+    """
+)
+make_ready = Sql("UPDATE instances SET since = due_at, due_at = NULL WHERE id IN :ids[text]")
+next_due = Sql(
+    """
+    SELECT min(t.due_at) FROM (
+        SELECT (SELECT min(due_at) FROM instances WHERE due_at IS NOT NULL) AS due_at
+        UNION ALL SELECT min(due_at) FROM buckets WHERE due_at IS NOT NULL) t
+    """
+)
+
+# -- workers and leases ----------------------------------------------------------------------------
+
+renew = Sql(
+    """
+    INSERT INTO workers (id, until, definitions, started_at)
+    VALUES (:id::text, :until::bigint, :definitions::text, :now::bigint)
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until
+    """
+)
+retire = Sql("DELETE FROM workers WHERE id IN :ids[text]")
+dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
+# Whom a dead worker left executing, and the owners that have no row at all.
+abandoned = Sql(
+    """
+    SELECT id, parent_id FROM instances WHERE lease_owner IN :owners[text] ORDER BY id LIMIT 1000
+    """
+)
+owners = Sql(
+    """
+    SELECT DISTINCT i.lease_owner FROM instances i WHERE i.lease_owner IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = i.lease_owner)
+    """
+)
+epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND status = 'executing'")
+
+# -- broadcast -------------------------------------------------------------------------------------
+
+subscribers = Sql(
+    """
+    SELECT DISTINCT w.name, w.instance_id FROM waits w
+    WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name IN :names[text] LIMIT :size::bigint
+    """
+)
+broadcast_seen = Sql(
+    """
+    SELECT b.name, b.dedup_key, b.count FROM {rows: name text, dedup_key text}
+    JOIN broadcasts b ON b.name = r.name AND b.dedup_key = r.dedup_key
+    """
+)
+insert_broadcasts = Sql(
+    """
+    INSERT INTO broadcasts (id, name, payload, dedup_key, count, at)
+    SELECT r.id, r.name, r.payload, r.dedup_key, r.count, :now::bigint
+    FROM {rows: id text, name text, payload text, dedup_key text, count integer}
+    """
+)
+# B1, very large: the marks say who is reached; whole or absent.
+mark = Sql(
+    """
+    INSERT INTO deliveries (broadcast_id, instance_id)
+    SELECT DISTINCT :id::text, w.instance_id FROM waits w
+    WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name = :name::text
+    """
+)
+marked = Sql("SELECT count(*) FROM deliveries WHERE broadcast_id = :id::text")
+# A chunk of one broadcast: the mark goes in the commit that writes the inboxes, so nobody gets it twice.
+take_marks = Sql(
+    """
+    DELETE FROM deliveries WHERE (broadcast_id, instance_id) IN (
+        SELECT broadcast_id, instance_id FROM deliveries ORDER BY broadcast_id, instance_id
+        LIMIT :size::bigint FOR UPDATE SKIP LOCKED)
+    RETURNING broadcast_id, instance_id
+    """
+)
+broadcasts_by_id = Sql("SELECT id, name, payload FROM broadcasts WHERE id IN :ids[text]")
+any_marks = Sql("SELECT 1 FROM deliveries LIMIT 1")
+
+# -- awakeables ------------------------------------------------------------------------------------
+
+insert_awakeables = Sql(
+    """
+    INSERT INTO awakeables (id, instance_id, task, place, entry_index, timeout_at, nonce, title, description,
+        schema, assignees, created_at)
+    SELECT r.id, r.instance_id, r.task, r.place, r.entry_index, r.timeout_at, r.nonce, r.title, r.description,
+        r.schema, r.assignees, :now::bigint
+    FROM {rows: id text, instance_id text, task text, place text, entry_index integer, timeout_at bigint,
+        nonce text, title text, description text, schema text, assignees text}
+    """
+)
+awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
+awakeable_states = Sql(
+    """
+    SELECT id, instance_id, status, answered_by, resolved_at, schema FROM awakeables WHERE id IN :ids[text]
+    """
+)
+# Invariant 8: settled once; its instance is under lock.
+settle = Sql(
+    """
+    UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
+        answered_by = r.answered_by, resolved_at = :now::bigint
+    FROM {rows: id text, status text, payload text, error text, answered_by text}
+    WHERE a.id = r.id AND a.status = 'PENDING'
+    """
+)
+cancel_awakeables = Sql(
+    """
+    UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
+    WHERE instance_id IN :ids[text] AND status = 'PENDING'
+    """
+)
+
+# -- events, definitions ---------------------------------------------------------------------------
+
+insert_events = Sql(
+    """
+    INSERT INTO events (tx, instance_id, type, step, data, at)
+    SELECT :tx::bigint, r.id, r.type, r.step, r.data, :now::bigint
+    FROM {rows: id text, type text, step text, data text} ORDER BY r.ord
+    """
+)
+record_definitions = Sql(
+    """
+    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, created_at)
+    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, :now::bigint
+    FROM {rows: name text, version integer, kind text, queue text, initial text, source text, digest text}
+    WHERE true ORDER BY r.name, r.version
+    ON CONFLICT (name, version) DO UPDATE SET kind = excluded.kind, queue = excluded.queue,
+        initial = excluded.initial, source = excluded.source, digest = excluded.digest
+    """
+)
+definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions ORDER BY name, version")
+
+# -- retention -------------------------------------------------------------------------------------
+
+# X7: finished, old, and without a live ancestor. A thousand at a time.
+expired = Sql(
+    """
+    SELECT i.id FROM instances i WHERE i.finished_at < :before::bigint
+        AND NOT EXISTS (
+            WITH RECURSIVE above(id, parent_id, finished_at) AS (
+                SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
+                UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
+            SELECT 1 FROM above WHERE finished_at IS NULL)
+    ORDER BY i.finished_at LIMIT :size::bigint FOR NO KEY UPDATE OF i SKIP LOCKED
+    """
+)
+bury = Sql(
+    """
+    INSERT INTO tombstones (key, instance_id, at)
+    SELECT correlation_key, id, :now::bigint FROM instances
+    WHERE id IN :ids[text] AND scope = 'forever' AND holds_key
+    ON CONFLICT DO NOTHING
+    """
+)
+forget_instances = Sql("DELETE FROM instances WHERE id IN :ids[text]")
+forget_signals = Sql("DELETE FROM signals WHERE instance_id IN :ids[text]")
+forget_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]")
+forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
+forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
+# Consumed long ago, its instance alive: without a dedup key the row goes, with one only the payload.
+forget_consumed = Sql(
+    """
+    DELETE FROM signals WHERE seq IN (
+        SELECT seq FROM signals WHERE consumed_at < :before::bigint AND dedup_key IS NULL
+        ORDER BY consumed_at LIMIT :size::bigint)
+    """
+)
+empty_consumed = Sql(
+    """
+    UPDATE signals SET payload = 'null' WHERE seq IN (
+        SELECT seq FROM signals WHERE consumed_at < :before::bigint AND dedup_key IS NOT NULL
+            AND payload <> 'null' ORDER BY consumed_at LIMIT :size::bigint)
+    """
+)
+forget_broadcasts = Sql(
+    """
+    DELETE FROM broadcasts WHERE at < :before::bigint
+        AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.broadcast_id = broadcasts.id)
+    """
+)
+# Idle buckets: locked in one statement, judged in the next, when all who held them before have committed.
+idle_buckets = Sql(
+    """
+    SELECT kind, key, shard FROM buckets WHERE refilled_at < :before::bigint AND due_at IS NULL
+    ORDER BY kind, key, shard LIMIT :size::bigint FOR UPDATE SKIP LOCKED
+    """
+)
+forget_buckets = Sql(
+    """
+    DELETE FROM buckets WHERE (kind, key, shard) IN (
+            SELECT r.kind, r.key, r.shard FROM {rows: kind text, key text, shard integer})
+        AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.blocked_on = buckets.kind || ':' || buckets.key)
+        AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.concurrency_key = buckets.key AND i.status = 'executing')
+    """
+)
+
+# -- reading ---------------------------------------------------------------------------------------
+
+_INSTANCE = """id, definition, kind, version, step, status, state, result, error, attempt, queue,
+           correlation_key, parent_id, created_at, finished_at, priority, blocked_on, due_at"""
+read_instances = Sql(f"SELECT {_INSTANCE} FROM instances WHERE id IN :ids[text]")
+# Newest first; `after` is the last one seen.
+list_instances = Sql(
+    f"""
+    SELECT {_INSTANCE} FROM instances i
+    WHERE (:status::text IS NULL OR i.status = :status::text)
+        AND (:definition::text IS NULL OR i.definition = :definition::text)
+        AND (:kind::text IS NULL OR i.kind = :kind::text)
+        AND (:after::text IS NULL OR (i.created_at, i.id) < (
+            SELECT a.created_at, a.id FROM instances a WHERE a.id = :after::text))
+    ORDER BY i.created_at DESC, i.id DESC LIMIT :size::bigint
+    """
+)
+read_waits = Sql(
+    """
+    SELECT instance_id, kind, name, place, deadline, since FROM waits
+    WHERE closed_at IS NULL AND fired_at IS NULL
+        AND (:name::text IS NULL OR name = :name::text) AND (:kind::text IS NULL OR kind = :kind::text)
+    ORDER BY since, id
+    """
+)
+outcomes = Sql(
+    """
+    SELECT id, status, result, error FROM instances WHERE id IN :ids[text] AND finished_at IS NOT NULL
+    """
+)
+_EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at"
+events_of = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id = :id::text ORDER BY e.seq DESC LIMIT :size::bigint
+    """
+)
+latest_events = Sql(f"SELECT {_EVENT}, e.tx FROM events e ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint")
+# Invariant 17: a cursor over several instances does not pass a transaction that is still running.
+events_after = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM events e
+    WHERE (e.tx, e.seq) > (:tx::bigint, :seq::bigint)
+        AND e.tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+    ORDER BY e.tx, e.seq LIMIT :size::bigint
+    """,
+    # One writer: seq is the order of commits.
+    sqlite=f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx = :tx ORDER BY e.seq LIMIT :size
+    """,
+)
+read_awakeables = Sql(
+    """
+    SELECT id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
+        title, description, schema, assignees, answered_by, nonce FROM awakeables
+    WHERE (:id::text IS NULL OR id = :id::text) AND (:job::text IS NULL OR instance_id = :job::text)
+        AND (:status::text IS NULL OR status = :status::text)
+        AND (:after::text IS NULL OR (created_at, id) < (
+            SELECT a.created_at, a.id FROM awakeables a WHERE a.id = :after::text))
+    ORDER BY created_at DESC, id DESC LIMIT :size::bigint
+    """
+)
+queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")

@@ -1,0 +1,61 @@
+"""The testing kit: an engine in memory, with a clock that only you move.
+
+    async with Harness(Checkout) as app:
+        order = await app.start(Checkout, {"order": 42})
+        assert await app.drain() == {"steps": 1, "await": 1}
+        await app.advance(3600)
+
+A Harness is a Hark: the same engine, the same statements, the same worker. Only the clock is another.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hark.app import Hark
+from hark.model.names import micros
+from hark.model.outcomes import Duration
+from hark.store import statements as sql
+
+
+class HandClock:
+    """Starts at the real time and moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = time.time_ns() // 1000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Harness(Hark):
+    """A Hark for tests: in memory unless `url=` says otherwise, clock by hand, linger 0."""
+
+    def __init__(self, *definitions: Any, url: str = "sqlite://", **options: Any) -> None:
+        self.clock = HandClock()
+        super().__init__(url, **{"linger": 0, **options}, clock=self.clock)
+        self.register(*definitions)
+
+    async def drain(self) -> dict[str, int]:
+        """Run all that can run, in order; how many steps, and how many outcomes of each kind."""
+        queues = {row[0] for row in await self._read(lambda store: store.read(sql.queues))}
+        worker = self.worker(dict.fromkeys(queues | {"default"}, 1))
+        async with worker:
+            await worker.settle()
+        return {"steps": worker.tally.pop("steps", 0), **dict(sorted(worker.tally.items()))}
+
+    async def advance(self, seconds: Duration) -> None:
+        """Move the clock, and fire all that is due by then, this very instant included."""
+        self.clock.now += micros(seconds, "advance", zero=True)
+        await self.sweep()
+
+
+@pytest.fixture
+async def hark_app() -> AsyncIterator[Harness]:
+    """An empty Harness, open: `hark_app.register(Checkout)`, `await hark_app.start(Checkout, …)`."""
+    async with Harness() as app:
+        yield app

@@ -1,0 +1,587 @@
+"""The JSON border: what goes through it unchanged, and everything it refuses, in both directions."""
+
+from __future__ import annotations
+
+import copy
+import json as stdlib
+import math
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from itertools import count
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hark.model.errors import InvalidDefinition, InvalidInput, InvalidState, MalformedJson, PayloadTooLarge
+from hark.model.json import DEPTH, Codec, dump, load, parse
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=20,
+)
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, and 1 is not 1.0, 0.0 is not -0.0, and keys are in the same order."""
+    return repr(a) == repr(b)
+
+
+# Round trips.
+
+
+@given(VALUES)
+def test_a_value_comes_back_as_it_went_in(value: Any) -> None:
+    text = dump(value)
+    assert same(load(text), value)
+    assert same(parse(text), value)
+    assert same(parse(text.encode()), value)
+    assert same(stdlib.loads(text), value)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 2]))
+def test_text_written_by_others_is_read_as_they_meant_it(value: Any, ascii: bool, indent: int | None) -> None:
+    assert same(parse(stdlib.dumps(value, ensure_ascii=ascii, indent=indent)), value)
+
+
+@given(VALUES)
+def test_plain_state_comes_back_as_it_went_in(value: Any) -> None:
+    codec = Codec[Any](None)
+    assert same(codec.load(codec.dump(value)), value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -0.0, 1e22, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 2**53 + 1, 2**63, 2**64, -(2**63) - 1, 10**400,
+        "😀", "\u2028\u2029", "\\u0000", "\\\\u0000", '":', '{"a":1,"a":2}', "[" * 500, '\\"[{', "\x7f\x1f",
+        "null", {"": ""}, {"a": None}, {'"': {"\\": [{}]}}, True, None, [], {},
+    ],
+    ids=count(),
+)  # fmt: skip
+def test_a_value_that_others_bend_keeps_its_meaning(value: Any) -> None:
+    for wrapped in (value, [value], {"key": value}):
+        assert same(parse(dump(wrapped)), wrapped)
+
+
+def test_an_escaped_emoji_is_one_character() -> None:
+    assert parse(rb'"\ud83d\ude00"') == "😀"
+
+
+def test_a_backslash_before_u0000_is_text_and_not_a_nul() -> None:
+    assert parse(rb'"\\u0000"') == "\\u0000"
+    with pytest.raises(MalformedJson, match="NUL"):
+        parse(rb'"\\\u0000"')
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: float | None = None
+
+
+class Money(pydantic.BaseModel):
+    amount: float
+    note: Any = None
+
+
+@dataclass
+class Line:
+    money: Any
+    points: list[Point] = field(default_factory=list)
+
+
+def test_typed_objects_are_json_wherever_they_stand() -> None:
+    at = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    id = uuid.UUID(int=7)
+    value = {
+        "line": Line(Money(amount=1.5), [Point(1)]),
+        "at": at,
+        "id": id,
+        "d": Decimal("1.10"),
+        "c": Colour.RED,
+    }
+    assert parse(dump(value)) == {
+        "line": {"money": {"amount": 1.5, "note": None}, "points": [{"x": 1, "y": None}]},
+        "at": "2024-05-01T12:00:00Z",
+        "id": "00000000-0000-0000-0000-000000000007",
+        "d": "1.10",
+        "c": "red",
+    }
+    assert dump((1, {2})) == "[1,[2]]"
+    assert dump({1: "a"}) == '{"1":"a"}'
+
+
+# What dump refuses.
+
+
+class Opaque:
+    pass
+
+
+class Explosive(pydantic.BaseModel):
+    @pydantic.model_serializer
+    def burn(self) -> dict[str, int]:
+        raise KeyError("fuse")
+
+
+def looped() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (math.nan, r"NaN or an infinity at \$, which"),
+        (
+            {"a": None, "b": [1, {"c": math.inf}]},
+            r"NaN or an infinity at \$\.b\[1\]\.c, which JSON cannot say; send None",
+        ),
+        ({"a": -math.inf}, r"at \$\.a,"),
+        ([Point(1, math.nan)], r"at \$\[0\]\.y,"),
+        (Line(Money(amount=math.nan)), r"at \$\.money\.amount,"),
+        (Money(amount=1, note=[math.inf]), r"at \$\.note\[0\],"),
+        ({"a": "x\0y"}, r"a NUL character at \$\.a; remove it"),
+        ({"a\0": 1}, r"a NUL character at \$\.a\\0; remove it"),
+        ("\\\0", "a NUL character"),
+        ({"a": ["\ud800"]}, r"half of a surrogate pair at \$\.a\[0\]; decode it"),
+        ({"\udfff": 1}, r"half of a surrogate pair at \$\.\\udfff; decode it"),
+        ({"a": Line([Opaque()])}, r"contains .*\.Opaque at \$\.a\.money\[0\], which has no JSON; use"),
+        (Opaque, "contains builtins.type|contains type"),
+        (1 + 2j, r"contains complex at \$, which has no JSON; use"),
+        (Money(amount=1, note=Opaque()), "cannot be written as JSON: .*Opaque.*; change it"),
+        ([Explosive()], "cannot be written as JSON: .*fuse.*; change it"),
+        ({None: 1}, "NoneType"),
+        ({(1, 2): 1}, "tuple"),
+        ({1: "a", "1": "b"}, 'the key "1" twice in one object: .* use str keys only'),
+        ({"deep": [{"x": {2.5: 1, "2.5": 1}}]}, 'the key "2.5" twice in one object'),
+        (10**5000, "cannot be written as JSON: .*digits"),
+        (-(10**4299), "cannot be read back: Integer value out of range"),
+        (looped(), "nests too deep or contains itself; flatten it"),
+        (nested(5000), "nests too deep or contains itself; flatten it"),
+        (nested(DEPTH + 1), f"nests deeper than {DEPTH} levels; flatten it"),
+        ({"a": msgspec.Raw(b'{"b":1,"b":2}')}, 'the key "b" twice'),
+        (msgspec.Raw(b"NaN"), "cannot be read back"),
+    ],
+    ids=count(),
+)
+def test_dump_refuses_what_json_or_a_store_would_change(value: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as caught:
+        dump(value, what="result")
+    assert str(caught.value).startswith("the result ")
+    assert type(caught.value) is InvalidInput
+    with pytest.raises(InvalidState, match=problem):
+        Codec[Any](None).dump(value)
+
+
+def test_brackets_count_as_levels_only_outside_strings() -> None:
+    wide = [{"text": "]}[{" * 3, 'quote"\\': []}] * 300
+    assert parse(dump(wide)) == wide
+    assert parse(dump(nested(DEPTH))) == nested(DEPTH)
+    hidden = ["]" * 500, nested(DEPTH)]
+    with pytest.raises(InvalidInput, match="nests deeper"):
+        dump(hidden)
+    with pytest.raises(MalformedJson, match="nests deeper"):
+        parse(stdlib.dumps(hidden))
+
+
+def test_the_limit_is_in_bytes_of_utf8_and_inclusive() -> None:
+    assert dump("é" * 4, limit=10) == '"éééé"'
+    with pytest.raises(PayloadTooLarge, match="the payload is 12 bytes of JSON and 10 are allowed; store it") as caught:
+        dump("é" * 5, limit=10)
+    assert (caught.value.size, caught.value.limit) == (12, 10)
+    assert parse('"éééé"', limit=10) == "éééé"
+    with pytest.raises(PayloadTooLarge, match="the body is 12 bytes"):
+        parse('"ééééé"', limit=10)
+    with pytest.raises(PayloadTooLarge, match="the state is 12 bytes"):
+        Codec[Any](None).dump("ééééé", 10)
+
+
+# What parse refuses.
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column", "problem"),
+    [
+        (b"", 1, 1, "expecting value"),
+        (b"{", 1, 2, "expecting property name"),
+        (b'{"a": 1,\n "b" 2}', 2, 6, "expecting ':' delimiter"),
+        (b"[1] x", 1, 5, "extra data"),
+        (b"[1]\n[2]", 2, 1, "extra data"),
+        (b"{'a': 1}", 1, 2, "expecting property name"),
+        (b"[1,]", 1, 4, ""),
+        (b"01", 1, 2, "extra data"),
+        (b"tru", 1, 1, "expecting value"),
+        (b'"a', 1, 1, "unterminated string"),
+        (b'"\\x"', 1, 2, "escape"),
+        (b'"a\x00"', 1, 3, "control character"),
+        (b'"a\nb"', 1, 3, "control character"),
+        (b"\xef\xbb\xbf{}", 1, 1, "BOM"),
+        (b"NaN", 1, 1, "NaN is not a JSON number"),
+        (b'{"a":\n [1, -Infinity]}', 2, 6, "-Infinity is not a JSON number"),
+        (b"[Infinity]", 1, 2, "Infinity is not a JSON number"),
+        (b'{"a": 1e999}', 1, 7, "the number 1e999 is out of range"),
+        (b"-1e999", 1, 1, "the number -1e999 is out of range"),
+        (b"1" + b"0" * 400 + b".0", 1, 1, r"the number 10+\.\.\. is out of range"),
+        (b"[" + b"9" * 5000 + b"]]", 1, 2, r"the number 9+\.\.\. is out of range"),
+        (b'{"a": 1, "a": 2}', 1, 10, 'the key "a" twice'),
+        (b'{"a": 1,\n"b": [{"c": 1, "\\u0063": 2}]}', 2, 16, 'the key "c" twice'),
+        (b'{"": {}, "": {}}', 1, 10, 'the key "" twice'),
+        (b'["a\\u0000b"]', 1, 2, "NUL"),
+        (b'{"\\u0000": 1}', 1, 2, "NUL"),
+        (b'["\\ud800"]', 1, 2, "half of a surrogate pair"),
+        (b'["\\ud800\\u0041"]', 1, 2, "half of a surrogate pair"),
+        (b'{"\\ude00": 1}', 1, 2, "half of a surrogate pair"),
+        ('"\ud800"', 1, 2, "half of a surrogate pair"),
+        (b'["\xff"]', 1, 3, "not UTF-8"),
+        (b'{"\xc3": 1}', 1, 3, "not UTF-8"),
+        (b'"\xed\xa0\x80"', 1, 2, "not UTF-8"),
+        (b'"\xc0\x80"', 1, 2, "not UTF-8"),
+        ('"é\n'.encode("latin-1"), 1, 2, "not UTF-8"),
+    ],
+    ids=count(),
+)
+def test_parse_says_where_and_what_is_broken(data: bytes | str, line: int, column: int, problem: str) -> None:
+    with pytest.raises(MalformedJson, match=problem) as caught:
+        parse(data, what="payload")
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert f"line {line} column {column}" in str(caught.value)
+    assert str(caught.value).startswith("the payload ")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1),
+        b"[" * 1_000_000,
+        b'{"a":' * 100_000,
+        b'["\\"]",' + b"[" * 1_000 + b"]" * 1_000 + b"]",
+    ],
+    ids=count(),
+)
+def test_parse_refuses_absurd_nesting(data: bytes) -> None:
+    with pytest.raises(MalformedJson, match=f"the body nests deeper than {DEPTH} levels; flatten it"):
+        parse(data)
+
+
+@pytest.mark.parametrize("data", [None, 5, {"a": 1}, bytearray(b"{}")])
+def test_parse_takes_text_only(data: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"the body must be JSON as bytes or str, not .*; encode it first"):
+        parse(data)
+
+
+@given(st.binary() | st.text(st.characters()) | st.text('{}[]":,\\u0d8-+e1.nNaltrufs \n'))
+def test_parse_never_raises_anything_but_malformed_json_and_agrees_with_dump(data: bytes | str) -> None:
+    try:
+        value = parse(data)
+    except MalformedJson:
+        return
+    assert same(parse(dump(value)), value)
+
+
+# Typed state.
+
+
+@dataclass
+class Order:
+    order: int
+    n: int = 0
+    at: datetime | None = None
+    note: Any = None
+
+
+class OrderStruct(msgspec.Struct):
+    order: int
+    n: int = 0
+    at: datetime | None = None
+    note: Any = None
+
+
+class OrderModel(pydantic.BaseModel):
+    order: int
+    n: int = 0
+    at: datetime | None = None
+    note: Any = None
+
+
+AT = datetime(2024, 5, 1, 12, tzinfo=UTC)
+each = pytest.mark.parametrize("type_", [Order, OrderStruct, OrderModel])
+
+
+@each
+def test_a_typed_state_comes_back_as_its_type(type_: Any) -> None:
+    codec = Codec(type_)
+    state = type_(order=42, n=3, at=AT, note={"a": [1.5, None, "😀"]})
+    assert codec.load(codec.dump(state)) == state
+    assert codec.load(codec.dump(state).encode()) == state
+    assert codec.accepts(state)
+    assert not codec.accepts({"order": 42})
+
+
+@each
+def test_an_input_becomes_a_state_with_its_defaults(type_: Any) -> None:
+    codec = Codec(type_)
+    assert codec.build({"order": 42}) == type_(order=42)
+    assert codec.build({"order": 42, "at": AT}) == type_(order=42, at=AT)
+    assert codec.build(Order(order=42, n=1)) == type_(order=42, n=1)
+
+
+@each
+def test_an_instance_as_input_is_copied(type_: Any) -> None:
+    given = type_(order=42, note=[1])
+    built = Codec(type_).build(given)
+    assert built == given
+    assert built is not given
+    assert built.note is not given.note
+
+
+@each
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"order": "many"}, r"\$\.order"),
+        ({}, "order"),
+        (None, "order"),
+        ([1], "array|list|dictionary|object"),
+        ({"order": 1, "at": "never"}, r"\$\.at"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_refused_and_the_field_named(type_: Any, value: Any, path: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"the input does not fit {type_.__name__}: .*{path}.*; correct") as caught:
+        Codec(type_).build(value)
+    assert type(caught.value) is InvalidInput
+
+
+@each
+def test_an_input_passes_the_same_border_as_a_payload(type_: Any) -> None:
+    codec = Codec(type_)
+    with pytest.raises(InvalidInput, match=r"the input contains NaN or an infinity at \$\.note"):
+        codec.build({"order": 1, "note": math.nan})
+    with pytest.raises(PayloadTooLarge):
+        codec.build({"order": 1, "note": "x" * 100}, limit=100)
+
+
+@each
+@pytest.mark.parametrize("value", [{"order": 42}, None, 7, Point(1), Order])
+def test_a_state_of_another_type_is_refused_naming_both(type_: Any, value: Any) -> None:
+    other = type(value).__name__
+    with pytest.raises(InvalidState, match=rf"the state must be {type_.__name__}, not {other}; change ctx.state"):
+        Codec(type_).dump(value)
+
+
+@each
+def test_a_field_of_the_wrong_type_is_refused_when_it_is_written_not_when_it_is_read(type_: Any) -> None:
+    state = type_(order=42)
+    state.n = "three"
+    with pytest.raises(InvalidState, match=r"the state cannot be read back: .*\$\.n"):
+        Codec(type_).dump(state)
+
+
+@each
+@pytest.mark.parametrize(
+    ("note", "problem"),
+    [
+        (math.nan, r"NaN or an infinity at \$\.note"),
+        ("\0", r"NUL character at \$\.note"),
+        ("\ud800", "surrogate"),
+        (Opaque(), "Opaque"),
+        (nested(DEPTH + 1), "nest|depth"),
+        (looped(), "itself|[Cc]ircular"),
+        ({1: 1, "1": 2}, 'the key "1" twice'),
+    ],
+)
+def test_a_state_that_cannot_be_serialised_is_refused(type_: Any, note: Any, problem: str) -> None:
+    with pytest.raises(InvalidState, match=problem):
+        Codec(type_).dump(type_(order=1, note=note))
+
+
+@each
+def test_a_state_over_the_limit_is_refused(type_: Any) -> None:
+    with pytest.raises(PayloadTooLarge, match="the state is"):
+        Codec(type_).dump(type_(order=1, note="x" * 100), 100)
+
+
+@each
+@pytest.mark.parametrize("text", ['{"order":"x"}', '{"n":1}', "[]", "null", "{"])
+def test_stored_text_that_the_code_no_longer_fits_is_an_invalid_state(type_: Any, text: str) -> None:
+    with pytest.raises(
+        InvalidState, match=f"the stored state does not fit {type_.__name__}: .*; give new fields a default"
+    ):
+        Codec(type_).load(text)
+
+
+def test_without_a_type_nothing_becomes_an_empty_dict_and_anything_is_taken() -> None:
+    codec = Codec[Any](None)
+    assert codec.build(None) == {}
+    assert codec.build([1]) == [1]
+    assert codec.accepts(None)
+    assert codec.dump(None) == "null"
+    given = {"a": [1]}
+    assert codec.build(given) == given
+    assert codec.build(given)["a"] is not given["a"]
+
+
+def test_a_subclass_of_the_state_is_taken() -> None:
+    @dataclass
+    class Special(Order):
+        extra: int = 1
+
+    assert Codec(Order).load(Codec(Order).dump(Special(order=1))) == Order(order=1)
+
+
+def test_what_post_init_raises_is_an_invalid_state_whatever_it_is() -> None:
+    codec = Codec(Fussy)
+    with pytest.raises(InvalidState, match="even numbers only"):
+        codec.load('{"n":1}')
+    with pytest.raises(InvalidState, match="KeyError: 'three'"):
+        codec.load('{"n":3}')
+    with pytest.raises(InvalidInput, match="KeyError: 'three'"):
+        codec.build({"n": 3})
+
+
+@dataclass
+class Fussy:
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n == 3:
+            raise KeyError("three")
+        if self.n % 2:
+            raise ValueError("even numbers only")
+
+
+class Aliased(pydantic.BaseModel, extra="forbid"):
+    amount: int = pydantic.Field(alias="Amount")
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return 2 * self.amount
+
+
+@dataclass
+class Holder:
+    inner: Aliased
+
+
+def test_a_pydantic_model_with_aliases_and_computed_fields_comes_back_also_inside_a_dataclass() -> None:
+    model = Aliased(Amount=3)
+    assert Codec(Aliased).load(Codec(Aliased).dump(model)) == model
+    assert Codec(Aliased).build(model) == model
+    assert Codec(Holder).load(Codec(Holder).dump(Holder(model))) == Holder(model)
+    with pytest.raises(InvalidInput, match=r"Field required - at `\$\.Amount` - at `\$\.inner`"):
+        Codec(Holder).build({"inner": {}})
+
+
+class Machine:
+    @dataclass
+    class Item:
+        n: int
+
+    @dataclass
+    class State:
+        items: list[Machine.Item]
+
+    @dataclass
+    class Unqualified:
+        items: list[Item]  # type: ignore[name-defined]  # noqa: F821 - what is wrong is the point
+
+
+def test_a_state_nested_in_a_class_may_name_its_neighbours_by_qualified_name() -> None:
+    codec = Codec(Machine.State).prepare()
+    state = Machine.State([Machine.Item(1)])
+    assert codec.load(codec.dump(state)) == state
+    assert codec.name == "Machine.State"
+
+
+def test_a_state_defined_inside_a_function_works_with_builtin_hints() -> None:
+    @dataclass
+    class State:
+        items: list[int]
+        by_name: dict[str, float | None]
+
+    codec = Codec(State).prepare()
+    state = State([1], {"a": None})
+    assert codec.load(codec.dump(state)) == state
+    assert codec.name == "State"
+
+
+class Unfinished(pydantic.BaseModel):
+    later: Nowhere  # type: ignore[name-defined]  # noqa: F821 - what is wrong is the point
+
+
+@pytest.mark.parametrize(("type_", "name"), [(Machine.Unqualified, "Item"), (Unfinished, "Nowhere")])
+def test_hints_that_cannot_be_resolved_are_an_invalid_definition_that_says_how_to_write_them(
+    type_: Any, name: str
+) -> None:
+    codec = Codec(type_)  # not yet: the class around it may still be in the making
+    with pytest.raises(InvalidDefinition, match=rf"{type_.__name__}.*{name}.*; ") as caught:
+        codec.prepare()
+    assert len(caught.value.problems) == 1
+    with pytest.raises(InvalidDefinition):
+        codec.load("{}")
+
+
+@dataclass
+class Ambiguous:
+    either: Order | Line
+
+
+@dataclass
+class Unreadable:
+    thing: Opaque
+
+
+def test_a_type_that_json_cannot_tell_apart_is_an_invalid_definition() -> None:
+    with pytest.raises(InvalidDefinition, match=r"Ambiguous cannot be a state: .*union"):
+        Codec(Ambiguous).prepare()
+
+
+def test_a_field_that_json_cannot_hold_is_named() -> None:
+    with pytest.raises(InvalidState, match=r"Opaque at \$\.thing, which has no JSON"):
+        Codec(Unreadable).dump(Unreadable(Opaque()))
+    with pytest.raises(InvalidInput, match=r"Opaque cannot be read from JSON; use .* - at `\$\.thing`"):
+        Codec(Unreadable).build({"thing": 1})
+
+
+class Basket(TypedDict):
+    apples: int
+
+
+def test_dicts_with_a_declared_shape_are_states_too() -> None:
+    assert Codec(Basket).build({"apples": 1}) == {"apples": 1}
+    with pytest.raises(InvalidState, match=r"\$\.apples"):
+        Codec(Basket).dump({"apples": "x"})  # type: ignore[typeddict-item]
+    counts = Codec(dict[str, int])
+    assert counts.load(counts.dump({"a": 1})) == {"a": 1}
+    with pytest.raises(InvalidState, match=r"the state must be dict\[str, int\], not list"):
+        counts.dump([])  # type: ignore[arg-type]
+
+
+@given(st.builds(Order, order=st.integers(), n=st.integers(), note=VALUES))
+def test_any_state_of_json_values_comes_back(state: Order) -> None:
+    codec = Codec(Order)
+    before = copy.deepcopy(state)
+    assert same(codec.load(codec.dump(state)), state)
+    assert same(state, before)

@@ -1,0 +1,112 @@
+"""The PostgreSQL under the tests is the real thing, ours, and can be treated badly."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.support.postgres import Postgres, PostgresServer
+from tests.support.stores import Store, postgres_schema, run_sql
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+async def test_the_shared_server_is_ours_and_syncs_to_disk(postgres: Postgres) -> None:
+    connection = await asyncpg.connect(postgres.url)
+    try:
+        assert await connection.fetchval("SHOW data_directory") == postgres.data_directory
+        assert await connection.fetchval("SHOW fsync") == "on"
+        assert await connection.fetchval("SHOW synchronous_commit") == "on"
+        assert await connection.fetchval("SHOW full_page_writes") == "on"
+        assert await connection.fetchval("SHOW listen_addresses") == "127.0.0.1"
+        assert await connection.fetchval("SHOW unix_socket_directories") == ""
+        assert (await connection.fetchval("SHOW server_version")).startswith("18")
+    finally:
+        await connection.close()
+
+
+def _crash(server: PostgresServer) -> None:
+    server.kill()
+    server.start()
+
+
+@pytest.mark.parametrize("how", [PostgresServer.restart, _crash], ids=["restart", "crash"])
+def test_what_was_committed_survives_a(private: PostgresServer, how: Callable[[PostgresServer], object]) -> None:
+    url = private.url
+    private.psql("CREATE TABLE IF NOT EXISTS kept (n int); INSERT INTO kept VALUES (1)")
+    before = private.psql("SELECT count(*) FROM kept")
+    how(private)
+    assert private.url == url
+    assert private.psql("SELECT count(*) FROM kept") == before
+    private.assert_ours()
+
+
+def test_a_killed_server_refuses_connections_until_it_is_started(private: PostgresServer) -> None:
+    private.kill()
+    assert not private.running
+    with pytest.raises(ConnectionRefusedError):
+        run_sql(private.url, "SELECT 1")
+    private.start()
+    assert run_sql(private.url, "SELECT 1") == 1
+
+
+def test_two_servers_do_not_meet(private: PostgresServer, postgres: Postgres) -> None:
+    assert private.url != postgres.url
+    assert str(private.data_directory) != postgres.data_directory
+
+
+def test_fsync_is_off_only_when_asked_for_and_close_leaves_nothing() -> None:
+    with PostgresServer(fsync=False) as server:
+        assert server.psql("SHOW fsync").strip() == "off"
+    assert not server.running
+    assert not server.data_directory.parent.exists()
+
+
+def test_a_test_run_that_is_killed_leaves_no_server() -> None:
+    script = "from tests.support.postgres import PostgresServer as P; import time; s = P(); s.start(); "
+    script += "print(s.data_directory, flush=True); time.sleep(600)"
+    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    data = Path(run.stdout.readline().strip())
+    server = int((data / "postmaster.pid").read_text().split()[0])
+    run.kill()
+    run.wait()
+    _until(lambda: not data.parent.exists() and _gone(server))
+
+
+def test_each_test_has_a_schema_of_its_own_and_it_is_dropped(postgres: Postgres) -> None:
+    with postgres_schema(postgres.url) as store, postgres_schema(postgres.url) as other:
+        schema = store.options["schema"]
+        assert schema != other.options["schema"]
+        run_sql(store.url, f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (n int)")
+        assert run_sql(store.url, f"SELECT to_regclass('{schema}.t') IS NOT NULL")
+    assert not run_sql(store.url, f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'")
+
+
+def test_the_store_fixture_comes_in_both_kinds(store: Store) -> None:
+    assert store.url.startswith({"sqlite": "sqlite:////", "postgres": "postgresql://"}[store.name])
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIG_DFL)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
