@@ -25,12 +25,14 @@ _ROUNDS = 3  # refused rows make room for others, a bounded number of times
 
 async def apply(turn: Turn, appetite: Appetite | None) -> None:
     stay = {request.claim.id: request for request in turn.nexts}
-    if appetite is not None:
+    if appetite is None:
+        turn.unclaimed = turn.runnable
+    else:
         await _claim(turn, appetite, stay)
     pushed = [request for request in turn.nexts if request.claim.id not in stay]
     if pushed:
         await turn.tx.fetch(sql.conclude, [_yield(request) for request in pushed])
-        turn.runnable = True
+        turn.unclaimed = True
     if stay:
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
         await turn.tx.fetch(sql.advance, rows)
@@ -52,9 +54,11 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit]) -> Non
             size = room + len(pushable.get(queue, ()))
             lanes.extend((queue, definition, version, size) for definition, version in appetite.definitions if size)
         if not lanes:
+            turn.unclaimed = True
             return
         most = max(lane[3] for lane in lanes)
         found = [Candidate(*row) for row in await turn.tx.fetch(sql.claimable, lanes, most=most)]
+        turn.unclaimed = turn.unclaimed or len(found) >= most
         chosen = _choose(found, free, pushable)
         granted, undecided = await limits.admit(turn, chosen)
         pushed = _seat(granted, free, pushable)

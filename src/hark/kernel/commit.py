@@ -36,10 +36,13 @@ def fence(turn: Turn) -> None:
         taken.add(request.claim.id)
 
 
-async def apply(turn: Turn) -> None:
-    # A cancel in this very turn came first: it has moved the status.
+def fence_again(turn: Turn) -> None:
+    """A cancel in this very turn came first: neither the outcome nor its effects count."""
     for request in turn.commits:
         request.fenced = request.fenced or turn.rows[request.claim.id].status != "executing"
+
+
+async def apply(turn: Turn) -> None:
     live = [request for request in turn.commits if not request.fenced]
     if not live:
         await count_ended(turn)
@@ -61,7 +64,7 @@ async def apply(turn: Turn) -> None:
         if decision.label:
             turn.events.append((claim.id, decision.label, decision.step, decision.data))
         move = decision.move
-        if isinstance(move, Advance) and move.rate_limit is None and not move.rekey:
+        if turn.run_on and isinstance(move, Advance) and move.rate_limit is None and not move.rekey:
             turn.nexts.append(request)
             continue
         rows.append(_conclusion(turn, request, awake))

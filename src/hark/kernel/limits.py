@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name
@@ -99,6 +99,7 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
     buckets = await _take(turn, {(kind, key or "") for kind, key in names})
     keys = [key for kind, key in buckets if kind == "slot"]
     used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, keys=keys)) if keys else {}
+    heads = await _heads(turn, buckets)
     granted: list[Candidate] = []
     blocked: list[tuple[str, str]] = []
     closed: set[str] = set()
@@ -109,7 +110,7 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
             undecided += 1
         elif slot is not None and used.get(slot, 0) >= turn.rules.limits.size(slot):
             blocked.append((candidate.id, f"slot:{slot}"))
-        elif rate is not None and not _spend(turn, buckets[("rate", rate)], candidate, closed):
+        elif rate is not None and not _spend(turn, buckets[("rate", rate)], candidate, heads.get(rate), closed):
             blocked.append((candidate.id, f"rate:{rate}"))
         else:
             granted.append(candidate)
@@ -163,13 +164,27 @@ def _refill(turn: Turn, bucket: Bucket) -> None:
     bucket.available = min(bucket.capacity, bucket.available + elapsed * rate.per_micro)
 
 
-def _spend(turn: Turn, shards: list[Bucket], candidate: Candidate, closed: set[str]) -> bool:
+async def _heads(turn: Turn, buckets: dict[tuple[str, str], list[Bucket]]) -> dict[str, tuple[int, int]]:
+    """Who is first in line at the token buckets that have a line."""
+    lines = [(f"rate:{key}",) for (kind, key), shards in buckets.items() if kind == "rate" and _has_line(shards)]
+    if not lines:
+        return {}
+    return {name[5:]: (priority, since) for name, priority, since in await turn.tx.fetch(sql.blocked_heads, lines)}
+
+
+def _has_line(shards: list[Bucket]) -> bool:
+    return any(bucket.due_at is not None for bucket in shards)
+
+
+def _spend(
+    turn: Turn, shards: list[Bucket], candidate: Candidate, head: tuple[int, int] | None, closed: set[str]
+) -> bool:
     """Take the tokens, or say when they will be there. Strictly in order: who waits is not overtaken."""
     rate = turn.rules.limits.rate(shards[0].key)
     if rate is None:
         return True  # this process was not told of the limit, and no row can say more
     need = min(candidate.weight, rate.capacity)
-    if shards[0].key in closed or any(b.due_at is not None and b.due_at > turn.now for b in shards):
+    if shards[0].key in closed or (head is not None and (candidate.priority, candidate.since) > head):
         return False
     for bucket in shards:
         if bucket.available >= need - 1e-9:
@@ -178,10 +193,16 @@ def _spend(turn: Turn, shards: list[Bucket], candidate: Candidate, closed: set[s
             return True
     closed.add(shards[0].key)
     best = max(shards, key=lambda bucket: bucket.available)
-    best.due_at = turn.now + max(1, math.ceil((need - best.available) / rate.per_micro))
-    best.changed = True
-    turn.due(best.due_at)
+    _queue_up(turn, best, need, rate)
     return False
+
+
+def _queue_up(turn: Turn, bucket: Bucket, need: float, rate: Rate) -> None:
+    """The bucket is due when the tokens for its first in line will be there."""
+    due = turn.now + max(1, math.ceil((need - bucket.available) / rate.per_micro))
+    bucket.due_at = due if bucket.due_at is None or bucket.due_at <= turn.now else min(bucket.due_at, due)
+    bucket.changed = True
+    turn.due(bucket.due_at)
 
 
 async def _save(turn: Turn, buckets: Iterable[Bucket]) -> None:
@@ -214,26 +235,35 @@ async def promote(turn: Turn) -> None:
         return
     keys = [key for kind, key in due if kind == "slot"]
     used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, keys=keys)) if keys else {}
-    room: list[tuple[str, int]] = []
+    room: dict[str, int] = {}
     for (kind, key), shards in due.items():
         if kind == "slot":
             free = turn.rules.limits.size(key) - used.get(key, 0)
         else:
             free = max(1, int(sum(bucket.available for bucket in shards)))
         if free > 0:
-            room.append((f"{kind}:{key}", min(free, 500)))
+            room[f"{kind}:{key}"] = min(free, 500)
+    left: set[str] = set()
     if room:
-        promoted = await turn.tx.fetch(sql.promote, room)
+        promoted = await turn.tx.fetch(sql.promote, list(room.items()))
         turn.runnable = turn.runnable or bool(promoted)
-        left: set[Any] = set()
-        if len(promoted) < sum(count for _, count in room):
-            # Fewer than there is room for: nobody else waits, or the one who does is held just now.
-            left = {row[0] for row in await turn.tx.fetch(sql.blocked_keys, [(name,) for name, _ in room])}
+        for [key] in promoted:
+            if f"slot:{key}" in room:
+                room[f"slot:{key}"] -= 1
+        left = {
+            row[0] for row in await turn.tx.fetch(sql.blocked_keys, [(name,) for name, free in room.items() if free])
+        }
     for (kind, key), shards in due.items():
-        again = bool(room) and f"{kind}:{key}" in left and any(name == f"{kind}:{key}" for name, _ in room)
         for bucket in shards:
-            bucket.due_at = turn.now + _SOON if again else None
+            bucket.due_at = None
             bucket.changed = True
-            if bucket.due_at is not None:
-                turn.due(bucket.due_at)
+        if f"{kind}:{key}" in left:
+            _look_again(turn, shards[0])
     await _save(turn, (bucket for shards in due.values() for bucket in shards))
+
+
+def _look_again(turn: Turn, bucket: Bucket) -> None:
+    """Somebody is still in line: tokens will come for him, or another transaction held him just now."""
+    rate = turn.rules.limits.rate(bucket.key) if bucket.kind == "rate" else None
+    bucket.due_at = turn.now + max(_SOON, math.ceil(1 / rate.per_micro) if rate else 0)
+    turn.due(bucket.due_at)

@@ -95,6 +95,7 @@ class Turn:
         self.subscribers: dict[str, list[str]] = {}
         self.chunk: list[tuple[str, str]] = []
         self.large = False
+        self.run_on = True
         self.deliver_marks = False
         self.abandoned: list[str] = []
         self.nexts: list[Commit] = []
@@ -105,6 +106,7 @@ class Turn:
         self.finished: set[str] = set()
         self.cancelled: set[str] = set()
         self.runnable = False  # made something claimable
+        self.unclaimed = False  # and may have left some of it unclaimed
         self.more = False  # left something to do at once
         self.marks = False  # marks of a large broadcast are left
         self.earliest: int | None = None
@@ -251,8 +253,11 @@ class Turn:
         *,
         sweep: bool = False,
         marks: bool = False,
+        run_on: bool = True,
     ) -> None:
+        """Do it all. `run_on=False`: the worker is stopping, so `Next` goes back into the line."""
         self.take(requests)
+        self.run_on = run_on
         self.deliver_marks = marks or bool(self.swept)
         tx = self.tx
         for register in self.registers:
@@ -283,6 +288,7 @@ class Turn:
         await self.look(row for row in self.rows.values() if row.parked or row.id in reached)
         # The deeds.
         await end.apply(self)
+        commit.fence_again(self)
         await deliver.look_for_known(self)
         await start.apply(self)
         await deliver.apply(self)

@@ -55,6 +55,8 @@ class Seat(Protocol):
     """A worker, as the clerk sees it. Called on the clerk's thread."""
 
     owner: str
+    open: bool
+    """False while it stops: it takes nothing more."""
 
     def appetite(self, commits: Sequence[Commit]) -> Appetite | None: ...
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None: ...
@@ -85,7 +87,7 @@ class Clerk:
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
-        self.seat: Seat | None = None
+        self.seat: Seat | None = None  # changed on this loop only
         self._hungry = False
         self._hinted = False
         self._marks = True  # a large broadcast may have been left by somebody who died
@@ -255,6 +257,8 @@ class Clerk:
                 self._hinted = False
                 if self._waiting:
                     self._keep(self._answer_waiting(None))
+            # SQLite never waits within a turn: without this nobody else would get this loop.
+            await asyncio.sleep(0)
             if not self._has_work():
                 continue
             try:
@@ -303,11 +307,12 @@ class Clerk:
         commits = [request for request in requests if isinstance(request, Commit)]
         wait = 0.01
         while True:
+            seat = self.seat if claim and not self._closing else None
             appetite = None
-            if claim and self.seat is not None and not self._closing and (self._hungry or self._makes_work(requests)):
-                appetite = self.seat.appetite(commits)
+            if seat is not None and (self._hungry or self._makes_work(requests)):
+                appetite = seat.appetite(commits)
             try:
-                turn = await self._attempt(requests, appetite, sweep, marks)
+                turn = await self._attempt(requests, appetite, sweep, marks, run_on=seat is not None and seat.open)
                 break
             except Conflicted:
                 await asyncio.sleep(random.uniform(0, wait))
@@ -331,11 +336,13 @@ class Clerk:
             for r in requests
         )
 
-    async def _attempt(self, requests: Sequence[Request], appetite: Appetite | None, sweep: bool, marks: bool) -> Turn:
+    async def _attempt(
+        self, requests: Sequence[Request], appetite: Appetite | None, sweep: bool, marks: bool, *, run_on: bool
+    ) -> Turn:
         tx = await self.store.begin()
         turn = Turn(tx, self._rules, self.catalog)
         try:
-            await turn.run(requests, appetite, sweep=sweep, marks=marks)
+            await turn.run(requests, appetite, sweep=sweep, marks=marks, run_on=run_on)
         except BaseException:
             await tx.rollback()
             raise
@@ -412,10 +419,7 @@ class Clerk:
                 self.seat.lost(turn.cancelled)
         answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
         # What this turn left to be done.
-        if appetite is not None:
-            self._hungry = turn.more
-        if turn.runnable:
-            self._hungry = True
+        self._hungry = turn.more or turn.unclaimed or (self._hungry and appetite is None)
         self._marks = turn.marks or (self._marks and not marks)
         if sweep:
             self._due = turn.now if turn.more else None
@@ -424,14 +428,14 @@ class Clerk:
             self._due = turn.earliest
         if self._waiting and not turn.finished.isdisjoint(self._waiting):
             self._keep(self._answer_waiting(turn.finished))
-        if turn.finished or turn.cancelled or (turn.runnable and len(turn.claims) < 1) or turn.marks:
+        if turn.finished or turn.cancelled or turn.unclaimed or turn.marks:
             self._keep(self.store.announce())
 
     # -- beside the turns -------------------------------------------------------------------------
 
     async def _answer_waiting(self, ids: set[str] | None) -> None:
         """All who wait for results share one statement."""
-        wanted = [id for id in self._waiting if ids is None or id in ids]
+        wanted = list(self._waiting if ids is None else ids & self._waiting.keys())
         if not wanted:
             return
         try:

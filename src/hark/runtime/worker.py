@@ -92,7 +92,7 @@ class Worker:
         self._queues = dict(queues)
         self._lease = lease
         self._grace = grace
-        self._stopping = False
+        self.open = True
         # On the clerk's thread:
         self._claims: dict[str, Claim] = {}
         self._busy: dict[str, int] = dict.fromkeys(queues, 0)
@@ -107,7 +107,7 @@ class Worker:
     # -- on the clerk's thread --------------------------------------------------------------------
 
     def appetite(self, commits: Sequence[Commit]) -> Appetite | None:
-        if self._stopping:
+        if not self.open:
             return None
         free = {queue: size - self._busy[queue] for queue, size in self._queues.items()}
         for commit in commits:
@@ -163,7 +163,7 @@ class Worker:
             try:
                 decision = await program.run(claim, self._desk)
             except asyncio.CancelledError as error:
-                if self._tasks.get(claim.id) is not asyncio.current_task() or self._stopping:
+                if self._tasks.get(claim.id) is not asyncio.current_task() or not self.open:
                     raise
                 decision = await program.recover(claim, self._desk, error)
         except asyncio.CancelledError:
@@ -216,8 +216,14 @@ class Worker:
             ready: Reply[None] = Reply()
             threading.Thread(target=self._renew, args=(ready,), name="hark-lease", daemon=True).start()
             await ready
+        seated: Reply[None] = Reply()
+        self._clerk.spawn(self._sit(seated))
+        await seated
+
+    async def _sit(self, seated: Reply[None]) -> None:
         self._clerk.seat = self
         self._clerk.hint()
+        answer_all([(seated, None)])
 
     async def settle(self) -> None:
         """Until nothing can run: a turn that claims nothing, with nothing under way."""
@@ -235,7 +241,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Claim nothing more, let steps finish within the grace, hand back the rest."""
-        self._stopping = True
+        self.open = False
         tasks = list(self._tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace)
@@ -249,7 +255,6 @@ class Worker:
         # Behind the commits just queued, on the same thread that counts the claims.
         self._clerk.spawn(self._hand_back(done))
         await done
-        self._clerk.seat = None
         if self._renewing is not None:
             self._renewing.set()
         self._desk.close()
@@ -258,7 +263,11 @@ class Worker:
         settled: Reply[None] = Reply()
         self._clerk.submit(HandBack(), settled)
         await settled  # outcomes queued before this are in the store now
-        self._clerk.submit(HandBack(claims=list(self._claims.values()), retire=self.owner), done)
+        left: Reply[None] = Reply()
+        self._clerk.submit(HandBack(claims=list(self._claims.values()), retire=self.owner), left)
+        await left
+        self._clerk.seat = None
+        answer_all([(done, None)])
 
     def _renew(self, ready: Reply[None]) -> None:
         assert self._renewing is not None

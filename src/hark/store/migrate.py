@@ -5,13 +5,13 @@ A store that is ahead of this code is refused: an old worker must not write what
 
 from __future__ import annotations
 
-from importlib import resources
-
 from hark.model.errors import StoreTooNew
 
 
 def scripts(dialect: str) -> list[tuple[int, str, str]]:
     """(number, name, SQL) of every migration of one dialect, in order."""
+    from importlib import resources  # slow to import
+
     folder = resources.files("hark.store") / "migrations" / dialect
     found = [
         (int(file.name.split("_")[0]), file.name.removesuffix(".sql"), file.read_text("utf-8"))

@@ -323,6 +323,20 @@ blocked_keys = Sql(
     WHERE EXISTS (SELECT 1 FROM instances i WHERE i.blocked_on = r.bucket)
     """
 )
+# The first in line for each bucket: who came later does not overtake it.
+blocked_heads = Sql(
+    """
+    SELECT r.bucket, h.priority, h.since FROM {rows: bucket text}
+    CROSS JOIN LATERAL (
+        SELECT i.priority, i.since FROM instances i WHERE i.blocked_on = r.bucket
+        ORDER BY i.priority, i.since LIMIT 1) h
+    """,
+    sqlite="""
+    SELECT r.bucket, i.priority, i.since FROM {rows: bucket text}
+    JOIN instances i ON i.rowid = (
+        SELECT h.rowid FROM instances h WHERE h.blocked_on = r.bucket ORDER BY h.priority, h.since LIMIT 1)
+    """,
+)
 open_buckets = Sql(
     """
     UPDATE buckets SET due_at = :now::bigint WHERE kind = 'slot' AND key IN :keys[text]
@@ -341,7 +355,7 @@ promote = Sql(
         CROSS JOIN LATERAL (
             SELECT i.id FROM instances i WHERE i.blocked_on = r.bucket
             ORDER BY i.priority, i.since LIMIT r.room FOR NO KEY UPDATE SKIP LOCKED) c)
-    RETURNING id
+    RETURNING concurrency_key
     """,
     sqlite="""
     UPDATE instances SET blocked_on = NULL WHERE rowid IN (
@@ -351,7 +365,7 @@ promote = Sql(
                 SELECT i.rowid AS id, row_number() OVER (ORDER BY i.priority, i.since) AS place FROM instances i
                 WHERE i.blocked_on = r.bucket LIMIT 500) b
             WHERE b.place <= r.room))
-    RETURNING id
+    RETURNING concurrency_key
     """,
 )
 
