@@ -415,7 +415,7 @@ class Hark:
         wanted = _target(target)
         seconds = None if timeout is None else micros(timeout, "timeout", zero=True) / 1_000_000
         reply: Reply[Any] = Reply(_result)
-        self._clerk.spawn(self._clerk.wait_for_end(wanted, seconds, reply))
+        self._clerk.wait_for_end(wanted, seconds, reply)
         return reply
 
     # -- steering ---------------------------------------------------------------------------------

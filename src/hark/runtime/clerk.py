@@ -39,7 +39,7 @@ from hark.model.activation import Claim
 from hark.model.decisions import Advance
 from hark.model.errors import NotOpen, StoreUnavailable
 from hark.runtime.reply import Reply, answer_all
-from hark.runtime.views import find
+from hark.runtime.views import not_found
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault
 
@@ -94,6 +94,8 @@ class Clerk:
         self._due: int | None = None
         self._offset = 0  # the database's clock less ours, µs
         self._waiting: dict[str, list[Reply[Any]]] = {}
+        self._asked: deque[tuple[str, float | None, Reply[Any]]] = deque()
+        self._asking = False
         self.turns = 0
         self.store: Store
 
@@ -143,6 +145,7 @@ class Clerk:
             gone = NotOpen("The app was closed before this was done. Open it again and repeat the call.")
             answer_all([(reply, gone) for _, reply, _ in self._queue if reply is not None])
             answer_all([(reply, gone) for replies in self._waiting.values() for reply in replies])
+            answer_all([(reply, gone) for _, _, reply in self._asked])
             self._queue.clear()
             self._waiting.clear()
             await self.store.close()
@@ -154,7 +157,7 @@ class Clerk:
     def submit(self, request: Request, reply: Reply[Any] | None = None) -> None:
         """Queue a request, from any thread. Its reply comes after the COMMIT."""
         if self._loop is None or self._closing:
-            raise NotOpen("This app is not open. Use `async with app:` (or `with app:`) around the call.")
+            raise _not_open()
         self._queue.append((request, reply, time.monotonic()))
         self._ring()
 
@@ -184,7 +187,7 @@ class Clerk:
         loop = self._loop
         if loop is None or self._closing:
             job.close()
-            raise NotOpen("This app is not open. Use `async with app:` (or `with app:`) around the call.")
+            raise _not_open()
         loop.call_soon_threadsafe(self._keep, job)
 
     def _keep(self, job: Coroutine[Any, Any, Any]) -> None:
@@ -211,20 +214,38 @@ class Clerk:
     def is_open(self) -> bool:
         return self._loop is not None and not self._closing
 
-    async def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
-        """Answer with (id, status, result, error) when this instance has ended."""
-        found: Reply[str] = Reply()
-        await self._read(lambda store: find(store, target), found)
+    def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
+        """Answer with (id, status, result, error) when this instance has ended. From any thread."""
+        loop = self._loop
+        if loop is None or self._closing:
+            raise _not_open()
+        self._asked.append((target, seconds, reply))
+        if not self._asking:
+            self._asking = True
+            loop.call_soon_threadsafe(lambda: self._keep(self._find_ends()))
+
+    async def _find_ends(self) -> None:
+        """All who asked since the last time share the statements, like all who wait."""
+        self._asking = False
+        asked = [self._asked.popleft() for _ in range(len(self._asked))]
+        found: Reply[Any] = Reply()
+        targets = sorted({target for target, _, _ in asked})
+        await self._read(lambda store: store.read(sql.addresses, [(target,) for target in targets]), found)
         try:
-            id = await found
+            ids: dict[str, str | None] = dict(await found)
         except Exception as error:
-            answer_all([(reply, error)])
+            answer_all([(reply, error) for _, _, reply in asked])
             return
-        # First the name on the list, then the look: an end in between is seen by one of them.
-        self._waiting.setdefault(id, []).append(reply)
-        await self._answer_waiting({id})
-        if seconds is not None and not reply.done():
-            asyncio.get_running_loop().call_later(seconds, self._too_late, id, reply, seconds)
+        # First the names on the list, then the look: an end in between is seen by one of them.
+        waiting = [(ids[target], seconds, reply) for target, seconds, reply in asked]
+        answer_all([(reply, not_found(target)) for target, _, reply in asked if ids[target] is None])
+        for id, _, reply in waiting:
+            if id is not None:
+                self._waiting.setdefault(id, []).append(reply)
+        await self._answer_waiting({id for id, _, _ in waiting if id is not None})
+        for id, seconds, reply in waiting:
+            if id is not None and seconds is not None and not reply.done():
+                asyncio.get_running_loop().call_later(seconds, self._too_late, id, reply, seconds)
 
     def _too_late(self, id: str, reply: Reply[Any], seconds: float) -> None:
         replies = self._waiting.get(id, [])
@@ -540,6 +561,10 @@ class _Order:
 def _started_names(request: Start) -> list[str]:
     names = [item.correlation_key for item in request.items if item.correlation_key is not None]
     return names + [item.id for item in request.items if item.named]
+
+
+def _not_open() -> NotOpen:
+    return NotOpen("This app is not open. Use `async with app:` (or `with app:`) around the call.")
 
 
 def _unavailable(fault: StoreFault) -> StoreUnavailable:

@@ -56,7 +56,11 @@ async def find(store: Store, target: str) -> str:
     for _, id in await store.read(sql.addresses, [(target,)]):
         if id is not None:
             return str(id)
-    raise NotFound(f"There is no instance {target!r}. Check the id or key; finished ones go after retention.")
+    raise not_found(target)
+
+
+def not_found(target: str) -> NotFound:
+    return NotFound(f"There is no instance {target!r}. Check the id or key; finished ones go after retention.")
 
 
 async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
