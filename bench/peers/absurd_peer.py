@@ -16,9 +16,13 @@ from typing import Any
 
 import psycopg
 from absurd_sdk import AsyncAbsurd, AsyncTaskContext
-from result import STEPS, command_line, report
+from result import STEPS, command_line, parse, report
 
 QUEUE = "bench"
+BEST: dict[str, dict[str, Any]] = {
+    "steps": {"n": 2000, "clients": 16, "senders": 4},
+    "signals": {"n": 3000, "clients": 4, "senders": 8},
+}
 Watch = psycopg.AsyncConnection[Any]
 Action = Callable[[AsyncAbsurd, int], Awaitable[Any]]
 
@@ -107,19 +111,17 @@ async def measure(options: Namespace, worker: dict[str, Any]) -> float:
     return seconds
 
 
-def parse() -> Namespace:
+def arguments() -> Namespace:
     parser = command_line("measure Absurd")
-    parser.add_argument("--clients", type=int, default=16, help="workers, each with a connection")
-    parser.add_argument("--senders", type=int, default=4, help="connections that spawn and emit")
+    parser.add_argument("--clients", type=int, help="workers, each with a connection")
+    parser.add_argument("--senders", type=int, help="connections that spawn and emit")
     parser.add_argument("--poll-interval", type=float, default=0.02, help="seconds")
     parser.add_argument("--warm-up", type=int, default=100)
-    options = parser.parse_args()
-    options.n = options.n or 2000
-    return options
+    return parse(parser, BEST)
 
 
 def main() -> None:
-    options = parse()
+    options = arguments()
     create_schema(options.url)
     worker = {"concurrency": options.in_flight // options.clients, "poll_interval": options.poll_interval}
     seconds = asyncio.run(measure(options, worker))

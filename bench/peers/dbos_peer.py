@@ -16,9 +16,13 @@ from typing import Any
 
 import psycopg
 from dbos import DBOS, DBOSConfig, WorkflowHandle
-from result import STEPS, command_line, report
+from result import STEPS, command_line, parse, report
 
 TOPIC = "go"
+BEST: dict[str, dict[str, Any]] = {
+    "steps": {"n": 1000, "style": "threads"},
+    "signals": {"n": 2000, "style": "async"},
+}
 
 
 @DBOS.step()
@@ -117,21 +121,16 @@ def run_in_threads(options: Namespace) -> float:
     return run_steps(options.n, options.in_flight)
 
 
-def parse() -> Namespace:
+def arguments() -> Namespace:
     parser = command_line("measure DBOS")
-    parser.add_argument(
-        "--style", choices=("threads", "async"), default="threads", help="of the workflows that run steps"
-    )
+    parser.add_argument("--style", choices=("threads", "async"), help="of the workflows")
     parser.add_argument("--pool", type=int, help="sys_db_pool_size")
     parser.add_argument("--threads", type=int, help="max_executor_threads")
     parser.add_argument("--warm-up", type=int, default=50)
-    options = parser.parse_args()
+    options = parse(parser, BEST)
     sqlite = options.url.startswith("sqlite")
-    if options.workload == "signals" and sqlite:
-        parser.error("signals are measured on PostgreSQL only")
-    options.n = options.n or 1000
-    if options.workload == "signals":
-        options.style = "async"
+    if options.workload == "signals" and (sqlite or options.style == "threads"):
+        parser.error("signals are measured with async workflows on PostgreSQL only")
     options.pool = options.pool or (2 if sqlite else 5)
     options.threads = options.threads or (options.in_flight if options.style == "threads" else 4)
     return options
@@ -159,7 +158,7 @@ def prepare_sqlite(url: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = parse()
+    options = arguments()
     config = configure(options)
     settings: dict[str, Any] = {"in_flight": options.in_flight, "style": options.style, **config}
     del settings["system_database_url"]

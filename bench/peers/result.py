@@ -1,7 +1,7 @@
 """What the peer scripts share: their command line and the one line of JSON each prints."""
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from importlib.metadata import version
 from typing import Any
 
@@ -16,6 +16,15 @@ def command_line(description: str) -> ArgumentParser:
     parser.add_argument("--n", type=int, help="workflows to run, or instances to signal")
     parser.add_argument("--in-flight", type=int, default=500, help="workflows that run at the same time")
     return parser
+
+
+def parse(parser: ArgumentParser, best: dict[str, dict[str, Any]]) -> Namespace:
+    """The arguments given; what was left open is what is best for the workload."""
+    options = parser.parse_args()
+    for name, value in best[options.workload].items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
 
 
 def report(peer: str, package: str, workload: str, n: int, seconds: float, settings: dict[str, Any]) -> None:

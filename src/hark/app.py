@@ -203,7 +203,6 @@ class Hark:
             "queue": queue, "priority": priority, "delay": delay, "at": at, "concurrency_key": concurrency_key,
             "rate_limit": rate_limit, "weight": weight, "version": version,
         }  # fmt: skip
-        self._know(definition)
         item = self._new(definition, input, options)
         return self._ask(StartRequest(items=[item]), lambda answers: self._handle(_raise(answers[0])))
 
@@ -212,7 +211,6 @@ class Hark:
         items = []
         for start in starts:
             one = start if isinstance(start, Start) else Start(*start)
-            self._know(one.definition)
             items.append(self._new(one.definition, one.input, one.options))
         request = StartRequest(items=items)
         return self._ask(request, lambda answers: [self._handle_or_duplicate(answer) for answer in answers])
@@ -225,14 +223,17 @@ class Hark:
             raise answer
         return Handle(self, answer) if isinstance(answer, str) else answer
 
-    def _know(self, definition: Any) -> None:
+    def _know(self, definition: Any) -> Program:
         """A definition that is started is registered by that."""
-        if not isinstance(definition, str):
+        program = _program(definition)
+        if self._registry.find(program.name, program.version) is not program:
             self.register(definition)
+        return program
 
     def _new(self, definition: Any, input: Any, options: dict[str, Any]) -> NewInstance:
         """A start as data; refused here when it is malformed."""
-        program = None if isinstance(definition, str) else _program(definition)
+        options = dict(options)  # a Start or a Child may be used again
+        program = None if isinstance(definition, str) else self._know(definition)
         name = definition if program is None else program.name
         version = options.pop("version", None)
         if program is not None and version is None:
@@ -306,7 +307,6 @@ class Hark:
         dedup_key: str | None = None,
     ) -> Reply[Handle]:
         """Signal the live holder of a key, or start one and signal it, in one commit."""
-        self._know(definition)
         request = SignalWithStart(
             item=self._new(definition, input, {"correlation_key": check_name(correlation_key, "correlation key")}),
             name=check_name(name, "signal name"),

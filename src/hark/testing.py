@@ -11,6 +11,7 @@ A Harness is a Hark: the same engine, the same statements, the same worker. Only
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -42,11 +43,17 @@ class Harness(Hark):
 
     async def drain(self) -> dict[str, int]:
         """Run all that can run, in order; how many steps, and how many outcomes of each kind."""
-        queues = {row[0] for row in await self._read(lambda store: store.read(sql.queues))}
-        worker = self.worker(dict.fromkeys(queues | {"default"}, 1))
-        async with worker:
-            await worker.settle()
-        return {"steps": worker.tally.pop("steps", 0), **dict(sorted(worker.tally.items()))}
+        tally: Counter[str] = Counter()
+        queues = {"default", *(row[3] for row in self._registry.rows())}
+        while True:
+            worker = self.worker(dict.fromkeys(sorted(queues), 1))
+            async with worker:
+                await worker.settle()
+            tally.update(worker.tally)
+            used = {row[0] for row in await self._read(lambda store: store.read(sql.queues))}
+            if used <= queues:
+                return {"steps": tally.pop("steps", 0), **dict(sorted(tally.items()))}
+            queues |= used  # a start named a queue of its own
 
     async def advance(self, seconds: Duration) -> None:
         """Move the clock, and fire all that is due by then, this very instant included."""

@@ -56,6 +56,9 @@ async def apply(turn: Turn) -> None:
         key = (request.name, request.dedup_key or "")
         if request.dedup_key is not None and key in first:
             request.answer = first[key]
+            if request.sender is not None:
+                claim, why = request.sender.claim, f"duplicate: the dedup key {request.dedup_key!r} was broadcast before"
+                turn.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
             continue
         id = new_id()
         request.answer = await (_mark(turn, request, id) if turn.large else _reach(turn, request))
@@ -95,6 +98,7 @@ async def _insert(turn: Turn, name: str, payload: str, ids: list[str]) -> None:
     await turn.flush()  # what was sent before stays before
     await turn.tx.fetch(sql.insert_broadcast_signals, [(id,) for id in ids], name=name, payload=payload)
     for id in ids:
+        turn.first_mail.pop(id, None)
         woke = turn.arrived(turn.rows[id], "broadcast", name, None)
         turn.event(id, "broadcast", None, name=name, status="woke" if woke else "stored")
 

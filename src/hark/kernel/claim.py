@@ -53,8 +53,8 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit]) -> Non
         for queue, room in free.items():
             size = room + len(pushable.get(queue, ()))
             lanes.extend((queue, definition, version, size) for definition, version in appetite.definitions if size)
-        if not lanes:
-            turn.unclaimed = True
+        if not lanes:  # no seat, or no code: who has none must not ask again and again
+            turn.unclaimed = turn.runnable or bool(appetite.definitions)
             return
         most = max(lane[3] for lane in lanes)
         found = [Candidate(*row) for row in await turn.tx.fetch(sql.claimable, lanes, most=most)]
@@ -128,14 +128,24 @@ async def _load(turn: Turn, ran_on: set[str]) -> None:
     """What a step may look at: inbox, waits, children. Only for those who can have any."""
     claims = {claim.id: claim for claim in turn.claims}
     mail = sorted(id for id, claim in claims.items() if claim.mail)
-    if mail:
-        for seq, id, kind, name, wait_id, payload, at in await turn.tx.fetch(sql.inbox, ids=mail):
+    for id in mail:
+        claims[id].inbox = turn.first_mail.get(id, [])
+    unread = [id for id in mail if id not in turn.first_mail]
+    if unread:
+        for seq, id, kind, name, wait_id, payload, at in await turn.tx.fetch(sql.inbox, ids=unread):
             claims[id].inbox.append(InboxRow(seq, kind, name, wait_id, payload, at))
     # Who has waits was woken, and who was woken has mail. Who runs on has left its waits behind.
     woken = [id for id in mail if id not in ran_on]
-    if woken:
-        for row in await turn.tx.fetch(sql.waits_of, ids=woken):
-            claims[row[1]].waits.append(wait_row(row))
+    unseen = []
+    for id in woken:
+        row = turn.rows.get(id)
+        if row is not None and row.looked:
+            claims[id].waits = row.waits
+        else:
+            unseen.append(id)
+    if unseen:
+        for found in await turn.tx.fetch(sql.waits_of, ids=unseen):
+            claims[found[1]].waits.append(wait_row(found))
     joins = {wait.id: claim for claim in claims.values() for wait in claim.waits if wait.kind == "children"}
     if joins:
         for wait_id, *child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):

@@ -33,7 +33,8 @@ def fence(turn: Turn) -> None:
         row = turn.rows.get(request.claim.id)
         request.answer = None
         request.fenced = row is None or row.status != "executing" or row.epoch != request.claim.epoch or row.id in taken
-        taken.add(request.claim.id)
+        if not request.fenced:  # a zombie's outcome in the same turn must not fence the living one's
+            taken.add(request.claim.id)
 
 
 def fence_again(turn: Turn) -> None:
@@ -156,6 +157,7 @@ async def _park(turn: Turn, parks: list[Commit]) -> set[str]:
         drop = {wait.id for wait in claim.waits} if move.disarm is None else set(move.disarm)
         gone.extend(drop)
         row.waits = [wait for wait in claim.waits if wait.id not in drop]
+        row.looked = True
         for arm in move.arm:
             wait = _arm(turn, arm)
             row.waits.append(wait)

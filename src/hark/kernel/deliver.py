@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def plan(turn: Turn) -> None:
     for request in turn.delivers:
-        turn.targets.add(request.target)
+        if request.sender is None and not request.by_key and looks_made(request.target):
+            turn.wants.add(request.target)
+            turn.guessed[request.target] = request.target
+        else:
+            turn.targets.add(request.target)
 
 
 async def plan_messages(turn: Turn) -> None:
@@ -68,13 +72,23 @@ def _target(request: Deliver | SignalWithStart) -> str:
     return request.target if isinstance(request, Deliver) else request.item.correlation_key or ""
 
 
+def looks_made(target: str) -> bool:
+    """Has the shape of the ids we make: then it is locked as one at once, which saves the look for a key."""
+    return len(target) == 36 and target[8] == target[13] == target[18] == target[23] == "-"
+
+
 def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
     row = turn.find(request.target)
+    if row is None and request.target in turn.guessed and not request.by_key:
+        request.by_key = True
+        turn.again.append(request)
+        return
     if row is not None and request.dedup_key is not None and (row.id, request.dedup_key) in seen:
         request.answer = Delivery("duplicate", row.id)
+        _report(turn, request, f"duplicate: {row.id} has seen the dedup key {request.dedup_key!r}")
     elif row is None or row.terminal:
         request.answer = _no_target(request.target, None if row is None else row.status)
-        _report(turn, request, request.answer)
+        _report(turn, request, str(request.answer))
     else:
         if request.dedup_key is not None:
             seen.add((row.id, request.dedup_key))
@@ -117,6 +131,9 @@ async def _messages(turn: Turn) -> None:
         message.answer = row.id
         # Exactly one receiver: this wait has its answer, the next message needs another.
         del waiting[(message.name, message.key)]
+        for armed in row.waits:
+            if armed.id == wait:
+                armed.fired_at = turn.now
         answered.append(wait)
     if answered:
         await turn.tx.fetch(sql.fire_waits, ids=answered)
@@ -131,7 +148,7 @@ def _no_target(target: str, status: str | None) -> NoTarget:
     )
 
 
-def _report(turn: Turn, request: Deliver, error: HarkError) -> None:
+def _report(turn: Turn, request: Deliver, error: str) -> None:
     if request.sender is not None:
         claim = request.sender.claim
-        turn.event(claim.id, "undelivered", claim.step, target=request.target, name=request.name, error=str(error))
+        turn.event(claim.id, "undelivered", claim.step, target=request.target, name=request.name, error=error)

@@ -140,7 +140,7 @@ async def _reclaim(turn: Turn) -> None:
         await turn.tx.fetch(sql.reclaim, ids=back)
         turn.runnable = True
     if len(turn.abandoned) < 1000:
-        await turn.tx.fetch(sql.retire, ids=sorted(owners))
+        await turn.tx.fetch(sql.retire_dead, ids=sorted(owners))
     else:
         turn.again.extend(turn.reclaims)
 

@@ -42,6 +42,7 @@ async def _time_out(turn: Turn, parked: dict[str, Locked]) -> None:
         for wait in row.waits:
             if wait.deadline is None or wait.deadline > turn.now or wait.fired_at is not None:
                 continue
+            wait.fired_at = turn.now
             fired.append(wait.id)
             if wait.kind == "awakeable":
                 assert wait.name is not None

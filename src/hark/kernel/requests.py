@@ -31,6 +31,7 @@ class Commit(Request):
 @dataclass(slots=True, eq=False)
 class Deliver(Request):
     target: str = ""
+    by_key: bool = False  # it was tried as an id, and is none
     name: str = ""
     payload: str = "null"
     dedup_key: str | None = None
@@ -115,10 +116,11 @@ class Register(Request):
 
 @dataclass(slots=True, eq=False)
 class Retain(Request):
-    """Forget what finished before this time. Answered with how many instances went."""
+    """Forget what finished before this time. Answered with the ids that went; `more` says a batch was full."""
 
     before: int = 0
     size: int = 1000
+    more: bool = False
 
 
 @dataclass(slots=True)

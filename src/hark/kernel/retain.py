@@ -25,10 +25,11 @@ async def apply(turn: Turn, request: Retain) -> None:
             sql.forget_instances,
         ):  # fmt: skip
             await tx.fetch(forget, ids=ids)
-    await tx.fetch(sql.forget_consumed, before=request.before, size=request.size)
-    await tx.fetch(sql.empty_consumed, before=request.before, size=request.size)
+    gone = await tx.fetch(sql.forget_consumed, before=request.before, size=request.size)
+    emptied = await tx.fetch(sql.empty_consumed, before=request.before, size=request.size)
     await tx.fetch(sql.forget_broadcasts, before=request.before)
     idle = await tx.fetch(sql.idle_buckets, before=request.before, size=request.size)
     if idle:
         await tx.fetch(sql.forget_buckets, idle)
     request.answer = ids
+    request.more = request.size in (len(ids), len(gone), len(emptied))

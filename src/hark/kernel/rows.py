@@ -12,7 +12,7 @@ from hark.model.values import PARKED, TERMINAL
 class Locked:
     """An instance row this turn holds."""
 
-    __slots__ = ("epoch", "id", "mail", "status", "waits")
+    __slots__ = ("epoch", "id", "looked", "mail", "status", "waits")
 
     def __init__(self, id: str, status: str, epoch: int, mail: bool) -> None:
         self.id = id
@@ -20,6 +20,7 @@ class Locked:
         self.epoch = epoch
         self.mail = mail
         self.waits: list[WaitRow] = []
+        self.looked = False  # `waits` is what the store has
 
     @property
     def terminal(self) -> bool:

@@ -37,7 +37,7 @@ from hark.kernel.requests import (
     Sweep,
 )  # fmt: skip
 from hark.kernel.rows import Locked, wait_row
-from hark.model.activation import Claim
+from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import NewInstance, Park, SendBroadcast, SendSignal, Settle
 from hark.store import statements as sql
 from hark.store.protocol import Tx
@@ -83,9 +83,11 @@ class Turn:
         self.reserved: set[int] = set()
         self.targets: set[str] = set()
         self.addresses: dict[str, str] = {}
+        self.guessed: dict[str, str] = {}
         self.started: dict[str, str] = {}
         self.rows: dict[str, Locked] = {}
         self.posts: list[tuple[str, str, str, str | None, str, str | None]] = []
+        self.first_mail: dict[str, list[InboxRow]] = {}  # whole inboxes: all they hold was posted here
         self.woken: set[str] = set()
         self.mailed: set[str] = set()
         self.freed: set[str] = set()
@@ -144,6 +146,8 @@ class Turn:
     ) -> bool:
         """Into the inbox. True when it wakes: the one road by which anything wakes (invariant 4)."""
         self.posts.append((row.id, kind, name, wait_id, payload, dedup_key))
+        if not row.mail:
+            self.first_mail[row.id] = []
         return self.arrived(row, kind, name, wait_id)
 
     def arrived(self, row: Locked, kind: str, name: str, wait_id: str | None) -> bool:
@@ -160,7 +164,11 @@ class Turn:
     async def flush(self) -> None:
         """Write the posts so far, in their order, and wake whom they wake."""
         if self.posts:
-            await self.tx.fetch(sql.insert_signals, self.posts)
+            # The numbers rise in the order of the list, in whatever order the database returns them.
+            seqs = sorted(row[0] for row in await self.tx.fetch(sql.insert_signals, self.posts))
+            for seq, (id, kind, name, wait_id, payload, _) in zip(seqs, self.posts, strict=True):
+                if id in self.first_mail:
+                    self.first_mail[id].append(InboxRow(seq, kind, name, wait_id, payload, self.now))
             self.posts = []
         if self.woken:
             await self.tx.fetch(sql.wake, ids=sorted(self.woken))
@@ -176,6 +184,8 @@ class Turn:
         if wanted:
             for found in await self.tx.fetch(sql.waits_of, ids=sorted(wanted)):
                 wanted[found[1]].waits.append(wait_row(found))
+        for row in wanted.values():
+            row.looked = True
 
     # -- the order --------------------------------------------------------------------------------
 
@@ -274,6 +284,7 @@ class Turn:
         if self.targets:
             self.addresses = await self.resolve(self.targets)
             self.wants.update(self.addresses.values())
+        self.addresses = self.guessed | self.addresses
         await end.plan_rows(self)
         await deliver.plan_messages(self)
         await settle.plan(self)
@@ -295,7 +306,8 @@ class Turn:
         await settle.apply(self)
         await broadcast.apply(self)
         await commit.apply(self)
-        sweep = sweep or bool(self.swept)
+        # A park whose deadline is past is due at once, not a turn later.
+        sweep = sweep or bool(self.swept) or (self.earliest is not None and self.earliest <= self.now)
         if sweep:
             await expire.apply(self)
         for swept in self.swept:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 import typing
-from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from itertools import accumulate
 from typing import Any, Generic, TypeVar, cast
 
@@ -416,7 +417,32 @@ def _typed_reader(type: Any) -> Callable[[str | bytes], Any]:
         if not type.__pydantic_complete__:
             type.model_rebuild()
         return cast("Callable[[str | bytes], Any]", type.model_validate_json)
-    return cast("Callable[[str | bytes], Any]", msgspec.json.Decoder(type, dec_hook=_decode_other).decode)
+    decode = msgspec.json.Decoder(type, dec_hook=_decode_other).decode
+    return lambda text: _complete(decode(text))
+
+
+_ATOMS = frozenset((str, int, float, bool, type(None)))
+
+
+@cache
+def _plain_defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(kind) if field.default is not MISSING)
+
+
+def _complete(value: Any) -> Any:
+    """msgspec leaves the plain defaults of a dataclass on its class, and writes what is on the object alone."""
+    kind = value.__class__
+    inside: Iterable[Any] = value if kind in (list, tuple) else value.values() if kind is dict else ()
+    if hasattr(kind, "__dataclass_fields__") and (own := getattr(value, "__dict__", None)) is not None:
+        for name, default in _plain_defaults(kind):
+            own.setdefault(name, default)
+        inside = own.values()
+    elif names := getattr(kind, "__struct_fields__", ()):
+        inside = [getattr(value, name) for name in names]
+    for inner in inside:
+        if inner.__class__ not in _ATOMS:
+            _complete(inner)
+    return value
 
 
 def _decode_other(type: Any, value: Any) -> Any:

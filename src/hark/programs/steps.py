@@ -29,7 +29,7 @@ from hark.model.decisions import (
     SendSignal,
     Settle,
 )  # fmt: skip
-from hark.model.errors import HarkError, InvalidOutcome
+from hark.model.errors import HarkError, InvalidInput, InvalidOutcome
 from hark.model.names import check_name, from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, Stop
 from hark.model.values import ChildView, Signal
@@ -180,9 +180,11 @@ class Context:
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> None:
         """Reject an awakeable with this step's outcome."""
-        reason = check_name(error, "error")
+        if not isinstance(error, str):
+            raise InvalidInput(f"error must be text, not {error!r}.")
+        json.dump(error, limit=self._desk.max_payload, what="error")
         self._effects.append(
-            Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=reason, by=by or self.id)
+            Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=error, by=by or self.id)
         )
 
 
@@ -222,7 +224,9 @@ async def recover(program: StepProgram, claim: Claim, desk: Desk, error: BaseExc
         else:
             outcome = await desk.call(program.handle, program.machine, error, context)
         return decide(program, claim, context, outcome)
-    except Exception as second:
+    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as second:
         return _failed(claim, f"{describe(error)}; then handle raised {describe(second)}")
 
 
@@ -240,9 +244,14 @@ def _failed(claim: Claim, error: str) -> Decision:
 def describe(error: object) -> str:
     """An error as text, for people."""
     if isinstance(error, BaseException):
-        text = str(error)
-        return f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return error if isinstance(error, str) else json.dump(error, what="reason")
+        try:
+            text = str(error)
+        except Exception:
+            text = "(its text cannot be read)"
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    else:
+        text = error if isinstance(error, str) else json.dump(error, what="reason")
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")  # what every store can keep
 
 
 def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -> Decision:

@@ -37,7 +37,7 @@ from hark.kernel.requests import (
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance
-from hark.model.errors import NotOpen, StoreUnavailable
+from hark.model.errors import HarkError, NotOpen, StoreUnavailable
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.views import not_found
 from hark.store import statements as sql
@@ -49,6 +49,8 @@ _log = logging.getLogger("hark")
 _MOST = 2000  # requests in a turn: far above what a turn collects, so that none grows without end
 _PATIENCE = 10.0  # seconds a caller waits for a database that is gone
 _HOUSEKEEPING = 60.0
+_GAP = 0.001
+_CROWDED = 100  # requests in a turn while another process waits for the file
 
 
 class Seat(Protocol):
@@ -211,6 +213,11 @@ class Clerk:
         return self._clock() if self._clock else time.time_ns() // 1000 + self._offset
 
     @property
+    def hungry(self) -> bool:
+        """The last turn left something that the next one may claim."""
+        return self._hungry
+
+    @property
     def is_open(self) -> bool:
         return self._loop is not None and not self._closing
 
@@ -278,8 +285,8 @@ class Clerk:
                 self._hinted = False
                 if self._waiting:
                     self._keep(self._answer_waiting(None))
-            # SQLite never waits within a turn: without this nobody else would get this loop.
-            await asyncio.sleep(0)
+            # SQLite never waits within a turn: without this nobody else would get this loop, or the file.
+            await asyncio.sleep(_GAP if self.store.crowded() else 0)
             if not self._has_work():
                 continue
             try:
@@ -315,7 +322,8 @@ class Clerk:
         """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
         items: list[Item] = []
         order = _Order()
-        while self._queue and len(items) < _MOST:
+        most = _CROWDED if self.store.crowded() else _MOST
+        while self._queue and len(items) < most:
             request = self._queue[0][0]
             if items and (isinstance(request, Publish) != isinstance(items[-1][0], Publish) or not order.fits(request)):
                 break  # broadcasts have turns of their own
@@ -370,18 +378,26 @@ class Clerk:
         try:
             await tx.commit()
         except Lost:
-            if not await self._became(tx.xid):
+            if not await self._became(turn):
                 raise Conflicted("the commit did not happen") from None
         except StoreFault:
             await tx.rollback()
             raise
         return turn
 
-    async def _became(self, xid: int) -> bool:
-        """A cut in COMMIT: ask until the database answers; never guess."""
+    async def _became(self, turn: Turn) -> bool:
+        """A cut in COMMIT: ask until the database answers; never guess.
+
+        A server that crashed gives the number of a forgotten transaction to the next one, so «committed»
+        counts only with our own rows to show for it.
+        """
+        xid = turn.tx.xid
         while True:
             try:
-                return await self.store.committed(xid)
+                committed = await self.store.committed(xid)
+                if committed and turn.events:
+                    committed = bool(await self.store.read(sql.proof, tx=xid, now=turn.now))
+                return committed
             except StoreFault:
                 await asyncio.sleep(0.2)
 
@@ -438,9 +454,9 @@ class Clerk:
                 self.seat.take(commits, turn.claims)
             if turn.cancelled:
                 self.seat.lost(turn.cancelled)
-        answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
-        # What this turn left to be done.
+        # What this turn left to be done. Known before anybody is answered: a drain asks for it then.
         self._hungry = turn.more or turn.unclaimed or (self._hungry and appetite is None)
+        answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
         self._marks = turn.marks or (self._marks and not marks)
         if sweep:
             self._due = turn.now if turn.more else None
@@ -495,11 +511,20 @@ class Clerk:
                     await self._patrol()
                 if self.seat is not None and time.monotonic() > housekeeping:
                     housekeeping = time.monotonic() + _HOUSEKEEPING
-                    self.submit(Retain(before=self.now() - int(self._retention * 1_000_000)))
+                    self._keep(self._retain())
             except StoreFault as error:
                 _log.warning("The database does not answer: %s. Trying again.", error)
                 await asyncio.sleep(0.2)
             await asyncio.sleep(self.store.poll)
+
+    async def _retain(self) -> None:
+        """Batch after batch, a turn each, until nothing old is left; the others have their turns in between."""
+        request = Retain(before=self.now() - int(self._retention * 1_000_000), more=True)
+        with contextlib.suppress(HarkError):  # the next housekeeping tries again
+            while request.more:
+                done: Reply[Any] = Reply()
+                self.submit(request, done)
+                await done
 
     async def _patrol(self) -> None:
         """Look for workers whose lease is over."""

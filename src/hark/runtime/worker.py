@@ -58,7 +58,7 @@ class Desk:
     def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hark-step")
-        work = functools.partial(contextvars.copy_context().run, function, *args)
+        work = functools.partial(contextvars.copy_context().run, _plainly, function, *args)
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
@@ -162,13 +162,18 @@ class Worker:
         try:
             try:
                 decision = await program.run(claim, self._desk)
-            except asyncio.CancelledError as error:
-                if self._tasks.get(claim.id) is not asyncio.current_task() or not self.open:
-                    raise
+            except BaseException as error:
+                self._reraise_ours(claim, error)
                 decision = await program.recover(claim, self._desk, error)
         except asyncio.CancelledError:
             return  # cancelled, taken over or handed back: nobody waits for this outcome
         self._commit(claim, decision)
+
+    def _reraise_ours(self, claim: Claim, error: BaseException) -> None:
+        """A bare exit ends the worker, and who was abandoned is not missed; all else is the step's own error."""
+        told = self._tasks.get(claim.id) is not asyncio.current_task() or not self.open
+        if isinstance(error, KeyboardInterrupt | SystemExit) or (isinstance(error, asyncio.CancelledError) and told):
+            raise error
 
     async def _refused(self, commit: Commit) -> None:
         """The store would not take the outcome: `handle` decides, and failing that the instance fails."""
@@ -235,7 +240,7 @@ class Worker:
             self._clerk.hint()
             self._clerk.submit(HandBack(), turn)
             await turn
-            if not self._claims:
+            if not self._claims and not self._clerk.hungry:
                 return
             await asyncio.sleep(0)
 
@@ -322,6 +327,13 @@ class Worker:
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         loop.close()
+
+
+def _plainly(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except StopIteration as error:  # a future cannot carry it: the step would never end
+        raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from error
 
 
 def _runs_on(decision: Decision) -> bool:

@@ -64,15 +64,16 @@ _FAULTS: Final = (
 
 
 class PostgresTx:
-    __slots__ = ("_db", "now", "xid")
+    __slots__ = ("_db", "line", "now", "xid")
 
-    def __init__(self, db: asyncpg.Connection, now: int, xid: int) -> None:
+    def __init__(self, db: asyncpg.Connection, now: int, line: int, xid: int) -> None:
         self._db = db
         self.now = now
+        self.line = line
         self.xid = xid
 
     async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
-        values["now"] = self.now
+        values["now"], values["line"] = self.now, self.line
         return await _fetch(self._db, sql, rows, values)
 
     async def reserve(self, numbers: Sequence[int]) -> None:
@@ -125,6 +126,7 @@ class PostgresStore:
         self._readers: list[asyncpg.Connection] = []
         self._seats = asyncio.Semaphore(_READERS)
         self._quiet = 0
+        self._line = 0
         self._opened = False
         self._announcing: asyncio.Task[None] | None = None
         self._again = False
@@ -218,7 +220,12 @@ class PostgresStore:
             fault = _fault(error)
             db.terminate()
             raise Lost(str(fault)) from error
-        return PostgresTx(db, self._clock() if self._clock else now, xid)
+        now = self._clock() if self._clock else now
+        self._line = max(now, self._line + 1)
+        return PostgresTx(db, now, self._line, xid)
+
+    def crowded(self) -> bool:
+        return False  # writers do not exclude each other here
 
     async def committed(self, xid: int) -> bool:
         """After a cut in COMMIT: what became of it, from the database itself."""
@@ -226,6 +233,8 @@ class PostgresStore:
             db = await self._writer()
             try:
                 status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
+            except asyncpg.InvalidParameterValueError:
+                return False  # «in the future»: the server crashed and has forgotten it
             except _FAULTS as error:
                 db.terminate()
                 raise _fault(error) from error

@@ -48,6 +48,8 @@ class Tx(Protocol):
 
     now: int
     """The turn's time in µs by the database's clock (invariant 13)."""
+    line: int
+    """Where this turn's rows stand in line: `now`, but later than the turn before even if the clock stands still."""
     xid: int
     """What `Store.committed` takes; also the order of events (invariant 17)."""
 
@@ -76,7 +78,14 @@ class Store(Protocol):
     async def open(self) -> None: ...
     async def close(self) -> None: ...
     async def begin(self) -> Tx: ...
-    async def committed(self, xid: int) -> bool: ...
+    def crowded(self) -> bool:
+        """Does another process write beside us, and need a gap between our turns?"""
+        ...
+
+    async def committed(self, xid: int) -> bool:
+        """False: it has not happened and never will. True: it has, or a crash gave its number to another that has."""
+        ...
+
     async def read(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows: ...
     async def time(self) -> int:
         """The database's clock, in µs."""

@@ -23,7 +23,7 @@ from hark.store.protocol import Conflicted, Full, Lost, Refused, Rows, StoreFaul
 from hark.store.sql import Sql
 
 _encode: Final = msgspec.json.Encoder().encode
-# A writer waits this long for another one, looking every millisecond. `busy_timeout` backs off to
+# A writer waits this long for another one, looking every fifth of a millisecond, then every whole one. `busy_timeout` backs off to
 # 100 ms between looks: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
 _PATIENCE: Final = 10_000
 
@@ -54,7 +54,7 @@ def _fault(error: apsw.Error) -> StoreFault:
 
 
 def _busy(count: int) -> bool:
-    time.sleep(0.001)
+    time.sleep(0.0002 if count < 50 else 0.001)
     return count < _PATIENCE
 
 
@@ -84,15 +84,16 @@ def _run(db: apsw.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, va
 
 
 class SqliteTx:
-    __slots__ = ("_db", "now", "xid")
+    __slots__ = ("_db", "line", "now", "xid")
 
-    def __init__(self, db: apsw.Connection, now: int) -> None:
+    def __init__(self, db: apsw.Connection, now: int, line: int) -> None:
         self._db = db
         self.now = now
+        self.line = line
         self.xid = 0
 
     async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
-        values["now"] = self.now
+        values["now"], values["line"] = self.now, self.line
         return _run(self._db, sql, rows, values)
 
     async def reserve(self, numbers: Sequence[int]) -> None:
@@ -122,6 +123,9 @@ class SqliteStore:
         self._reader: apsw.Connection | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="hark-read") if self._path else None
         self._version = 0
+        self._beside = 0
+        self._crowded_until = 0.0
+        self._line = 0
 
     async def open(self) -> None:
         self._db = _connect(self._path)
@@ -163,7 +167,16 @@ class SqliteStore:
             self._db.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
             raise _fault(error) from error
-        return SqliteTx(self._db, self._clock())
+        now = self._clock()
+        self._line = max(now, self._line + 1)
+        version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
+        if version != self._beside:
+            self._beside = version
+            self._crowded_until = time.monotonic() + 0.5
+        return SqliteTx(self._db, now, self._line)
+
+    def crowded(self) -> bool:
+        return time.monotonic() < self._crowded_until
 
     async def committed(self, xid: int) -> bool:
         raise AssertionError("SQLite answers a COMMIT in the same call")

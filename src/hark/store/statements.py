@@ -60,7 +60,7 @@ insert_instances = Sql(
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
         counted, created_at, updated_at, finished_at)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
-        r.queue, r.priority, r.status, r.step, r.state, r.error, :now::bigint, r.due_at, r.concurrency_key,
+        r.queue, r.priority, r.status, r.step, r.state, r.error, :line::bigint, r.due_at, r.concurrency_key,
         r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.error IS NOT NULL, :now::bigint, :now::bigint,
         CASE WHEN r.error IS NOT NULL THEN :now::bigint END
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
@@ -85,6 +85,7 @@ insert_signals = Sql(
     SELECT r.id, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now::bigint
     FROM {rows: id text, kind text, name text, wait_id text, payload text, dedup_key text}
     ORDER BY r.ord
+    RETURNING seq
     """
 )
 # One payload for all of a broadcast's subscribers, not fifty thousand copies on the wire.
@@ -111,7 +112,7 @@ inbox_heads = Sql(
 consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]")
 wake = Sql(
     """
-    UPDATE instances SET status = 'runnable', since = :now::bigint, due_at = NULL, mail = true,
+    UPDATE instances SET status = 'runnable', since = :line::bigint, due_at = NULL, mail = true,
         updated_at = :now::bigint
     WHERE id IN :ids[text]
     """
@@ -186,7 +187,7 @@ advance = Sql(
 conclude = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, result = r.result,
-        error = r.error, attempt = r.attempt, crashes = 0, epoch = i.epoch + 1, since = :now::bigint,
+        error = r.error, attempt = r.attempt, crashes = 0, epoch = i.epoch + 1, since = :line::bigint,
         due_at = r.due_at, lease_owner = NULL, concurrency_key = r.concurrency_key, rate_limit = r.rate_limit,
         weight = r.weight, counted = (i.counted OR r.finished), holds_key = (i.holds_key AND
         (i.scope = 'forever' OR NOT r.finished)), updated_at = :now::bigint,
@@ -227,7 +228,7 @@ end = Sql(
 revive = Sql(
     """
     UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,
-        since = :now::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
+        since = :line::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
         updated_at = :now::bigint
     WHERE id IN :ids[text]
     """
@@ -397,11 +398,15 @@ renew = Sql(
     """
 )
 retire = Sql("DELETE FROM workers WHERE id IN :ids[text]")
+# Not the one that renewed between the look and this turn.
+retire_dead = Sql("DELETE FROM workers WHERE id IN :ids[text] AND until < :now::bigint")
 dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
 # Whom a dead worker left executing, and the owners that have no row at all.
 abandoned = Sql(
     """
-    SELECT id, parent_id FROM instances WHERE lease_owner IN :owners[text] ORDER BY id LIMIT 1000
+    SELECT i.id, i.parent_id FROM instances i WHERE i.lease_owner IN :owners[text]
+        AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = i.lease_owner AND w.until >= :now::bigint)
+    ORDER BY i.id LIMIT 1000
     """
 )
 owners = Sql(
@@ -497,6 +502,8 @@ insert_events = Sql(
     FROM {rows: id text, type text, step text, data text} ORDER BY r.ord
     """
 )
+# A turn that wrote events has committed when they are there: its number alone may be another's after a crash.
+proof = Sql("SELECT 1 FROM events WHERE tx = :tx::bigint AND at = :now::bigint LIMIT 1")
 record_definitions = Sql(
     """
     INSERT INTO definitions (name, version, kind, queue, initial, source, digest, created_at)
@@ -543,6 +550,7 @@ forget_consumed = Sql(
     DELETE FROM signals WHERE seq IN (
         SELECT seq FROM signals WHERE consumed_at < :before::bigint AND dedup_key IS NULL
         ORDER BY consumed_at LIMIT :size::bigint)
+    RETURNING seq
     """
 )
 empty_consumed = Sql(
@@ -550,6 +558,7 @@ empty_consumed = Sql(
     UPDATE signals SET payload = 'null' WHERE seq IN (
         SELECT seq FROM signals WHERE consumed_at < :before::bigint AND dedup_key IS NOT NULL
             AND payload <> 'null' ORDER BY consumed_at LIMIT :size::bigint)
+    RETURNING seq
     """
 )
 forget_broadcasts = Sql(

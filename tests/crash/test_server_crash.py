@@ -1,0 +1,73 @@
+"""The server dies in the middle of a COMMIT and forgets the transaction's number, which then becomes another's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+
+from hark import Await, Context, Done, Hark, Machine, step
+from tests.support.inspect import query
+from tests.support.postgres import PostgresServer
+from tests.support.proxy import Line, Proxy
+from tests.support.stores import Store
+
+
+class Patient(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("tick", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(ctx.awaited[0].payload)
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    # What is not committed stays in memory, so that a kill forgets it for sure.
+    with PostgresServer(options={"wal_writer_delay": "10s"}) as server:
+        yield server
+
+
+class Crash:
+    """At the COMMIT the server is killed; before anybody gets through to it again, others may use up the
+    numbers it has forgotten."""
+
+    def __init__(self, server: PostgresServer, proxy: Proxy, *, use_again: bool) -> None:
+        self.server = server
+        self.proxy = proxy
+        self.use_again = use_again
+        self.forgotten = 0
+        self.reached = 0
+
+    async def __call__(self, line: Line, commit: bytes) -> None:
+        self.proxy.up.clear()
+        self.forgotten = int(self.server.psql("SELECT max(backend_xid::text::bigint) FROM pg_stat_activity"))
+        await asyncio.to_thread(self.server.kill)
+        await asyncio.to_thread(self.server.start)
+        other = await asyncpg.connect(self.server.url)
+        while self.use_again and self.reached < self.forgotten:
+            self.reached = await other.fetchval("INSERT INTO other DEFAULT VALUES RETURNING xmin::text::bigint")
+        await other.close()
+        line.cut()
+        self.proxy.up.set()
+
+
+@pytest.mark.parametrize("use_again", [False, True], ids=["forgotten", "given to another"])
+async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothing(
+    server: PostgresServer, use_again: bool
+) -> None:
+    store = Store("postgres", server.url, {"schema": "hark"})
+    async with Proxy(server.url) as proxy, Hark(proxy.url) as app:
+        await app.start(Patient, id="patient")
+        server.psql("CREATE TABLE other ()")
+        crash = Crash(server, proxy, use_again=use_again)
+        proxy.at_commit(crash)
+        await app.signal("patient", "tick", "told")
+        assert (crash.reached == crash.forgotten) is use_again
+        assert await query(store, "SELECT name, payload FROM signals") == [("tick", '"told"')]
+        async with app.worker():
+            assert await app.result("patient", timeout=30) == "told"

@@ -1,0 +1,163 @@
+"""S1: every instance has a durable inbox, addressed by id or by correlation key."""
+
+import pytest
+
+from hark import Await, Context, Done, InvalidInput, Machine, NoTarget, Stop, step
+from tests.promises.support_signals import Waiter, count, harness, rows
+from tests.support.stores import Store
+
+
+class Ender(Machine):
+    """Ends at once, well or badly as its input says."""
+
+    @step
+    async def start(self, ctx: Context) -> Done | Stop:
+        return Stop("asked to") if ctx.state.get("fail") else Done()
+
+
+@pytest.mark.parametrize("target", ["waiter-1", "order:1"])
+async def test_s1_a_signal_finds_its_instance_by_id_and_by_key(store: Store, target: str) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["go"]}, id="waiter-1", correlation_key="order:1")
+        await app.start(Waiter, {"names": ["go"]}, id="waiter-2", correlation_key="order:2")
+        await app.drain()
+        delivery = await app.signal(target, "go", {"n": 1})
+        assert (delivery.status, delivery.instance_id) == ("woke", "waiter-1")
+        assert await app.drain() == {"steps": 1, "done": 1}
+        assert (await app.result("waiter-1"))["awaited"] == [["go", {"n": 1}]]
+        assert (await app.get("waiter-2")).status == "awaiting_signal"
+
+
+async def test_s1_a_handle_is_a_target_and_can_signal_by_itself(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        handle = await app.start(Waiter, {"names": ["go"]})
+        assert (await app.signal(handle, "other")).status == "stored"
+        assert (await handle.signal("go", 7, dedup_key="x")).status == "stored"
+        assert (await handle.signal("go", 7, dedup_key="x")).status == "duplicate"
+        await app.drain()
+        assert (await handle.result())["awaited"] == [["go", 7]]
+
+
+async def test_s1_the_inbox_outlives_the_process_that_filled_it(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["go"]}, id="w")
+        await app.signal("w", "go", ["text", 1.5, None, {"a": "ü"}])
+    async with harness(store, Waiter) as app:
+        await app.drain()
+        assert (await app.result("w"))["awaited"] == [["go", ["text", 1.5, None, {"a": "ü"}]]]
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
+async def test_s1_fault_12_a_terminal_target_raises_and_leaves_no_row(store: Store, end: str) -> None:
+    async with harness(store, Ender, Waiter) as app:
+        if end == "cancelled":
+            await app.start(Waiter, {"names": ["go"]}, id="x", correlation_key="k")
+            await app.drain()
+            await app.cancel("x")
+        else:
+            await app.start(Ender, {"fail": end == "failed"}, id="x", correlation_key="k")
+            await app.drain()
+        assert (await app.get("x")).status == end
+        events = await count(store, "events")
+        for target in ("x", "k"):
+            with pytest.raises(NoTarget) as refused:
+                await app.signal(target, "go", dedup_key="never-seen")
+            assert refused.value.target == target
+            assert end in str(refused.value)
+        assert await count(store, "signals") == 0
+        assert await count(store, "events") == events
+
+
+async def test_s1_fault_12_a_missing_target_raises_and_leaves_no_row(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        with pytest.raises(NoTarget, match="no such instance"):
+            await app.signal("nobody", "go", dedup_key="one")
+        assert await count(store, "signals") == 0
+        # Nor is the name or the dedup key spoilt for who comes later.
+        await app.start(Waiter, {"names": ["go"]}, id="nobody")
+        assert (await app.signal("nobody", "go", dedup_key="one")).status == "stored"
+
+
+async def test_s1_one_bad_target_does_not_fail_its_neighbours(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["go"]}, id="w")
+        replies = [app.signal(target, "go", n) for n, target in enumerate(["w", "nobody", "w"])]
+        assert (await replies[0]).status == "stored"
+        with pytest.raises(NoTarget):
+            await replies[1]
+        assert (await replies[2]).status == "stored"
+        await app.drain()
+        assert (await app.result("w"))["awaited"] == [["go", 0], ["go", 2]]
+
+
+async def test_s1_a_key_means_its_live_holder_not_an_older_one(store: Store) -> None:
+    async with harness(store, Ender, Waiter) as app:
+        await app.start(Ender, id="old", correlation_key="k")
+        await app.drain()
+        await app.start(Waiter, {"names": ["go"]}, id="new", correlation_key="k")
+        assert (await app.signal("k", "go")).instance_id == "new"
+
+
+async def test_s1_a_key_nobody_holds_means_the_latest_that_held_it(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        for n in range(3):
+            await app.advance(1)
+            handle = await app.start(Waiter, {"names": ["go"]}, correlation_key="k")
+            await app.signal("k", "go", n, dedup_key=f"event-{n}")
+            await app.drain()
+        assert (await app.get("k")).id == handle.id
+        assert (await app.signal("k", "go", dedup_key="event-2")).status == "duplicate"
+        for n in (0, 1):
+            with pytest.raises(NoTarget):
+                await app.signal("k", "go", dedup_key=f"event-{n}")
+
+
+async def test_s1_an_id_wins_over_a_key(store: Store) -> None:
+    async with harness(store, Ender, Waiter) as app:
+        await app.start(Ender, id="first", correlation_key="name")
+        await app.drain()
+        await app.start(Waiter, {"names": ["go"]}, id="name")
+        assert (await app.signal("name", "go")).instance_id == "name"
+
+
+async def test_s1_malformed_signals_are_refused_before_anything_is_stored(store: Store) -> None:
+    async with harness(store, Waiter, max_payload=100) as app:
+        await app.start(Waiter, {"names": ["go"]}, id="w")
+        for target, name, payload, key in [
+            ("w", "", None, None),
+            ("w", "n\0l", None, None),
+            ("w", "n" * 256, None, None),
+            ("w", 5, None, None),
+            ("", "go", None, None),
+            ("w", "go", float("nan"), None),
+            ("w", "go", "\ud800", None),
+            ("w", "go", object(), None),
+            ("w", "go", "x" * 99, None),
+            ("w", "go", None, ""),
+        ]:
+            with pytest.raises(InvalidInput):
+                app.signal(target, name, payload, dedup_key=key)
+        assert await count(store, "signals") == 0
+        await app.signal("w", "n" * 255, "x" * 98)
+        assert await rows(store, "SELECT name FROM signals") == [("n" * 255,)]
+
+
+async def test_s1_a_signal_carries_an_id_a_kind_and_the_engines_time(store: Store) -> None:
+    class Curious(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("go", then=self.look)
+
+        @step
+        async def look(self, ctx: Context) -> Done:
+            first, second = ctx.awaited
+            assert ctx.now() == second.at
+            return Done([first.kind, first.id < second.id, (second.at - first.at).total_seconds()])
+
+    async with harness(store, Curious) as app:
+        handle = await app.start(Curious)
+        await app.signal(handle, "go")
+        await app.advance(2.5)
+        await app.signal(handle, "go")
+        await app.drain()
+        assert await handle.result() == ["signal", True, 2.5]

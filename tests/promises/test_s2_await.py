@@ -1,0 +1,122 @@
+"""S2: Await parks on one name or a set; any match wakes, anything else stays for later."""
+
+import pytest
+
+from hark import Await, Broadcast, Context, Done, InvalidInput, Machine, Next, step
+from tests.promises.support_signals import Waiter, harness, seen
+from tests.support.stores import Store
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+async def test_s2_any_name_of_the_set_wakes(store: Store, name: str) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["a", "b", "c"]}, id="w")
+        assert await app.drain() == {"steps": 1, "await": 1}
+        assert (await app.signal("w", name, 1)).status == "woke"
+        assert await app.drain() == {"steps": 1, "done": 1}
+        assert (await app.result("w"))["awaited"] == [[name, 1]]
+
+
+async def test_s2_fault_13_another_name_stays_and_does_not_wake(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["a", "b"]}, id="w")
+        await app.drain()
+        assert (await app.signal("w", "c", 1)).status == "stored"
+        assert await app.drain() == {"steps": 0}
+        assert (await app.get("w")).status == "awaiting_signal"
+        assert (await app.signal("w", "b", 2)).status == "woke"
+        await app.drain()
+        assert await app.result("w") == {
+            "awaited": [["b", 2]], "all": [["c", 1], ["b", 2]], "timed_out": False, "attempt": 0,
+        }  # fmt: skip
+
+
+async def test_s2_a_signal_that_stayed_answers_the_await_that_asks_for_it(store: Store) -> None:
+    class TwoQuestions(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("first", then=self.middle)
+
+        @step
+        async def middle(self, ctx: Context) -> Await:
+            ctx.state["middle"] = seen(ctx)
+            return Await("second", then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done([ctx.state["middle"]["awaited"], seen(ctx)["awaited"]])
+
+    async with harness(store, TwoQuestions) as app:
+        handle = await app.start(TwoQuestions)
+        await app.drain()
+        assert (await app.signal(handle, "second", "early")).status == "stored"
+        assert (await app.signal(handle, "first", "late")).status == "woke"
+        assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+        assert await handle.result() == [[["first", "late"]], [["second", "early"]]]
+
+
+async def test_s2_awaited_is_in_order_and_all_shows_everything(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["a", "b"], "broadcasts": ["x"]}, id="w")
+        for n, name in enumerate(["a", "z", "b", "a", "x"]):
+            await app.signal("w", name, n)
+        await app.drain()
+        found = await app.result("w")
+        assert found["awaited"] == [["a", 0], ["b", 2], ["a", 3]]
+        assert found["all"] == [["a", 0], ["z", 1], ["b", 2], ["a", 3], ["x", 4]]
+
+
+async def test_s2_a_step_that_no_await_led_to_was_handed_nothing(store: Store) -> None:
+    class Onward(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("a", then=self.woken)
+
+        @step
+        async def woken(self, ctx: Context) -> Next:
+            return Next(self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(seen(ctx))
+
+    async with harness(store, Onward) as app:
+        handle = await app.start(Onward)
+        await app.signal(handle, "b", 1)
+        await app.signal(handle, "a", 2)
+        await app.drain()
+        assert await handle.result() == {"awaited": [], "all": [["b", 1]], "timed_out": False, "attempt": 0}
+
+
+async def test_s2_what_is_waited_for_can_be_seen(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["b", "a"], "broadcasts": ["x"], "timeout": 60}, id="w")
+        assert await app.waits() == []
+        await app.drain()
+        instance = await app.get("w")
+        assert instance.status == "awaiting_signal"
+        assert {(wait.kind, wait.name) for wait in instance.waits} == {
+            ("signal", "a"), ("signal", "b"), ("broadcast", "x"),
+        }  # fmt: skip
+        assert {(wait.deadline - wait.since).total_seconds() for wait in instance.waits} == {60.0}
+        assert [wait.instance_id for wait in await app.waits(name="a")] == ["w"]
+        assert len(await app.waits(kind="broadcast")) == 1
+        await app.signal("w", "a")
+        await app.drain()
+        assert await app.waits() == []
+
+
+async def test_s2_the_same_name_twice_is_one_wait(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        await app.start(Waiter, {"names": ["a", "a"]}, id="w")
+        await app.drain()
+        assert len((await app.get("w")).waits) == 1
+        await app.signal("w", "a", 1)
+        await app.drain()
+        assert (await app.result("w"))["awaited"] == [["a", 1]]
+
+
+@pytest.mark.parametrize("names", [(), ("",), (5,), ("n\0",), (Broadcast,)])
+def test_s2_an_await_for_nothing_or_for_no_name_is_refused(names: tuple) -> None:
+    with pytest.raises(InvalidInput):
+        Await(*names, then="end")

@@ -1,0 +1,197 @@
+"""S5: packs. Awaiting again accumulates, does not spin, and does not sleep through anything."""
+
+import asyncio
+
+import pytest
+
+from hark import Await, Broadcast, Context, Done, Machine, Retry, step
+from hark.kernel.requests import Deliver, Reclaim
+from hark.model.decisions import Arm, Park
+from tests.promises.support_signals import Gate, Pack, Turns, harness, seen
+from tests.support.stores import Store
+
+
+async def test_s5_fault_7_awaiting_again_accumulates_and_does_not_spin(store: Store) -> None:
+    async with harness(store, Pack) as app:
+        await app.start(Pack, {"names": ["item"], "size": 3}, id="p")
+        await app.drain()
+        for n in range(3):
+            assert (await app.signal("p", "item", n)).status == "woke"
+            ran = await app.drain()
+            assert ran == ({"steps": 1, "await": 1} if n < 2 else {"steps": 1, "done": 1})
+        assert (await app.result("p"))["payloads"] == [0, 1, 2]
+        assert (await app.result("p"))["looks"] == 3
+
+
+async def test_s5_a_pack_that_is_there_at_once_is_taken_in_one_look(store: Store) -> None:
+    async with harness(store, Pack) as app:
+        await app.start(Pack, {"names": ["item"], "size": 3}, id="p")
+        for n in range(3):
+            await app.signal("p", "item", n)
+        assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+        assert (await app.result("p"))["payloads"] == [0, 1, 2]
+
+
+async def test_s5_a_signal_during_the_step_wakes_the_await_it_returns(store: Store) -> None:
+    gate = Gate()
+
+    class Slow(Pack, name="Slow"):
+        @step
+        async def collect(self, ctx: Context) -> Await | Done:
+            await gate.hold()
+            return await super().collect(ctx)
+
+    async with harness(store, Slow) as app:
+        await app.start(Slow, {"names": ["item"], "size": 2}, id="p")
+        await app.signal("p", "item", 1)
+        draining = asyncio.create_task(app.drain())
+        await gate.reached.wait()
+        assert (await app.signal("p", "item", 2)).status == "stored"
+        gate.open.set()
+        assert await draining == {"steps": 3, "await": 2, "done": 1}
+        assert (await app.result("p"))["payloads"] == [1, 2]
+
+
+async def test_s5_an_older_signal_that_was_not_handed_wakes_too(store: Store) -> None:
+    """A set, not a high-water mark: the unhanded one has the lower seq."""
+
+    class Wider(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("b", then=self.widen)
+
+        @step
+        async def widen(self, ctx: Context) -> Await:
+            assert [signal.name for signal in ctx.awaited] == ["b"]
+            return Await("a", "b", then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(seen(ctx))
+
+    async with harness(store, Wider) as app:
+        handle = await app.start(Wider)
+        await app.drain()
+        assert (await app.signal(handle, "a", 1)).status == "stored"
+        assert (await app.signal(handle, "b", 2)).status == "woke"
+        assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+        assert (await handle.result())["awaited"] == [["a", 1], ["b", 2]]
+
+
+async def test_s5_looking_at_the_whole_inbox_is_not_being_handed_it(store: Store) -> None:
+    """A step that saw a signal in `ctx.all` and then awaits its name gets it at once."""
+
+    class Looks(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("go", then=self.look)
+
+        @step
+        async def look(self, ctx: Context) -> Await:
+            assert len(ctx.all) == 2
+            return Await("other", then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(seen(ctx)["awaited"])
+
+    async with harness(store, Looks) as app:
+        handle = await app.start(Looks)
+        await app.signal(handle, "other", 1)
+        await app.signal(handle, "go", 2)
+        assert await app.drain() == {"steps": 3, "await": 2, "done": 1}
+        assert await handle.result() == [["other", 1]]
+
+
+async def test_s5_handed_is_per_activation_not_for_ever(store: Store) -> None:
+    """a was handed two activations ago and left; whoever awaits it again gets it at once."""
+
+    class Returns(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("a", then=self.other)
+
+        @step
+        async def other(self, ctx: Context) -> Await:
+            return Await("b", then=self.back)
+
+        @step
+        async def back(self, ctx: Context) -> Await:
+            return Await("a", then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(seen(ctx)["awaited"])
+
+    async with harness(store, Returns) as app:
+        handle = await app.start(Returns)
+        await app.signal(handle, "a", 1)
+        await app.drain()
+        await app.signal(handle, "b", 2)
+        assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+        assert await handle.result() == [["a", 1]]
+
+
+async def test_s5_a_retry_waits_out_its_delay_whatever_arrives(store: Store) -> None:
+    class Patient(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("item", Broadcast("all"), then=self.work, timeout=3600)
+
+        @step
+        async def work(self, ctx: Context) -> Retry | Done:
+            return Retry(60) if ctx.attempt == 0 else Done(seen(ctx))
+
+    async with harness(store, Patient) as app:
+        handle = await app.start(Patient)
+        await app.signal(handle, "item", 1)
+        await app.drain()
+        assert (await handle.get()).status == "runnable"
+        assert (await app.signal(handle, "item", 2)).status == "stored"
+        assert await app.broadcast("all", 3) == 1
+        await app.advance(59.999)
+        assert await app.drain() == {"steps": 0}
+        await app.advance(0.001)
+        assert await app.drain() == {"steps": 1, "done": 1}
+        # Read anew at this activation: at least what it saw before.
+        assert (await handle.result()) == {
+            "awaited": [["item", 1], ["item", 2], ["all", 3]], "all": [["item", 1], ["item", 2], ["all", 3]],
+            "timed_out": False, "attempt": 1,
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("why", ["signal", "timeout"])
+async def test_s5_a_redo_after_a_crash_sees_at_least_what_was_seen(store: Store, why: str) -> None:
+    now = [1_000_000]
+    async with Turns(store, lambda: now[0]) as turns:
+        await turns.register("M")
+        await turns.start("M", "m")
+        park = Park((Arm("signal", "w-go", name="go", timeout=5_000_000),))
+        await turns.commit(await turns.claim("M"), park, step="woken")
+        if why == "signal":
+            await turns.run(Deliver(target="m", name="go"))
+        else:
+            now[0] += 5_000_000
+            await turns.run(sweep=True)
+        first = await turns.claim("M")
+        await turns.run(Deliver(target="m", name="go"))
+        await turns.run(Reclaim(owners=["by-hand"]))
+        second = await turns.claim("M")
+        assert (second.step, second.attempt, second.crashes) == ("woken", 1, 1)
+        assert [wait.name for wait in second.waits] == [wait.name for wait in first.waits] == ["go"]
+        assert [row.seq for row in first.inbox] == [row.seq for row in second.inbox][:1]
+        assert [row.kind for row in second.inbox] == ["signal" if why == "signal" else "timer", "signal"]
+
+
+async def test_s5_a_wide_pack_of_several_names_and_kinds(store: Store) -> None:
+    async with harness(store, Pack) as app:
+        await app.start(Pack, {"names": ["a", "b"], "broadcasts": ["x"], "size": 4}, id="p")
+        await app.drain()
+        await app.signal("p", "a", 1)
+        await app.broadcast("x", 2)
+        await app.signal("p", "x", "not a broadcast")
+        await app.drain()
+        await app.signal("p", "b", 3)
+        await app.broadcast("x", 4)
+        await app.drain()
+        assert (await app.result("p"))["payloads"] == [1, 2, 3, 4]

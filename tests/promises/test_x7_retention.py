@@ -1,0 +1,288 @@
+"""X7: retention removes finished instances in batches, none while an ancestor is live."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from hark import Await, Child, Context, Done, Duplicate, Machine, Next, NoTarget, NotFound, Spawn, Stop, step
+from hark.model.names import from_micros
+from hark.runtime import clerk
+from hark.testing import Harness
+from tests.support.inspect import everything, query, until
+from tests.support.stores import Store
+
+DAY = 86400
+
+
+class Brief(Machine):
+    @step
+    async def start(self, ctx: Context) -> Done | Stop:
+        return Stop("as asked") if ctx.state.get("fail") else Done("brief")
+
+
+class Family(Machine):
+    """A parent that waits for `go` when its children have ended; depth says how many generations follow."""
+
+    @step
+    async def start(self, ctx: Context) -> Any:
+        depth = ctx.state.get("depth", 0)
+        if not depth:
+            return Done()
+        child = Child(Family, {"depth": depth - 1, "wait": False}, id=f"{ctx.id}.{depth - 1}")
+        return Spawn([child], then=self.joined)
+
+    @step
+    async def joined(self, ctx: Context) -> Any:
+        return Await("go", then=self.end) if ctx.state.get("wait", True) else Done()
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done()
+
+
+class Subscriber(Machine):
+    """Lives long: takes a signal, consumes it, waits for the next."""
+
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("news", then=self.read)
+
+    @step
+    async def read(self, ctx: Context) -> Any:
+        if ctx.awaited[0].payload == "end":
+            return Done()
+        return Next("start")
+
+
+def open_app(store: Store, **options: Any) -> Harness:
+    return Harness(Brief, Family, Subscriber, url=store.url, **{**store.options, **options})
+
+
+def now_of(app: Harness) -> datetime:
+    return from_micros(app.clock.now)
+
+
+async def test_x7_finished_instances_go_with_all_that_was_theirs(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Subscriber, id="old")
+        await app.drain()
+        await app.signal("old", "news", "first", dedup_key="1")
+        await app.drain()
+        await app.signal("old", "news", "end")
+        await app.drain()
+        await app.start(Brief, {"fail": True}, id="failed")
+        await app.start(Subscriber, id="cancelled")
+        await app.drain()
+        await app.cancel("cancelled")
+        await app.advance(DAY)
+        assert sorted(await app.forget(before=now_of(app))) == ["cancelled", "failed", "old"]
+        for id in ("old", "failed", "cancelled"):
+            with pytest.raises(NotFound):
+                await app.get(id)
+        with pytest.raises(NoTarget):
+            await app.signal("old", "news", dedup_key="1")  # forgotten with its instance
+        tables = await everything(store)
+        left = {name for name, rows in tables.items() if rows}
+        assert left == {"definitions"}
+
+
+async def test_x7_what_finished_since_stays(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Brief, id="old")
+        await app.drain()
+        await app.advance(DAY)
+        limit = now_of(app)
+        await app.start(Brief, id="at-the-limit")
+        await app.start(Subscriber, id="alive")
+        await app.drain()
+        assert await app.forget(before=limit) == ["old"]
+        assert {instance.id for instance in await app.list()} == {"at-the-limit", "alive"}
+        assert await app.events("alive")
+
+
+async def test_x7_a_live_instance_never_goes_however_old(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Subscriber, id="alive")
+        await app.drain()
+        await app.advance(3650 * DAY)
+        assert await app.forget(before=now_of(app)) == []
+        assert (await app.signal("alive", "news", "end")).status == "woke"
+        assert await app.drain() == {"steps": 1, "done": 1}
+
+
+async def test_x7_batches_the_oldest_first(store: Store) -> None:
+    async with open_app(store) as app:
+        for day in range(5):
+            await app.start(Brief, id=f"day-{day}")
+            await app.drain()
+            await app.advance(DAY)
+        assert sorted(await app.forget(before=now_of(app), limit=2)) == ["day-0", "day-1"]
+        assert [instance.id for instance in await app.list()] == ["day-4", "day-3", "day-2"]
+        assert sorted(await app.forget(before=now_of(app), limit=2)) == ["day-2", "day-3"]
+        assert await app.forget(before=now_of(app), limit=2) == ["day-4"]
+        assert await app.forget(before=now_of(app), limit=2) == []
+
+
+async def test_x7_nothing_goes_while_an_ancestor_is_live(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Family, {"depth": 3}, id="root")
+        await app.start(Brief, id="other")
+        await app.drain()
+        generations = {"root", "root.2", "root.2.1", "root.2.1.0"}
+        assert (await app.get("root")).status == "awaiting_signal"
+        assert (await app.get("root.2.1.0")).status == "done"
+        await app.advance(DAY)
+        assert await app.forget(before=now_of(app)) == ["other"]
+        assert {instance.id for instance in await app.list()} == generations
+        await app.signal("root", "go")
+        await app.drain()
+        await app.advance(DAY)
+        assert set(await app.forget(before=now_of(app))) == generations
+
+
+async def test_x7_a_batch_is_filled_from_behind_those_that_must_stay(store: Store) -> None:
+    async with open_app(store) as app:
+        for n in range(3):
+            await app.start(Family, {"depth": 1}, id=f"parent-{n}")
+        await app.drain()
+        await app.advance(1)
+        await app.start(Brief, id="younger")
+        await app.drain()
+        await app.advance(DAY)
+        assert await app.forget(before=now_of(app), limit=1) == ["younger"]
+
+
+async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Brief, id="first", correlation_key="invoice-1", correlation_scope="forever")
+        await app.start(Brief, id="second", correlation_key="invoice-2")
+        await app.drain()
+        await app.advance(DAY)
+        assert sorted(await app.forget(before=now_of(app))) == ["first", "second"]
+        with pytest.raises(Duplicate) as taken:
+            await app.start(Brief, correlation_key="invoice-1")
+        assert taken.value.holder == "first"
+        with pytest.raises(Duplicate):  # an id equal to a taken key
+            await app.start(Brief, id="invoice-1")
+        with pytest.raises(NotFound):
+            await app.get("invoice-1")
+        await app.start(Brief, correlation_key="invoice-2")  # a live key was freed by its end
+        # However often retention comes by.
+        await app.drain()
+        await app.advance(3650 * DAY)
+        await app.forget(before=now_of(app))
+        with pytest.raises(Duplicate) as taken:
+            await app.start(Brief, correlation_key="invoice-1")
+        assert taken.value.holder == "first"
+
+
+async def test_x7_consumed_signals_of_a_long_lived_instance_go(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Subscriber, id="reader")
+        await app.drain()
+        for n in range(3):
+            await app.signal("reader", "news", {"n": n})
+            await app.signal("reader", "news", {"keyed": n}, dedup_key=f"k{n}")
+            await app.drain()
+        await app.signal("reader", "other", {"kept": True})
+        await app.advance(DAY)
+        assert await app.forget(before=now_of(app)) == []
+        left = await query(store, "SELECT name, payload, dedup_key FROM signals ORDER BY seq")
+        assert left == [
+            ("news", "null", "k0"),
+            ("news", "null", "k1"),
+            ("news", "null", "k2"),
+            ("other", '{"kept":true}', None),  # never consumed
+        ]
+        for n in range(3):
+            assert (await app.signal("reader", "news", "again", dedup_key=f"k{n}")).status == "duplicate"
+        assert await app.drain() == {"steps": 0}
+        assert (await app.signal("reader", "news", "end")).status == "woke"
+        assert await app.drain() == {"steps": 1, "done": 1}
+
+
+async def test_x7_signals_consumed_since_keep_their_payload(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Subscriber, id="reader")
+        await app.drain()
+        limit = now_of(app)
+        await app.signal("reader", "news", "young", dedup_key="k")
+        await app.signal("reader", "news", "younger")
+        await app.drain()
+        await app.forget(before=limit)
+        assert await query(store, "SELECT payload FROM signals ORDER BY seq") == [('"young"',), ('"younger"',)]
+
+
+async def test_x7_consumed_signals_go_in_batches_too(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Subscriber, id="reader")
+        await app.drain()
+        for n in range(5):
+            await app.signal("reader", "news", n)
+            await app.drain()
+        await app.advance(DAY)
+        for left in (3, 1, 0):
+            await app.forget(before=now_of(app), limit=2)
+            assert await query(store, "SELECT count(*) FROM signals") == [(left,)]
+
+
+async def test_x7_a_failed_instance_that_is_retried_in_time_stays(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Brief, {"fail": True}, id="again")
+        await app.drain()
+        await app.advance(DAY)
+        await app.retry("again")
+        assert await app.forget(before=now_of(app)) == []
+        await app.drain()
+        assert await app.forget(before=now_of(app)) == []  # it ended now, not a day ago
+        await app.advance(1)
+        assert await app.forget(before=now_of(app)) == ["again"]
+
+
+async def test_x7_an_idle_bucket_goes_and_comes_back_full(store: Store) -> None:
+    limits = {"rate_limits": {"api": {"allowed": 1, "period": 3600}}, "concurrency": {"tenant": 1}}
+    async with open_app(store, **limits) as app:
+        for n in range(2):
+            await app.start(Brief, id=f"limited-{n}", rate_limit="api", concurrency_key="tenant:a")
+        assert await app.drain() == {"steps": 1, "done": 1}
+        assert await query(store, "SELECT count(*) FROM buckets") == [(2,)]
+        await app.advance(DAY)
+        assert await app.drain() == {"steps": 1, "done": 1}
+        await app.advance(DAY)
+        await app.forget(before=now_of(app))
+        assert await query(store, "SELECT count(*) FROM buckets") == [(0,)]
+        await app.start(Brief, rate_limit="api", concurrency_key="tenant:a")
+        assert await app.drain() == {"steps": 1, "done": 1}
+
+
+async def test_x7_retention_comes_by_itself_while_a_worker_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch after batch, until nothing old is left; not a thousand a minute."""
+    monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
+    async with open_app(store, retention=7 * DAY) as app:
+        handles = await app.start_many([(Brief, None)] * 2500)
+        await app.start(Subscriber, id="alive")
+        async with app.worker():
+            for handle in handles:
+                await handle.result(timeout=30)
+        await app.advance(timedelta(days=7, seconds=1))
+        monkeypatch.setattr(clerk, "_HOUSEKEEPING", 3600.0)  # the first comes at once, the second not in this test
+        async with app.worker():
+            await until(lambda: _only(app, "alive"), "retention to remove all that is old")
+
+
+async def test_x7_nothing_goes_before_retention_is_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
+    async with open_app(store, retention=7 * DAY) as app:
+        await app.start(Brief, id="young")
+        await app.drain()
+        await app.advance(3 * DAY)
+        await app.start(Brief, id="younger")
+        await app.drain()
+        await app.advance(timedelta(days=4, seconds=1))
+        async with app.worker():
+            await until(lambda: _only(app, "younger"), "retention to remove what is a week old")
+
+
+async def _only(app: Harness, id: str) -> bool:
+    return [instance.id for instance in await app.list()] == [id]

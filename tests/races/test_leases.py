@@ -1,0 +1,136 @@
+"""M5: who is dead loses its work once; who lives keeps it; renewing, reclaiming and handing back do not deadlock."""
+
+import asyncio
+
+from hark.kernel.requests import HandBack, Reclaim
+from hark.kernel.turn import Turn
+from hark.store import statements as sql
+from tests.support.stage import Duel, Side, Stage, part
+from tests.support.turns import MINUTE, done, new, spawn
+
+
+async def _renew(stage: Stage, *workers: str) -> None:
+    lease = stage.one.store.lease()
+    for worker in workers:
+        await asyncio.to_thread(lease.renew, worker, MINUTE, "")
+    await asyncio.to_thread(lease.close)
+
+
+async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
+    """Whom a worker would reclaim from now."""
+    late = await side.store.read(sql.dead_workers, now=stage.clock(), me=me)
+    return sorted({row[0] for row in (*late, *await side.store.read(sql.owners))} - {me})
+
+
+async def test_fault_28_two_living_workers_never_take_from_each_other(stage: Stage) -> None:
+    await _renew(stage, "ours", "theirs")
+    await stage.executing("a", owner="ours")
+    await stage.executing("b", owner="theirs")
+    assert await _dead(stage, stage.one, "ours") == []
+    assert await _dead(stage, stage.two, "theirs") == []
+
+
+async def test_fault_28_each_takes_only_from_those_whose_lease_is_over(stage: Stage) -> None:
+    await _renew(stage, "ours", "theirs")
+    await stage.executing("a", owner="ours")
+    await stage.executing("b", owner="theirs")
+    stage.clock.advance(2 * MINUTE)
+    await _renew(stage, "ours")
+    assert await _dead(stage, stage.one, "ours") == ["theirs"]
+    assert await _dead(stage, stage.two, "theirs") == []
+    await stage.one.run(Reclaim(owners=["theirs"]))
+    rows = (await stage.look()).instances
+    assert (rows["a"].lease_owner, rows["a"].crashes) == ("ours", 0)
+    assert (rows["b"].status, rows["b"].crashes) == ("runnable", 1)
+
+
+async def test_fault_28_two_reapers_count_one_death_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.executing("x", owner="dead")
+        await stage.executing("y", owner="dead", concurrency_key="k")
+
+        async def check(first: Turn, second: Turn) -> None:
+            rows = (await stage.content()).instances
+            assert [(row.status, row.attempt, row.crashes) for row in rows.values()] == [("runnable", 1, 1)] * 2
+
+        return Duel(part(Reclaim(owners=["dead"])), part(Reclaim(owners=["dead"])), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m5_two_reapers_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("parent")
+        await stage.one.run(spawn(claim, [new("x"), new("y")]))
+        for _ in range(2):
+            await stage.claim("dead")
+            await stage.one.run(Reclaim(owners=["dead"]))
+        await stage.eye.execute("UPDATE instances SET priority = -1 WHERE id = 'x'")
+        [claim] = await stage.claim("dead")
+        while claim.id != "x":  # the two took turns at dying
+            await stage.one.run(HandBack(claims=[claim]))
+            [claim] = await stage.claim("dead")
+        await stage.eye.execute("UPDATE instances SET crashes = 2 WHERE id = 'x'")
+
+        async def check(first: Turn, second: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["x"].status == "failed"
+            assert [w.remaining for w in content.waits_of("parent")] == [1]
+
+        return Duel(part(Reclaim(owners=["dead"])), part(Reclaim(owners=["dead"])), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(stage: Stage) -> None:
+    """A worker that was given up comes back, renews and stops, while another takes its work away."""
+    third = stage.renewer
+
+    for at in range(20):
+        await stage.clear()
+        await _renew(stage, "ours", "theirs")
+        claims = [await stage.executing(id, owner="theirs") for id in ("a", "b", "c")]
+        reclaim = stage.one.act(part(Reclaim(owners=["theirs"])))
+        over = await reclaim.to(at) == "done"
+        renewing = asyncio.create_task(third("theirs"))
+        leaving = stage.two.act(part(HandBack(claims=list(reversed(claims)), retire="theirs")))
+        await leaving.run()
+        async with asyncio.timeout(60):
+            await asyncio.gather(reclaim.finish(), leaving.finish(), renewing)
+        content = await stage.look()
+        assert {row.status for row in content.instances.values()} == {"runnable"}
+        assert len({row.crashes for row in content.instances.values()}) == 1, "all of it, by one of them"
+        if over:
+            return
+    raise AssertionError("the turn never ended")
+
+
+async def test_fault_34_two_workers_that_stop_while_they_bury_each_other_do_not_deadlock(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _renew(stage, "ours", "theirs")
+
+        async def check(first: Turn, second: Turn) -> None:
+            assert await stage.eye.fetchval("SELECT count(*) FROM workers") == 0
+
+        return Duel(
+            part(Reclaim(owners=["theirs"]), HandBack(retire="ours")),
+            part(Reclaim(owners=["ours"]), HandBack(retire="theirs")),
+            check,
+        )
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m5_a_reclaim_and_an_outcome_of_another_row_pass_each_other(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.executing("a", owner="dead")
+        claim = await stage.executing("b", owner="alive")
+        await stage.executing("c", owner="dead")
+
+        async def check(reclaiming: Turn, committing: Turn) -> None:
+            rows = (await stage.content()).instances
+            assert [rows[id].status for id in "abc"] == ["runnable", "done", "runnable"]
+
+        return Duel(part(Reclaim(owners=["dead"])), part(done(claim)), check)
+
+    await stage.explore(prepare, deep=True)

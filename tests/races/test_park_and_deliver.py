@@ -1,0 +1,186 @@
+"""S3, S4, S5: a signal that arrives before, during or after the outcome is never lost, and never seen twice."""
+
+from hark.kernel.requests import Deliver
+from hark.kernel.turn import Turn
+from hark.model.errors import NoTarget
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import advance, done, handed, on, park, retry, stop, timer
+
+
+async def test_fault_1_and_3_a_park_and_a_delivery_meet_at_every_statement(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("x")
+        delivery = Deliver(target="x", name="paid")
+
+        async def check(parking: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["x"].status == "runnable"
+            assert content.kinds("x") == ["paid"]
+            assert delivery.answer.status in ("woke", "stored")
+
+        return Duel(part(park(claim, on("paid"))), part(delivery), check)
+
+    assert await stage.explore(prepare, deep=True) > 30
+
+
+async def test_fault_13_a_delivery_of_another_name_leaves_the_park_alone(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("x")
+
+        async def check(parking: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["x"].status == "awaiting_signal"
+            assert content.kinds("x") == ["other"]
+
+        return Duel(part(park(claim, on("paid"), on("refunded"))), part(Deliver(target="x", name="other")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_7_a_pack_that_waits_on_does_not_spin_and_hears_the_latecomer(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("item"))
+        await stage.one.run(Deliver(target="x", name="item"))
+        [claim] = await stage.claim()
+        [first] = handed(claim)
+
+        async def check(parking: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["x"].status == "runnable"
+            assert content.kinds("x") == ["item", "item"]
+
+        return Duel(part(park(claim, on("item"))), part(Deliver(target="x", name="item")), check, seen=[first])
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_7_a_pack_that_waits_on_alone_sleeps(stage: Stage) -> None:
+    await stage.parked("x", on("item"))
+    await stage.one.run(Deliver(target="x", name="item"))
+    [claim] = await stage.claim()
+    await stage.one.run(park(claim, on("item")))
+    content = await stage.look(seen=handed(claim))
+    assert content.instances["x"].status == "awaiting_signal"
+    assert content.kinds("x") == ["item"]
+
+
+async def test_fault_8_a_signal_with_a_lower_number_that_commits_later_wakes(stage: Stage) -> None:
+    """What a step was handed is a set: a high-water mark would sleep on this one for ever."""
+    await stage.parked("x", on("item"))
+    seq = await stage.eye.fetchval("SELECT nextval(pg_get_serial_sequence('signals', 'seq'))")
+    await stage.one.run(Deliver(target="x", name="item"))
+    [claim] = await stage.claim()
+    assert seq < min(handed(claim))
+    await stage.eye.execute(
+        "INSERT INTO signals (seq, instance_id, kind, name, payload, at) OVERRIDING SYSTEM VALUE "
+        "VALUES ($1, 'x', 'signal', 'item', 'null', 0)",
+        seq,
+    )
+    await stage.one.run(park(claim, on("item")))
+    assert (await stage.look(seen=handed(claim))).instances["x"].status == "runnable"
+
+
+async def test_fault_9_a_latecomer_survives_the_outcome_that_was_not_handed_it(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("item"))
+        await stage.one.run(Deliver(target="x", name="item"))
+        [claim] = await stage.claim()
+
+        async def check(advancing: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            assert content.kinds("x") == ["item"]
+            assert content.inbox("x")[0].seq not in handed(claim)
+            [before, late] = [s for s in content.signals if s.instance_id == "x"]
+            assert before.consumed_at is not None
+            assert late.consumed_at is None
+            # Its next activation may look at it: it either ran on with it, or its inbox is known to have mail.
+            [onward] = advancing.claims
+            assert [row.seq for row in onward.inbox] in ([], [late.seq])
+            assert content.instances["x"].mail
+
+        return Duel(part(advance(claim)), part(Deliver(target="x", name="item")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_10_a_retry_consumes_nothing_whatever_arrives_meanwhile(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("item"))
+        await stage.one.run(Deliver(target="x", name="item"))
+        [claim] = await stage.claim()
+
+        async def check(retrying: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            assert content.kinds("x") == ["item", "item"]
+            assert content.instances["x"].due_at is not None, "it waits out its delay"
+
+        return Duel(part(retry(claim, delay=5_000_000)), part(Deliver(target="x", name="item")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_12_a_delivery_to_one_that_ends_is_stored_before_the_end_or_refused_whole(stage: Stage) -> None:
+    for end in (done, stop):
+
+        async def prepare(end: object = end) -> Duel:
+            claim = await stage.executing("x")
+            delivery = Deliver(target="x", name="late")
+
+            async def check(ending: Turn, delivering: Turn) -> None:
+                stored = [s for s in (await stage.content()).signals if s.instance_id == "x"]
+                if isinstance(delivery.answer, NoTarget):
+                    assert stored == []
+                else:
+                    assert delivery.answer.status == "stored"
+                    assert len(stored) == 1
+
+            return Duel(part(end(claim)), part(delivery), check)  # type: ignore[operator]
+
+        await stage.explore(prepare, deep=True)
+
+
+async def test_fault_14_two_senders_to_one_sleeper_are_both_heard_and_one_of_them_wakes(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("item"))
+        ours = [Deliver(target="x", name="item", payload=f'"{n}"') for n in "ab"]
+        theirs = [Deliver(target="x", name="item", payload=f'"{n}"') for n in "cd"]
+
+        async def check(first: Turn, second: Turn) -> None:
+            assert [d.answer.status for d in (*ours, *theirs)].count("woke") == 1
+            [claim] = await stage.claim()
+            got = "".join(row.payload.strip('"') for row in claim.inbox)
+            assert got in ("abcd", "cdab")
+
+        return Duel(part(*ours), part(*theirs), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_16_the_same_dedup_key_at_the_same_time_is_one_row_and_both_are_told_fine(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("paid"))
+        sends = [Deliver(target="x", name="paid", dedup_key="evt-7") for _ in range(2)]
+
+        async def check(first: Turn, second: Turn) -> None:
+            assert sorted(send.answer.status for send in sends) == ["duplicate", "woke"]
+            assert (await stage.content()).kinds("x") == ["paid"]
+
+        return Duel(part(sends[0]), part(sends[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_18_a_redelivery_that_meets_the_consumption_is_still_a_duplicate(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("paid"))
+        await stage.one.run(Deliver(target="x", name="paid", dedup_key="evt-7"))
+        [claim] = await stage.claim()
+        again = Deliver(target="x", name="paid", dedup_key="evt-7")
+
+        async def check(parking: Turn, delivering: Turn) -> None:
+            assert again.answer.status == "duplicate"
+            assert len((await stage.content()).signals) == 1
+
+        return Duel(part(park(claim, timer(timeout=1000), effects=[])), part(again), check, seen=handed(claim))
+
+    await stage.explore(prepare, deep=True)

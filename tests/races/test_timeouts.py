@@ -1,0 +1,109 @@
+"""S6: a timeout is a wake. It fires once, and a signal that meets it loses nothing."""
+
+from hark.kernel.requests import Cancel, Deliver, Start
+from hark.kernel.turn import Turn
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import MINUTE, new, on, timer
+
+
+async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothing(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("paid", timeout=MINUTE))
+        stage.clock.advance(MINUTE)
+        delivery = Deliver(target="x", name="paid")
+
+        async def check(sweeping: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            kinds = content.kinds("x")
+            woke = delivery.answer.status == "woke"
+            # Whoever came first woke it; the signal is there in either case, and the timer did not fire after it.
+            assert kinds == (["paid"] if woke else ["timer", "paid"])
+            assert content.instances["x"].status == "runnable"
+            assert (await stage.drain())[0].id == "x"
+
+        return Duel(part(sweep=True), part(delivery), check)
+
+    assert await stage.explore(prepare, deep=True) > 30
+
+
+async def test_fault_13_a_signal_of_another_name_does_not_keep_a_timeout_from_firing(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("paid", timeout=MINUTE))
+        stage.clock.advance(MINUTE)
+
+        async def check(sweeping: Turn, delivering: Turn) -> None:
+            await stage.one.run(sweep=True)  # the first one may have met a locked row: it is due still
+            content = await stage.look()
+            assert content.instances["x"].status == "runnable"
+            assert sorted(content.kinds("x")) == ["other", "timer"]
+
+        return Duel(part(sweep=True), part(Deliver(target="x", name="other")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_61_two_sweepers_fire_a_timer_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("paid", timeout=MINUTE), on("refused", timeout=MINUTE))
+        await stage.parked("y", timer(timeout=MINUTE))
+        stage.clock.advance(MINUTE)
+
+        async def check(first: Turn, second: Turn) -> None:
+            content = await stage.content()
+            for id in "xy":
+                assert content.kinds(id) == ["timer"]
+                assert content.instances[id].status == "runnable"
+
+        return Duel(part(sweep=True), part(sweep=True), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m10_two_sweepers_make_a_delayed_start_ready_once_and_one_worker_gets_it(stage: Stage) -> None:
+    from tests.support.turns import appetite
+
+    async def prepare() -> Duel:
+        await stage.start("x", delay=MINUTE)
+        stage.clock.advance(MINUTE)
+
+        async def check(first: Turn, second: Turn) -> None:
+            claims = [*first.claims, *second.claims, *await stage.drain()]
+            assert [claim.id for claim in claims] == ["x"]
+
+        ours, theirs = appetite("ours"), appetite("theirs")
+        return Duel(part(sweep=True, claim=ours), part(sweep=True, claim=theirs), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_a_timeout_and_a_cancel_end_in_a_cancel(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("paid", timeout=MINUTE))
+        stage.clock.advance(MINUTE)
+
+        async def check(sweeping: Turn, cancelling: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["x"].status == "cancelled"
+            assert await stage.drain() == []
+
+        return Duel(part(sweep=True), part(Cancel(target="x")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_s6_a_deadline_armed_while_others_sweep_is_not_forgotten(stage: Stage) -> None:
+    from tests.support.turns import park
+
+    async def prepare() -> Duel:
+        claim = await stage.executing("x")
+        await stage.parked("y", timer(timeout=1000))
+        past = on("paid", deadline=stage.clock.now - 1)
+        begin = Start(items=[new("z", at=stage.clock.now - 1)])
+
+        async def check(parking: Turn, sweeping: Turn) -> None:
+            assert {claim.id for claim in await stage.drain()} == {"x", "y", "z"}
+            assert (await stage.look()).kinds("x") == ["timer"]
+
+        return Duel(part(park(claim, past), begin), part(sweep=True), check)
+
+    await stage.explore(prepare, deep=True)

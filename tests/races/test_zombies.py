@@ -1,0 +1,240 @@
+"""X2: a worker whose lease was lost commits nothing, whatever it comes back with, however it meets the reclaim."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim
+from hark.kernel.turn import Turn
+from hark.model.activation import Claim
+from hark.model.decisions import Effect, SendBroadcast, SendSignal, Settle
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import (
+    advance,
+    appetite,
+    asked,
+    done,
+    handed,
+    new,
+    on,
+    park,
+    retry,
+    spawn,
+    stop,
+)  # fmt: skip
+
+OUTCOMES: dict[str, Callable[..., Commit]] = {
+    "next": advance,
+    "next with a limit": lambda claim, *effects: advance(claim, *effects, rate_limit="rate"),
+    "next with a key": lambda claim, *effects: advance(claim, *effects, rekey=True, concurrency_key="k"),
+    "retry": retry,
+    "await": lambda claim, *effects: park(claim, on("go"), effects=effects),
+    "spawn": lambda claim, *effects: spawn(claim, [new("child-1"), new("child-2")], *effects),
+    "done": done,
+    "stop": stop,
+}
+EFFECTS: list[Effect] = [
+    SendSignal("friend", "hello", "null"),
+    SendBroadcast("news", "null"),
+    new("born"),
+    Settle("question", "RESOLVED", payload="1"),
+]
+
+
+@pytest.fixture(params=OUTCOMES)
+def outcome(request: pytest.FixtureRequest) -> Callable[..., Commit]:
+    return OUTCOMES[request.param]
+
+
+async def _doomed(stage: Stage) -> Claim:
+    """`x`, the child of `parent`, woken by a signal, executing on a worker that dies; and all it could touch."""
+    question, wait = asked("question")
+    await stage.one.run(park(await stage.executing("asker"), wait, awakeables=(question,)))
+    await stage.parked("friend", on("hello"))
+    await stage.parked("reader", on("news", "broadcast"))
+    [claim] = await stage.family("parent", "x")
+    await stage.one.run(park(claim, on("go")))
+    await stage.one.run(Deliver(target="x", name="go"))
+    [claim] = await stage.claim("dead")
+    assert (claim.id, len(handed(claim))) == ("x", 1)
+    return claim
+
+
+async def _untouched(stage: Stage) -> None:
+    """Nothing of a refused outcome is anywhere: not in its inbox, its parent, or with those it wrote to."""
+    content = await stage.content()
+    assert content.kinds("x") == ["go"]
+    assert [w.name for w in content.waits_of("x")] == ["go"]
+    assert [w.remaining for w in content.waits_of("parent")] == [1]
+    assert content.kinds("parent") == []
+    assert content.instances.keys() == {"x", "parent", "friend", "reader", "asker"}
+    assert [content.kinds(id) for id in ("friend", "reader", "asker")] == [[], [], []]
+    assert content.awakeables["question"].status == "PENDING"
+
+
+async def _arrived(stage: Stage) -> None:
+    """The effects of an outcome that counts: all of them."""
+    content = await stage.content()
+    assert "born" in content.instances
+    assert content.kinds("friend") == ["hello"]
+    assert content.kinds("reader") == ["broadcast"]
+    assert content.awakeables["question"].status == "RESOLVED"
+
+
+async def test_fault_26_a_zombie_and_the_reclaim_meet_at_every_statement(
+    stage: Stage, outcome: Callable[..., Commit]
+) -> None:
+    fates = set()
+
+    async def prepare() -> Duel:
+        claim = await _doomed(stage)
+        late = outcome(claim, *EFFECTS)
+
+        async def check(reclaiming: Turn, committing: Turn) -> None:
+            row = (await stage.content()).instances["x"]
+            fates.add(late.fenced)
+            if late.fenced:
+                assert (row.status, row.attempt, row.crashes) == ("runnable", 1, 1)
+                await _untouched(stage)
+            else:
+                assert row.step == late.decision.step, "what was reclaimed, if anything, is its next step"
+                await _arrived(stage)
+
+        return Duel(part(Reclaim(owners=["dead"])), part(late), check, seen=handed(claim))
+
+    await stage.explore(prepare)
+    assert fates == {True, False}
+
+
+async def test_fault_27_a_zombie_that_comes_after_its_successor_changes_nothing(
+    stage: Stage, outcome: Callable[..., Commit]
+) -> None:
+    claim = await _doomed(stage)
+    await stage.one.run(Reclaim(owners=["dead"]))
+    [successor] = await stage.claim("next")
+    assert successor.id == "x"
+    before = await stage.eye.fetch("SELECT i.*, s.n, e.n FROM instances i, (SELECT count(*) n FROM signals) s, "
+                                   "(SELECT count(*) n FROM events) e ORDER BY id")  # fmt: skip
+    late = outcome(claim, *EFFECTS)
+    await stage.two.run(late)
+    assert late.fenced
+    await _untouched(stage)
+    after = await stage.eye.fetch("SELECT i.*, s.n, e.n FROM instances i, (SELECT count(*) n FROM signals) s, "
+                                  "(SELECT count(*) n FROM events) e ORDER BY id")  # fmt: skip
+    assert before == after
+    await stage.two.run(done(successor))
+    assert (await stage.look()).instances["x"].status == "done"
+
+
+async def test_fault_74_a_cancel_and_an_outcome_meet_at_every_statement(
+    stage: Stage, outcome: Callable[..., Commit]
+) -> None:
+    async def prepare() -> Duel:
+        claim = await _doomed(stage)
+        late = outcome(claim, *EFFECTS)
+        cancel = Cancel(target="x")
+
+        async def check(cancelling: Turn, committing: Turn) -> None:
+            content = await stage.content()
+            if late.fenced:
+                assert "born" not in content.instances
+                assert content.kinds("friend") == []
+                assert content.awakeables["question"].status == "PENDING"
+            else:
+                await _arrived(stage)
+            ends = {"done": "done", "stop": "failed"}
+            ended = "cancelled" if isinstance(cancel.answer, str) else ends[late.decision.label]
+            assert content.instances["x"].status == ended
+            assert all(content.instances[id].status == "cancelled" for id in content.instances if "child-" in id)
+            assert content.kinds("parent") == ["children"], "its end counts once"
+
+        return Duel(part(cancel), part(late), check, seen=handed(claim))
+
+    await stage.explore(prepare)
+
+
+async def test_fault_74_a_cancel_in_the_very_turn_of_an_outcome_refuses_its_effects_too(
+    stage: Stage, outcome: Callable[..., Commit]
+) -> None:
+    claim = await _doomed(stage)
+    late = outcome(claim, *EFFECTS)
+    await stage.one.run(late, Cancel(target="x"))
+    content = await stage.look()
+    assert late.fenced
+    assert content.instances.keys() == {"x", "parent", "friend", "reader", "asker"}
+    assert [content.kinds(id) for id in ("friend", "reader", "asker")] == [[], [], []]
+
+
+async def test_fault_70_a_turn_that_is_sent_again_is_applied_once(stage: Stage, outcome: Callable[..., Commit]) -> None:
+    async def prepare() -> Duel:
+        claim = await _doomed(stage)
+        first, again = outcome(claim, *EFFECTS), outcome(claim, *EFFECTS)
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert sorted([first.fenced, again.fenced]) == [False, True]
+            await _arrived(stage)
+            content = await stage.content()
+            assert content.instances["x"].epoch == claim.epoch + 1
+            assert len(content.instances) <= 8
+            assert content.kinds("parent") in ([], ["children"])
+
+        return Duel(part(first), part(again), check, seen=handed(claim))
+
+    await stage.explore(prepare)
+
+
+async def test_fault_29_a_fan_out_that_meets_the_reaper_is_whole_or_absent(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("x", owner="dead")
+        fan = spawn(claim, [new(f"child-{n}") for n in range(3)])
+
+        async def check(reaping: Turn, spawning: Turn) -> None:
+            content = await stage.content()
+            children = [row for row in content.instances.values() if row.parent_id == "x"]
+            if fan.fenced:
+                assert children == []
+                assert content.instances["x"].status == "runnable"
+            else:
+                assert len(children) == 3
+                assert content.instances["x"].status == "awaiting_children"
+                assert [w.remaining for w in content.waits_of("x")] == [3]
+
+        return Duel(part(Reclaim(owners=["dead"])), part(fan), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_26_an_outcome_of_work_that_was_handed_back_is_refused(
+    stage: Stage, outcome: Callable[..., Commit]
+) -> None:
+    async def prepare() -> Duel:
+        claim = await _doomed(stage)
+        late = outcome(claim, *EFFECTS)
+
+        async def check(handing: Turn, committing: Turn) -> None:
+            row = (await stage.content()).instances["x"]
+            if late.fenced:
+                assert (row.status, row.attempt, row.crashes) == ("runnable", 0, 0)
+                await _untouched(stage)
+            else:
+                await _arrived(stage)
+
+        return Duel(part(HandBack(claims=[claim], retire="dead")), part(late), check, seen=handed(claim))
+
+    await stage.explore(prepare)
+
+
+async def test_fault_26_a_zombie_meets_the_claim_of_its_successor(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await _doomed(stage)
+        late = done(claim, *EFFECTS)
+
+        async def check(claiming: Turn, committing: Turn) -> None:
+            assert late.fenced == ("x" in [claim.id for claim in claiming.claims])
+            if late.fenced:
+                assert (await stage.content()).instances["x"].lease_owner == "next"
+                await _untouched(stage)
+
+        return Duel(part(Reclaim(owners=["dead"]), claim=appetite("next")), part(late), check, seen=handed(claim))
+
+    await stage.explore(prepare, deep=True)

@@ -1,0 +1,161 @@
+"""A TCP proxy in front of PostgreSQL that understands just enough of the protocol to cut at a COMMIT.
+
+>>> async with Proxy(url) as proxy:
+...     app = Hark(proxy.url)
+...     proxy.at_commit(cut_after)  # the next COMMIT happens, and nobody hears of it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+_STARTUP = 196608  # protocol 3.0; requests for TLS and for cancelling have other codes
+
+
+class Line:
+    """One client's connection."""
+
+    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self.client = client
+        self.server = server
+        self.answered = asyncio.Event()  # the server has answered since it was last cleared
+        self.mute = False  # the server's answers do not reach the client
+
+    def cut(self) -> None:
+        """Both ends at once, as if a cable was pulled and plugged in again."""
+        for end in (self.client, self.server):
+            end.transport.abort()
+
+
+Accident = Callable[[Line, bytes], Awaitable[None]]
+
+
+async def cut_before(line: Line, commit: bytes) -> None:
+    """The COMMIT never reaches the server."""
+    line.cut()
+
+
+async def cut_after(line: Line, commit: bytes) -> None:
+    """The server commits; its answer never reaches the client."""
+    line.mute = True
+    line.answered.clear()
+    line.server.write(commit)
+    await line.answered.wait()
+    line.cut()
+
+
+class Delayed:
+    """The client is cut off at once; the COMMIT is on its way still, and arrives when we say so."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+
+    async def __call__(self, line: Line, commit: bytes) -> None:
+        line.mute = True
+        line.answered.clear()
+        line.client.transport.abort()
+        await self.let_go.wait()
+        line.server.write(commit)
+        await line.answered.wait()
+        line.cut()
+
+
+class Proxy:
+    def __init__(self, url: str) -> None:
+        self._target = urlsplit(url)
+        self._lines: set[Line] = set()
+        self._accident: Accident | None = None
+        self._server: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[None]] = set()
+        self.accidents = 0
+        self.up = asyncio.Event()  # cleared: new connections are refused
+        self.flowing = asyncio.Event()  # cleared: nothing passes and nothing breaks
+        self.up.set()
+        self.flowing.set()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        return urlunsplit(self._target._replace(netloc=f"{self._target.username}@127.0.0.1:{port}"))
+
+    def at_commit(self, accident: Accident) -> None:
+        """Arm: the next COMMIT meets this accident, and only that one."""
+        self._accident = accident
+
+    def cut(self) -> None:
+        """Every connection, now."""
+        for line in list(self._lines):
+            line.cut()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.flowing.set()
+        self.cut()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+        if not self.up.is_set():
+            writer.transport.abort()
+            return
+        try:
+            theirs, ours = await asyncio.open_connection(self._target.hostname, self._target.port)
+        except OSError:  # the server is down, so we are
+            writer.transport.abort()
+            return
+        line = Line(writer, ours)
+        self._lines.add(line)
+        try:
+            back = asyncio.create_task(self._backwards(theirs, line))
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await self._forwards(reader, line)
+            back.cancel()
+            await asyncio.gather(back, return_exceptions=True)
+        finally:
+            self._lines.discard(line)
+            line.cut()
+
+    async def _forwards(self, reader: asyncio.StreamReader, line: Line) -> None:
+        code = 0
+        while code != _STARTUP:  # these have a length and no type
+            head = await reader.readexactly(8)
+            code = int.from_bytes(head[4:])
+            line.server.write(head + await reader.readexactly(int.from_bytes(head[:4]) - 8))
+        while True:
+            head = await reader.readexactly(5)
+            message = head + await reader.readexactly(int.from_bytes(head[1:]) - 4)
+            await self.flowing.wait()
+            if self._accident is not None and b"COMMIT" in message:
+                accident, self._accident = self._accident, None
+                self.accidents += 1
+                await accident(line, message)
+            else:
+                line.server.write(message)
+                await line.server.drain()
+
+    async def _backwards(self, reader: asyncio.StreamReader, line: Line) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self.flowing.wait()
+                line.answered.set()
+                if not line.mute:
+                    line.client.write(data)
+                    await line.client.drain()
+        line.answered.set()
+        line.client.transport.abort()

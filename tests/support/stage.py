@@ -1,0 +1,352 @@
+"""Two turns on two real connections, stepped by hand.
+
+A `Side` is a process: a store with its own connection, its own memory of limits. An `Act` is one turn of
+it that stops before any statement it is told to stop at. A statement that waits for another transaction's lock is
+seen as that in `pg_blocking_pids`; nothing here depends on how long anything takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from hark.kernel.requests import Appetite, Request, Start
+from hark.kernel.turn import Rules, Turn
+from hark.model.activation import Claim
+from hark.store import statements
+from hark.store.postgres import PostgresStore, PostgresTx
+from hark.store.sql import Sql
+from tests.support.postgres import Postgres
+from tests.support.stores import Store
+from tests.support.turns import REGISTER, TABLES, Content, TickingClock, appetite, audit, new, park, rules, spawn
+
+_NAMES = {id(value): name for name, value in vars(statements).items() if isinstance(value, Sql)}
+_HANG = 60  # seconds; a test that needs them hangs
+_EMPTY = "".join(
+    f"DELETE FROM {table};"
+    for table in ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries",
+                  "workers", "tombstones")
+)  # fmt: skip
+
+
+class Side:
+    """One process, as the database sees it."""
+
+    def __init__(self, name: str, store: PostgresStore, stage: Stage) -> None:
+        self.name = name
+        self.store = store
+        self.stage = stage
+        self.rules = stage.make_rules()
+        self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
+        self.pid = 0
+
+    async def open(self) -> None:
+        await self.store.open()
+        tx = await self.store.begin()
+        self.pid = tx._db.get_server_pid()
+        await Turn(tx, self.rules, self.catalog).run([REGISTER])
+        await tx.commit()
+
+    async def run(self, *requests: Request, claim: Appetite | None = None, **how: Any) -> Turn:
+        """A turn of its own, from begin to commit; again as the clerk would, if it says so."""
+        while True:
+            tx = await self.store.begin()
+            turn = Turn(tx, self.rules, self.catalog)
+            try:
+                await turn.run(requests, claim, **how)
+            except BaseException:
+                await tx.rollback()
+                raise
+            await tx.commit()
+            if not turn.again:
+                return turn
+            requests = tuple(turn.again)
+
+    def act(self, part: Part) -> Act:
+        return Act(self, part)
+
+
+@dataclass
+class Part:
+    """What one side does in its turn."""
+
+    requests: Sequence[Request] = ()
+    claim: Appetite | None = None
+    how: dict[str, Any] = field(default_factory=dict)
+
+
+def part(*requests: Request, claim: Appetite | None = None, **how: Any) -> Part:
+    return Part(requests, claim, how)
+
+
+class _SteppedTx:
+    """A transaction that asks before it sends anything."""
+
+    def __init__(self, tx: PostgresTx, ask: Callable[[str], Awaitable[None]]) -> None:
+        self._tx = tx
+        self._ask = ask
+        self.now = tx.now
+        self.xid = tx.xid
+
+    async def fetch(self, sql: Sql, rows: Any = None, **values: Any) -> Any:
+        await self._ask(_NAMES[id(sql)])
+        return await self._tx.fetch(sql, rows, **values)
+
+    async def reserve(self, numbers: Sequence[int]) -> None:
+        await self._ask("reserve")
+        await self._tx.reserve(numbers)
+
+
+class Act:
+    """One turn, stepped. It stands before `begin` until it is told to go."""
+
+    def __init__(self, side: Side, part: Part) -> None:
+        self.side = side
+        self.part = part
+        self.sent: list[str] = []
+        self.turn: Turn | None = None
+        self._stop: Callable[[str], bool] = lambda name: True
+        self._stands = asyncio.Event()
+        self._go = asyncio.Event()
+        self._task = asyncio.create_task(self._play())
+        self._task.add_done_callback(lambda _: self._stands.set())
+
+    async def to(self, sent: int) -> str:
+        """Until `sent` statements are sent: 'stands', 'blocked' or 'done'."""
+        return await self._until(lambda name: len(self.sent) >= sent)
+
+    async def before(self, name: str) -> None:
+        """Until it is about to send this one for the first time from here."""
+        assert await self._until(lambda sent: sent == name) == "stands", f"never came to {name}: {self.sent}"
+
+    async def run(self) -> str:
+        """As far as it gets: 'done', or 'blocked' behind the other's lock."""
+        return await self._until(lambda name: False)
+
+    async def finish(self) -> Turn:
+        """To the end, which must come."""
+        self._stop = lambda name: False
+        self._go.set()
+        async with asyncio.timeout(_HANG):
+            return await self._task
+
+    async def drop(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(BaseException):
+            await self._task
+
+    async def _until(self, stop: Callable[[str], bool]) -> str:
+        self._stop = stop
+        self._stands.clear()
+        self._go.set()
+        async with asyncio.timeout(_HANG):
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stands.wait(), 0.003)
+                if self._task.done():
+                    self._task.result()
+                    return "done"
+                if self._stands.is_set():
+                    return "stands"
+                if await self.side.stage.is_blocked(self.side.pid):
+                    return "blocked"
+
+    async def _ask(self, name: str) -> None:
+        while self._stop(name):
+            self._go.clear()
+            self._stands.set()
+            await self._go.wait()
+        self.sent.append(name)
+
+    async def _play(self) -> Turn:
+        await self._ask("begin")
+        tx = await self.side.store.begin()
+        turn = self.turn = Turn(_SteppedTx(tx, self._ask), self.side.rules, self.side.catalog)
+        try:
+            await turn.run(self.part.requests, self.part.claim, **self.part.how)
+            await self._ask("commit")
+        except BaseException:
+            await tx.rollback()
+            raise
+        await tx.commit()
+        return turn
+
+
+@dataclass
+class Duel:
+    """Two parts at the same time, and what must be so afterwards in whatever order they went."""
+
+    one: Part
+    two: Part
+    check: Callable[[Turn, Turn], Awaitable[None]] | None = None
+    seen: Sequence[int] = ()
+
+
+class Stage:
+    """Two sides in one schema, and somebody who watches."""
+
+    def __init__(self, store: Store, make_rules: Callable[[], Rules]) -> None:
+        self.make_rules = make_rules
+        self.clock = TickingClock()
+        url = f"{store.url}?synchronous_commit=off"  # races are no matter of the disk
+        stores = [PostgresStore(url, schema=store.options["schema"], lease=60, clock=self.clock) for _ in range(2)]
+        self.one, self.two = (Side(name, s, self) for name, s in zip(("one", "two"), stores, strict=True))
+        self._url = url
+        self._schema = store.options["schema"]
+        self.eye: asyncpg.Connection
+
+    async def open(self) -> None:
+        await self.one.open()
+        await self.two.open()
+        self.eye = await asyncpg.connect(self._url, server_settings={"search_path": self._schema})
+
+    async def close(self) -> None:
+        await self.one.store.close()
+        await self.two.store.close()
+        await self.eye.close()
+
+    async def is_blocked(self, pid: int) -> bool:
+        return bool(await self.eye.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
+
+    async def renewer(self, worker: str) -> None:
+        """What the lease's thread sends, on a connection of its own."""
+        db = await self.one.store.connect(role="lease")
+        try:
+            given = {"id": worker, "until": self.clock.now + 1, "definitions": "", "now": self.clock.now}
+            await db.fetch(statements.renew.postgres, *statements.renew.arguments(None, given))
+        finally:
+            await db.close()
+
+    async def clear(self) -> None:
+        await self.eye.execute(_EMPTY)
+        for side in (self.one, self.two):
+            side.rules.limits.known.clear()
+
+    async def content(self) -> Content:
+        """All there is now, seen by somebody else."""
+        return Content({t: await self.eye.fetch(f"SELECT {', '.join(c)} FROM {t}") for t, c in TABLES.items()})
+
+    async def look(self, seen: Sequence[int] = ()) -> Content:
+        """All there is now, audited."""
+        content = await self.content()
+        audit(content, self.one.rules, seen)
+        return content
+
+    # -- who is on the stage ----------------------------------------------------------------------
+
+    async def start(self, *ids: str, **options: Any) -> None:
+        request = Start(items=[new(id, **options) for id in ids])
+        await self.one.run(request)
+        assert request.answer == list(ids)
+
+    async def claim(self, owner: str = "worker", room: int = 1) -> list[Claim]:
+        return (await self.one.run(claim=appetite(owner, room))).claims
+
+    async def executing(self, id: str, owner: str = "worker", **options: Any) -> Claim:
+        await self.start(id, **options)
+        [claim] = await self.claim(owner)
+        assert claim.id == id
+        return claim
+
+    async def parked(self, id: str, *arms: Any, **options: Any) -> None:
+        claim = await self.executing(id, **options)
+        await self.one.run(park(claim, *arms))
+
+    async def family(self, parent: str, *children: str, join: int | None = None, also: Sequence[Any] = ()) -> list[Claim]:
+        """A parent parked on its children, and they execute: their claims, in order."""
+        claim = await self.executing(parent)
+        commit = spawn(claim, [new(child) for child in children], join=join)
+        commit.decision.move.arm += tuple(also)
+        await self.one.run(commit)
+        claims = {claim.id: claim for claim in await self.claim(room=len(children))}
+        return [claims[child] for child in children]
+
+    async def drain(self) -> list[Claim]:
+        """Sweep and claim until nothing more comes; the clock is moved past every short wait."""
+        claims: list[Claim] = []
+        for _ in range(50):
+            self.clock.advance(20_000)
+            turn = await self.one.run(claim=appetite("drain", 10), sweep=True)
+            claims += turn.claims
+            if not turn.claims and not turn.more and turn.earliest is None:
+                return claims
+        raise AssertionError("there was always more to do")
+
+    # -- what they do at once ---------------------------------------------------------------------
+
+    async def explore(self, prepare: Callable[[], Awaitable[Duel]], *, deep: bool = False) -> int:
+        """Each side goes first, is stopped before each of its statements, and the other runs as far as it gets.
+
+        With `deep` the other is stopped too, at each of its statements, while the first goes on. Returns how
+        many interleavings there were.
+        """
+        played = 0
+        for leads in (1, 2):
+            for at in count():
+                for stop in count() if deep else (None,):
+                    over, stood = await self._duel(prepare, leads, at, stop)
+                    played += 1
+                    if over or not stood:
+                        break
+                if over:
+                    break
+        return played
+
+    async def _duel(
+        self, prepare: Callable[[], Awaitable[Duel]], leads: int, at: int, stop: int | None
+    ) -> tuple[bool, bool]:
+        """One interleaving. Was the first over before its stop? Did the other reach its own?"""
+        await self.clear()
+        duel = await prepare()
+        one, two = self.one.act(duel.one), self.two.act(duel.two)
+        lead, follow = (one, two) if leads == 1 else (two, one)
+        try:
+            over = await lead.to(at) == "done"
+            how = await (follow.run() if stop is None else follow.to(stop))
+            if how != "done" and await lead.run() == "blocked":
+                assert how == "stands", "each waits for the other"
+                await follow.run()
+            await lead.finish()
+            await follow.finish()
+            for act in (lead, follow):
+                assert act.turn is not None
+                if act.turn.again:
+                    await act.side.run(*act.turn.again)
+            await self.look(duel.seen)
+            if duel.check is not None:
+                assert one.turn is not None
+                assert two.turn is not None
+                await duel.check(one.turn, two.turn)
+        except BaseException as error:
+            error.add_note(f"{lead.side.name} leads, stopped after {at}; the other after {stop}")
+            error.add_note(f"  {one.side.name}: {' '.join(one.sent)}\n  {two.side.name}: {' '.join(two.sent)}")
+            raise
+        finally:
+            await one.drop()
+            await two.drop()
+        return over, how == "stands"
+
+
+@contextlib.asynccontextmanager
+async def staged(store: Store, postgres: Postgres, make_rules: Callable[[], Rules] = rules) -> AsyncIterator[Stage]:
+    """A stage, and afterwards the server's word that nobody deadlocked on it."""
+    log = Path(postgres.data_directory).parent / "log"
+    before = log.stat().st_size
+    stage = Stage(store, make_rules)
+    await stage.open()
+    try:
+        yield stage
+        with log.open(errors="replace") as file:
+            file.seek(before)
+            fallen = set(map(int, re.findall(r"\[(\d+)\] ERROR:  deadlock detected", file.read())))
+        assert not fallen & {stage.one.pid, stage.two.pid}, "the server logged a deadlock"
+    finally:
+        await stage.close()

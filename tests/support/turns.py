@@ -1,0 +1,226 @@
+"""Turns by hand: requests as the worker would send them, and an audit of everything a turn must leave true.
+
+Below the clerk and the interpreters: what is built here goes straight into `Turn.run`. Outcomes consume and
+hand on exactly as programs/steps.py says, so a claim can be answered without any user's code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from hark.kernel.limits import Limits
+from hark.kernel.requests import Appetite, Commit, Register
+from hark.kernel.turn import Rules
+from hark.model.activation import Claim
+from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
+from hark.model.values import PARKED, TERMINAL, Rate
+
+DEFINITION = "m"
+REGISTER = Register(rows=[(DEFINITION, 1, "machine", "default", "start", None, None)])
+MINUTE = 60_000_000
+_START = 1_800_000_000_000_000
+_wait_ids = (f"wait-{n:06}" for n in count())
+
+
+class TickingClock:
+    """A millisecond per turn, so that everybody has a place in line; more when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = _START
+
+    def __call__(self) -> int:
+        self.now += 1000
+        return self.now
+
+    def advance(self, micros: int) -> None:
+        self.now += micros
+
+
+def rules(
+    *,
+    rates: Mapping[str, Rate] | None = None,
+    slots: Mapping[str, int] | None = None,
+    max_crashes: int = 3,
+    broadcast_limit: int = 1000,
+    chunk: int = 1000,
+) -> Rules:
+    return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk)
+
+
+def appetite(owner: str, room: int = 1) -> Appetite:
+    return Appetite(owner, {"default": room}, [(DEFINITION, 1)])
+
+
+def new(id: str, **options: Any) -> NewInstance:
+    return NewInstance(DEFINITION, "{}", id, named=True, **options)
+
+
+# -- outcomes ----------------------------------------------------------------------------------------
+
+
+def handed(claim: Claim) -> tuple[int, ...]:
+    """What this activation was handed: the unconsumed signals that match its waits."""
+    asked = {(wait.kind, wait.name) for wait in claim.waits}
+    return tuple(row.seq for row in claim.inbox if row.wait_id is None and (row.kind, row.name) in asked)
+
+
+def _served(claim: Claim) -> tuple[int, ...]:
+    return tuple(row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast"))
+
+
+def _commit(claim: Claim, label: str, move: Any, consume: Iterable[int], effects: Sequence[Effect]) -> Commit:
+    step = claim.step if label in ("retry", "done", "stop") else f"after-{label}"
+    decision = Decision(label, step, claim.state, move, tuple(consume), handed(claim), list(effects))
+    return Commit(claim=claim, decision=decision)
+
+
+def advance(claim: Claim, *effects: Effect, **options: Any) -> Commit:
+    return _commit(claim, "next", Advance(**options), {*handed(claim), *_served(claim)}, effects)
+
+
+def retry(claim: Claim, *effects: Effect, delay: int = 0) -> Commit:
+    return _commit(claim, "retry", Redo(delay), (), effects)
+
+
+def park(
+    claim: Claim,
+    *arms: Arm,
+    effects: Sequence[Effect] = (),
+    disarm: tuple[str, ...] | None = None,
+    awakeables: tuple[NewAwakeable, ...] = (),
+) -> Commit:
+    return _commit(claim, "await", Park(arms, disarm, awakeables), _served(claim), effects)
+
+
+def spawn(claim: Claim, children: Sequence[NewInstance], *effects: Effect, join: int | None = None) -> Commit:
+    arm = Arm("children", next(_wait_ids), children=tuple(children), join=len(children) if join is None else join)
+    return _commit(claim, "spawn", Park((arm,)), {*handed(claim), *_served(claim)}, effects)
+
+
+def done(claim: Claim, *effects: Effect) -> Commit:
+    return _commit(claim, "done", Finish("done", result="null"), (), effects)
+
+
+def stop(claim: Claim, *effects: Effect) -> Commit:
+    return _commit(claim, "stop", Finish("failed", error="stopped"), (), effects)
+
+
+def on(name: str, kind: Any = "signal", **options: Any) -> Arm:
+    return Arm(kind, next(_wait_ids), name=name, **options)
+
+
+def timer(**options: Any) -> Arm:
+    return Arm("timer", next(_wait_ids), **options)
+
+
+def asked(id: str, entry_index: int = 0, timeout: int | None = None) -> tuple[NewAwakeable, Arm]:
+    """An awakeable to create, and the wait that stands for it."""
+    arm = on(id, "awakeable", timeout=timeout)
+    return NewAwakeable(id, entry_index, arm.id, timeout=timeout), arm
+
+
+# -- the audit ---------------------------------------------------------------------------------------
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "instances": (
+        "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "mail",
+        "concurrency_key", "rate_limit", "correlation_key", "scope", "holds_key", "parent_id", "parent_wait", "counted",
+    ),
+    "signals": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
+    "waits": ("id", "instance_id", "kind", "name", "key", "deadline", "remaining", "fired_at", "closed_at"),
+    "awakeables": ("id", "instance_id", "status"),
+    "buckets": ("kind", "key", "available", "due_at"),
+}  # fmt: skip
+
+
+class Row(dict[str, Any]):
+    """A row with its columns as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class Content:
+    """All that is in a store at one moment."""
+
+    def __init__(self, tables: Mapping[str, Iterable[Sequence[Any]]]) -> None:
+        named = {t: [Row(zip(TABLES[t], row, strict=True)) for row in rows] for t, rows in tables.items()}
+        self.instances: dict[str, Any] = {row.id: row for row in named["instances"]}
+        self.signals = sorted(named["signals"], key=lambda row: row.seq)
+        self.waits = named["waits"]
+        self.awakeables: dict[str, Any] = {row.id: row for row in named["awakeables"]}
+        self.buckets = named["buckets"]
+
+    def inbox(self, id: str) -> list[Any]:
+        return [s for s in self.signals if s.instance_id == id and s.consumed_at is None]
+
+    def waits_of(self, id: str) -> list[Any]:
+        return [w for w in self.waits if w.instance_id == id and w.closed_at is None]
+
+    def kinds(self, id: str) -> list[str]:
+        """The unconsumed inbox, as words."""
+        return [s.name if s.kind == "signal" else s.kind for s in self.inbox(id)]
+
+
+def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
+    """What must be true after every commit. `seen`: signals a step was handed and chose to wait on."""
+    for row in content.instances.values():
+        waits, inbox = content.waits_of(row.id), content.inbox(row.id)
+        assert (row.status == "executing") == (row.lease_owner is not None), f"lease: {row}"
+        assert row.mail or not inbox, f"mail that nobody will read: {row} {inbox}"
+        if row.status in TERMINAL:
+            _audit_terminal(content, row, waits)
+        if row.status in PARKED:
+            _audit_parked(row, waits, [s for s in inbox if s.seq not in seen])
+    _audit_keys(content)
+    _audit_limits(content, given)
+
+
+def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
+    """Invariant 11: terminal means empty."""
+    assert not waits, f"a finished instance waits: {row} {waits}"
+    assert row.due_at is None, f"a finished instance is due: {row}"
+    assert row.blocked_on is None, f"a finished instance is in line: {row}"
+    pending = [a for a in content.awakeables.values() if a.instance_id == row.id and a.status == "PENDING"]
+    assert not pending, f"a finished instance asks: {row} {pending}"
+
+
+def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
+    """Invariants 4 and 10: nobody sleeps on an answer, nobody's deadline is forgotten."""
+    assert waits, f"parked on nothing: {row}"
+    for signal in unseen:
+        for wait in waits:
+            fits = wait.id == signal.wait_id if signal.wait_id else (wait.kind, wait.name) == (signal.kind, signal.name)
+            assert not fits, f"a lost wake-up: {row} {wait} {signal}"
+    deadlines = [w.deadline for w in waits if w.deadline is not None and w.fired_at is None]
+    assert row.due_at == min(deadlines, default=None), f"due: {row} {waits}"
+    wanted = "awaiting_children" if any(w.kind == "children" for w in waits) else "awaiting_signal"
+    assert row.status == wanted, f"status: {row} {waits}"
+    for wait in waits:
+        assert wait.remaining is None or wait.remaining > 0, f"joined and still asleep: {row} {wait}"
+
+
+def _audit_keys(content: Content) -> None:
+    """M11: a key has one live holder, and the dead hold none that is not `forever`."""
+    held = Counter(row.correlation_key for row in content.instances.values() if row.holds_key)
+    assert all(n == 1 for n in held.values()), f"held twice: {held}"
+    for row in content.instances.values():
+        if row.correlation_key is not None and row.scope == "live":
+            assert bool(row.holds_key) == (row.status not in TERMINAL), f"key: {row}"
+
+
+def _audit_limits(content: Content, given: Rules) -> None:
+    """M9: never above K, and nobody is left in a line that nobody serves."""
+    rows = content.instances.values()
+    used = Counter(row.concurrency_key for row in rows if row.status == "executing" and row.concurrency_key is not None)
+    for key, n in used.items():
+        assert n <= given.limits.size(key), f"{n} at once under {key}"
+    due = {f"{bucket.kind}:{bucket.key}" for bucket in content.buckets if bucket.due_at is not None}
+    for line in {row.blocked_on for row in rows if row.blocked_on is not None} - due:
+        kind, key = line.split(":", 1)
+        assert kind == "slot", f"nobody will look at {line}"
+        next_up = [r for r in rows if r.concurrency_key == key and r.status == "runnable" and r.blocked_on != line]
+        assert next_up or used[key] >= given.limits.size(key), f"stranded: {line}"
