@@ -1,8 +1,9 @@
 """Measures Absurd: run by the interpreter of its own environment, prints one JSON line.
 
 A client of the Python SDK owns one connection, which all its tasks share. So one process runs several clients
-(`--clients`), each a worker for its part of the tasks in flight: twice as fast as the one client of the
-documentation. Absurd has no notifications: workers poll, here more often than by default.
+(`--clients`), each a worker for its part of the tasks in flight. For steps that is about twice as fast as the
+one client of the documentation, for signals less. Workers poll, here more often than by default: the SDK has
+no notifications.
 """
 
 import asyncio

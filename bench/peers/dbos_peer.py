@@ -107,7 +107,7 @@ async def until_parked(watch: psycopg.AsyncConnection[Any], n: int) -> None:
 
 
 async def run_async(options: Namespace) -> float:
-    """Warms up, then measures, on one event loop: DBOS ties its threads to the loop it first sees."""
+    """Warms up, then measures, on one event loop: a loop takes the thread pool of DBOS down when it ends."""
     if options.workload == "signals":
         await run_signals(options.warm_up, options.url)
         return await run_signals(options.n, options.url)

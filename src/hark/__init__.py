@@ -27,17 +27,18 @@ from hark.model.errors import (
     WrongColour,
 )
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
-from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Signal, Wait
+from hark.model.values import Awakeable, ChildView, Delivery, Event, Instance, Rate, Signal, Wait
 from hark.programs.steps import Context
 from hark.runtime.reply import Reply
+from hark.runtime.worker import Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "Conflict",
-    "Context", "Delivery", "Done", "Duplicate", "Event", "Handle", "Hark", "HarkError", "Instance",
+    "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "ChildView",
+    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Handle", "Hark", "HarkError", "Instance",
     "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome",
     "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotFound", "NotOpen", "PayloadTooLarge", "Rate",
     "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "Wait",
-    "WrongColour", "step",
+    "Worker", "WrongColour", "step",
 ]  # fmt: skip

@@ -34,10 +34,9 @@ from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait
 from hark.runtime import views
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Program, Registry
-from hark.runtime.reply import Reply, answer_all
+from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Desk, Worker
 from hark.store import migrate
-from hark.store import statements as sql
 from hark.store.protocol import Store
 
 _LIMIT = 10_000
@@ -143,6 +142,7 @@ class Hark:
         await self._clerk.close()
 
     def __enter__(self) -> Self:
+        refuse_to_block_a_loop("`with app:`", "async with")
         self._clerk.open().result()
         if self._registry.rows():
             self._ask(Register(rows=self._registry.rows())).result()
@@ -153,8 +153,6 @@ class Hark:
 
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """A worker for these queues and how many of each at once; by default 100 of every queue known here."""
-        if queues is None:
-            queues = dict.fromkeys(["default", *(row[3] for row in self._registry.rows())], 100)
         return Worker(self._clerk, self._registry, self._desk, queues, lease=self._lease, grace=grace)
 
     def register(self, *definitions: Any) -> Reply[None]:
@@ -433,12 +431,9 @@ class Hark:
         """Fire what is due now: delays, deadlines, dead leases."""
 
         async def all_of_it(store: Store) -> None:
-            now = await store.time()
-            if store.durable and now >= store.quiet_until():
-                me = self._clerk.seat.owner if self._clerk.seat else ""
-                dead = [row[0] for row in await store.read(sql.dead_workers, now=now, me=me)]
-                if dead:
-                    await self._ask(Reclaim(owners=dead))
+            dead = await self._clerk.find_dead()
+            if dead:
+                await self._ask(Reclaim(owners=dead))
             while await self._ask(Sweep()):
                 pass
 
@@ -466,15 +461,17 @@ def _store(url: str, schema: str, lease: float, clock: Callable[[], int] | None)
         path_of(url)
         return lambda: SqliteStore(url, clock=clock)
     if scheme in ("postgresql", "postgres"):
-        from hark.store.postgres import PostgresStore
+        from hark.store.postgres import PostgresStore, check_schema
 
+        check_schema(schema)
         return lambda: PostgresStore(url, schema=schema, lease=lease, clock=clock)
     raise InvalidInput(f"{url!r} names no store. Use sqlite:///file.db, sqlite:// (in memory) or postgresql://…")
 
 
-def dump_migrations(url: str) -> str:
+def dump_migrations(url: str, schema: str) -> str:
     """The SQL that makes a store, for those who apply it themselves."""
-    return migrate.dump("sqlite" if url.startswith("sqlite") else "postgres")
+    Hark(url, schema=schema)  # refuses what is no store
+    return migrate.dump("sqlite" if url.startswith("sqlite") else "postgres", schema)
 
 
 def _target(target: Any) -> str:

@@ -96,11 +96,9 @@ async def test_fault_70_a_turn_sent_again_after_an_unknown_commit_is_applied_onc
         counter, sender = await app.start(Counter, id="counter"), await app.start(Sender, id="sender")
         while len(await app.waits()) < 3:
             await asyncio.sleep(0.01)
-        for cut in (True, False):  # the claim of the woken step, and then its outcome
-            if cut:
-                proxy.at_commit(accident)
-                await app.signal("sender", "go")
-                proxy.at_commit(accident)
+        proxy.at_commit(accident)  # the delivery, and the claim of whom it wakes
+        await app.signal("sender", "go")
+        proxy.at_commit(accident)  # the outcome with its effects
         assert await sender.result(timeout=30) == 2
         assert proxy.accidents == 2
         await app.signal("counter", "stop")
@@ -114,7 +112,7 @@ async def test_fault_37_a_commit_still_on_its_way_is_waited_for(app: Hark, proxy
     late = Delayed()
     proxy.at_commit(late)
     asked = app.signal("counter", "tick", 1)
-    while not await waits_for_an_answer(app, pg_store):
+    while not await is_asking(pg_store):
         await asyncio.sleep(0.01)
     assert not asked.done()
     late.let_go.set()
@@ -122,10 +120,9 @@ async def test_fault_37_a_commit_still_on_its_way_is_waited_for(app: Hark, proxy
     assert await query(pg_store, "SELECT name, payload FROM signals") == [("tick", "1")]
 
 
-async def waits_for_an_answer(app: Hark, store: Store) -> Any:
+async def is_asking(store: Store) -> Any:
     """Has the clerk come back on a new connection, while its old transaction is still open?"""
     return await query(
         store,
-        "SELECT 1 FROM pg_stat_activity WHERE state = 'idle' AND query LIKE '%pg_xact_status%' "
-        "AND application_name = 'hark clerk'",
+        "SELECT 1 FROM pg_stat_activity WHERE application_name = 'hark clerk' AND query LIKE '%pg_xact_status%'",
     )

@@ -73,8 +73,6 @@ class Leaf(Machine, queue="leaves"):
 
 
 class Recorder(Machine):
-    seen: list[str]
-
     @step
     async def start(self, ctx: Context) -> Done:
         order.append(ctx.id)

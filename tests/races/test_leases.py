@@ -6,14 +6,7 @@ from hark.kernel.requests import HandBack, Reclaim
 from hark.kernel.turn import Turn
 from hark.store import statements as sql
 from tests.support.stage import Duel, Side, Stage, part
-from tests.support.turns import MINUTE, done, new, spawn
-
-
-async def _renew(stage: Stage, *workers: str) -> None:
-    lease = stage.one.store.lease()
-    for worker in workers:
-        await asyncio.to_thread(lease.renew, worker, MINUTE, "")
-    await asyncio.to_thread(lease.close)
+from tests.support.turns import MINUTE, done
 
 
 async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
@@ -23,7 +16,7 @@ async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
 
 
 async def test_fault_28_two_living_workers_never_take_from_each_other(stage: Stage) -> None:
-    await _renew(stage, "ours", "theirs")
+    await stage.renew("ours", "theirs")
     await stage.executing("a", owner="ours")
     await stage.executing("b", owner="theirs")
     assert await _dead(stage, stage.one, "ours") == []
@@ -31,11 +24,11 @@ async def test_fault_28_two_living_workers_never_take_from_each_other(stage: Sta
 
 
 async def test_fault_28_each_takes_only_from_those_whose_lease_is_over(stage: Stage) -> None:
-    await _renew(stage, "ours", "theirs")
+    await stage.renew("ours", "theirs")
     await stage.executing("a", owner="ours")
     await stage.executing("b", owner="theirs")
     stage.clock.advance(2 * MINUTE)
-    await _renew(stage, "ours")
+    await stage.renew("ours")
     assert await _dead(stage, stage.one, "ours") == ["theirs"]
     assert await _dead(stage, stage.two, "theirs") == []
     await stage.one.run(Reclaim(owners=["theirs"]))
@@ -60,17 +53,8 @@ async def test_fault_28_two_reapers_count_one_death_once(stage: Stage) -> None:
 
 async def test_m5_two_reapers_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> None:
     async def prepare() -> Duel:
-        claim = await stage.executing("parent")
-        await stage.one.run(spawn(claim, [new("x"), new("y")]))
-        for _ in range(2):
-            await stage.claim("dead")
-            await stage.one.run(Reclaim(owners=["dead"]))
-        await stage.eye.execute("UPDATE instances SET priority = -1 WHERE id = 'x'")
-        [claim] = await stage.claim("dead")
-        while claim.id != "x":  # the two took turns at dying
-            await stage.one.run(HandBack(claims=[claim]))
-            [claim] = await stage.claim("dead")
-        await stage.eye.execute("UPDATE instances SET crashes = 2 WHERE id = 'x'")
+        await stage.family("parent", "x", "y")
+        await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'x'")
 
         async def check(first: Turn, second: Turn) -> None:
             content = await stage.content()
@@ -84,15 +68,13 @@ async def test_m5_two_reapers_quarantine_once_and_the_parent_counts_one_end(stag
 
 async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(stage: Stage) -> None:
     """A worker that was given up comes back, renews and stops, while another takes its work away."""
-    third = stage.renewer
-
     for at in range(20):
         await stage.clear()
-        await _renew(stage, "ours", "theirs")
+        await stage.renew("ours", "theirs")
         claims = [await stage.executing(id, owner="theirs") for id in ("a", "b", "c")]
         reclaim = stage.one.act(part(Reclaim(owners=["theirs"])))
         over = await reclaim.to(at) == "done"
-        renewing = asyncio.create_task(third("theirs"))
+        renewing = asyncio.create_task(stage.renew("theirs", beside=True))
         leaving = stage.two.act(part(HandBack(claims=list(reversed(claims)), retire="theirs")))
         await leaving.run()
         async with asyncio.timeout(60):
@@ -107,7 +89,8 @@ async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(s
 
 async def test_fault_34_two_workers_that_stop_while_they_bury_each_other_do_not_deadlock(stage: Stage) -> None:
     async def prepare() -> Duel:
-        await _renew(stage, "ours", "theirs")
+        await stage.renew("ours", "theirs")
+        stage.clock.advance(2 * MINUTE)
 
         async def check(first: Turn, second: Turn) -> None:
             assert await stage.eye.fetchval("SELECT count(*) FROM workers") == 0

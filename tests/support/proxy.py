@@ -102,9 +102,10 @@ class Proxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        self.flowing.set()
-        self.cut()
-        await asyncio.gather(*self._busy, return_exceptions=True)
+        busy = list(self._busy)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -26,7 +26,7 @@ from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sql import Sql
 from tests.support.postgres import Postgres
 from tests.support.stores import Store
-from tests.support.turns import REGISTER, TABLES, Content, TickingClock, appetite, audit, new, park, rules, spawn
+from tests.support.turns import MINUTE, REGISTER, TABLES, Content, TickingClock, appetite, audit, new, park, rules, spawn
 
 _NAMES = {id(value): name for name, value in vars(statements).items() if isinstance(value, Sql)}
 _HANG = 60  # seconds; a test that needs them hangs
@@ -93,8 +93,9 @@ class _SteppedTx:
     def __init__(self, tx: PostgresTx, ask: Callable[[str], Awaitable[None]]) -> None:
         self._tx = tx
         self._ask = ask
-        self.now = tx.now
-        self.xid = tx.xid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
 
     async def fetch(self, sql: Sql, rows: Any = None, **values: Any) -> Any:
         await self._ask(_NAMES[id(sql)])
@@ -216,13 +217,14 @@ class Stage:
     async def is_blocked(self, pid: int) -> bool:
         return bool(await self.eye.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
 
-    async def renewer(self, worker: str) -> None:
-        """What the lease's thread sends, on a connection of its own."""
-        db = await self.one.store.connect(role="lease")
-        try:
-            given = {"id": worker, "until": self.clock.now + 1, "definitions": "", "now": self.clock.now}
+    async def renew(self, *workers: str, beside: bool = False) -> None:
+        """What the thread of a lease sends; `beside`: on a connection of its own, as it does."""
+        db = await asyncpg.connect(self._url, server_settings={"search_path": self._schema}) if beside else self.eye
+        now = self.clock()
+        for worker in workers:
+            given = {"id": worker, "until": now + MINUTE, "definitions": "", "now": now}
             await db.fetch(statements.renew.postgres, *statements.renew.arguments(None, given))
-        finally:
+        if beside:
             await db.close()
 
     async def clear(self) -> None:

@@ -57,7 +57,7 @@ async def apply(turn: Turn) -> None:
         if request.dedup_key is not None and key in first:
             request.answer = first[key]
             if request.sender is not None:
-                claim, why = request.sender.claim, f"duplicate: the dedup key {request.dedup_key!r} was broadcast before"
+                claim, why = request.sender.claim, f"duplicate: {request.dedup_key!r} was broadcast before"
                 turn.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
             continue
         id = new_id()

@@ -8,6 +8,7 @@ nobody in line could use.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel import limits
@@ -25,10 +26,13 @@ _ROUNDS = 3  # refused rows make room for others, a bounded number of times
 
 async def apply(turn: Turn, appetite: Appetite | None) -> None:
     stay = {request.claim.id: request for request in turn.nexts}
+    woken = await _woken(turn, appetite) if turn.woken else []
     if appetite is None:
         turn.unclaimed = turn.runnable
     else:
-        await _claim(turn, appetite, stay)
+        await _claim(turn, appetite, stay, woken)
+    if woken:
+        await _wake(turn, [candidate.id for candidate in woken])
     pushed = [request for request in turn.nexts if request.claim.id not in stay]
     if pushed:
         await turn.tx.fetch(sql.conclude, [_yield(request) for request in pushed])
@@ -37,12 +41,31 @@ async def apply(turn: Turn, appetite: Appetite | None) -> None:
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
         await turn.tx.fetch(sql.advance, rows)
     for request in stay.values():
-        request.answer = _run_on(turn, request)
-    turn.claims.extend(request.answer for request in stay.values())
-    await _load(turn, set(stay))
+        request.answer = True
+    turn.ran_on = list(stay.values())
+    await _load(turn)
 
 
-async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit]) -> None:
+async def _woken(turn: Turn, appetite: Appetite | None) -> list[Candidate]:
+    """Those just woken that may be claimed straight from their park, one write less; the others are woken."""
+    direct = []
+    if appetite is not None and any(appetite.free.values()):
+        for row in await turn.tx.fetch(sql.woken, ids=sorted(turn.woken)):
+            id, queue, priority, key, rate, weight, definition, version = row
+            here = queue in appetite.free and (definition, version) in appetite.definitions
+            if here and key is None and rate is None:
+                direct.append(Candidate(id, queue, priority, turn.tx.line, None, None, weight))
+    await _wake(turn, turn.woken.difference(candidate.id for candidate in direct))
+    return direct
+
+
+async def _wake(turn: Turn, ids: Iterable[str]) -> None:
+    if ids := sorted(ids):
+        await turn.tx.fetch(sql.wake, ids=ids)
+        turn.unclaimed = True
+
+
+async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken: list[Candidate]) -> None:
     free = dict(appetite.free)
     for _ in range(_ROUNDS):
         lanes: list[tuple[str, str, int, int]] = []
@@ -59,17 +82,23 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit]) -> Non
         most = max(lane[3] for lane in lanes)
         found = [Candidate(*row) for row in await turn.tx.fetch(sql.claimable, lanes, most=most)]
         turn.unclaimed = turn.unclaimed or len(found) >= most
-        chosen = _choose(found, free, pushable)
+        chosen = _choose(sorted(found + woken, key=_place) if woken else found, free, pushable)
         granted, undecided = await limits.admit(turn, chosen)
         pushed = _seat(granted, free, pushable)
         for request in pushed:
             del stay[request.claim.id]
         if granted:
             await _take(turn, appetite.owner, granted)
+            seated = {candidate.id for candidate in granted}
+            woken[:] = [candidate for candidate in woken if candidate.id not in seated]
         turn.more = turn.more or undecided > 0
         if len(granted) + undecided == len(chosen):
             return
     turn.more = True
+
+
+def _place(candidate: Candidate) -> tuple[int, int]:
+    return candidate.priority, candidate.since
 
 
 def _choose(found: list[Candidate], free: dict[str, int], pushable: dict[str, list[Commit]]) -> list[Candidate]:
@@ -108,15 +137,6 @@ async def _take(turn: Turn, owner: str, granted: list[Candidate]) -> None:
         turn.claims.append(claim)
 
 
-def _run_on(turn: Turn, request: Commit) -> Claim:
-    before, decision = request.claim, request.decision
-    return Claim(
-        before.id, before.definition, before.version, before.kind, before.queue, before.priority, decision.step,
-        decision.state, 0, before.epoch + 1, before.correlation_key, before.concurrency_key, before.parent_id,
-        before.parent_wait, before.counted, turn.rows[before.id].mail, before.visit, 0, None, 1.0,
-    )  # fmt: skip
-
-
 def _yield(request: Commit) -> tuple[Any, ...]:
     claim, decision = request.claim, request.decision
     return (
@@ -124,31 +144,34 @@ def _yield(request: Commit) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-async def _load(turn: Turn, ran_on: set[str]) -> None:
+async def _load(turn: Turn) -> None:
     """What a step may look at: inbox, waits, children. Only for those who can have any."""
-    claims = {claim.id: claim for claim in turn.claims}
-    mail = sorted(id for id, claim in claims.items() if claim.mail)
-    for id in mail:
-        claims[id].inbox = turn.first_mail.get(id, [])
-    unread = [id for id in mail if id not in turn.first_mail]
-    if unread:
-        for seq, id, kind, name, wait_id, payload, at in await turn.tx.fetch(sql.inbox, ids=unread):
-            claims[id].inbox.append(InboxRow(seq, kind, name, wait_id, payload, at))
+    claims = {claim.id: claim for claim in turn.claims if claim.mail}
+    readers = [*claims, *(r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].mail)]
+    await _load_inboxes(turn, readers)
     # Who has waits was woken, and who was woken has mail. Who runs on has left its waits behind.
-    woken = [id for id in mail if id not in ran_on]
     unseen = []
-    for id in woken:
+    for id, claim in claims.items():
+        claim.inbox = turn.inboxes[id]
         row = turn.rows.get(id)
         if row is not None and row.looked:
-            claims[id].waits = row.waits
+            claim.waits = row.waits
         else:
             unseen.append(id)
     if unseen:
-        for found in await turn.tx.fetch(sql.waits_of, ids=unseen):
+        for found in await turn.tx.fetch(sql.waits_of, ids=sorted(unseen)):
             claims[found[1]].waits.append(wait_row(found))
     joins = {wait.id: claim for claim in claims.values() for wait in claim.waits if wait.kind == "children"}
     if joins:
         for wait_id, *child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):
             joins[wait_id].children.append(tuple(child))
-    for claim in claims.values():
+    for claim in turn.claims:
         claim.now = turn.now
+
+
+async def _load_inboxes(turn: Turn, ids: list[str]) -> None:
+    turn.inboxes = {id: turn.first_mail.get(id, []) for id in ids}
+    unread = sorted(id for id in ids if id not in turn.first_mail)
+    if unread:
+        for seq, id, kind, name, wait_id, payload, at in await turn.tx.fetch(sql.inbox, ids=unread):
+            turn.inboxes[id].append(InboxRow(seq, kind, name, wait_id, payload, at))

@@ -45,34 +45,35 @@ def fence_again(turn: Turn) -> None:
 
 async def apply(turn: Turn) -> None:
     live = [request for request in turn.commits if not request.fenced]
-    if not live:
-        await count_ended(turn)
-        return
-    consumed = [seq for request in live for seq in request.decision.consume]
-    if consumed:
-        await turn.tx.fetch(sql.consume, seqs=consumed)
-    finishes = [request for request in live if isinstance(request.decision.move, Finish)]
-    await _finish(turn, finishes)
-    await count_ended(turn)
-    awake = await _park(turn, [request for request in live if isinstance(request.decision.move, Park)])
-    # Their waits have served; only a Retry keeps them, and a park says itself which.
-    spent = [w.id for r in live if isinstance(r.decision.move, Advance) for w in r.claim.waits]
-    if spent:
-        await turn.tx.fetch(sql.delete_waits, ids=spent)
-    rows = []
+    finishes, parks, others = [], [], []
+    consumed: list[int] = []
+    spent: list[str] = []  # waits that have served; only a Retry keeps them, and a park says itself which
     for request in live:
         decision, claim = request.decision, request.claim
-        if decision.label:
-            turn.events.append((claim.id, decision.label, decision.step, decision.data))
-        move = decision.move
-        if turn.run_on and isinstance(move, Advance) and move.rate_limit is None and not move.rekey:
-            turn.nexts.append(request)
-            continue
-        rows.append(_conclusion(turn, request, awake))
-        if claim.concurrency_key is not None:
-            turn.freed.add(claim.concurrency_key)
-    if rows:
-        await turn.tx.fetch(sql.conclude, rows)
+        consumed += decision.consume
+        turn.events.append((claim.id, decision.label, decision.step, decision.data))
+        match decision.move:
+            case Advance() as move:
+                spent += [wait.id for wait in claim.waits]
+                turn.rows[claim.id].waits = []
+                if turn.run_on and move.rate_limit is None and not move.rekey:
+                    turn.nexts.append(request)
+                    continue
+            case Finish():
+                finishes.append(request)
+            case Park():
+                parks.append(request)
+        others.append(request)
+    if consumed:
+        await turn.tx.fetch(sql.consume, seqs=consumed)
+    await _finish(turn, finishes)
+    await count_ended(turn)
+    awake = await _park(turn, parks)
+    if spent:
+        await turn.tx.fetch(sql.delete_waits, ids=spent)
+    if others:
+        await turn.tx.fetch(sql.conclude, [_conclusion(turn, request, awake) for request in others])
+        turn.freed.update(r.claim.concurrency_key for r in others if r.claim.concurrency_key is not None)
 
 
 def _conclusion(turn: Turn, request: Commit, awake: set[str]) -> tuple[Any, ...]:
@@ -118,7 +119,10 @@ async def _finish(turn: Turn, finishes: list[Commit]) -> None:
         await turn.tx.fetch(sql.drop_waits, ids=done)
     if failed:
         await turn.tx.fetch(sql.close_waits, ids=failed)
-    asked = [r.claim.id for r in finishes if r.claim.kind != "machine" or r.claim.waits]
+    # A machine's own steps ask nobody; what was asked in its name stands behind a wait.
+    asked = [
+        r.claim.id for r in finishes if r.claim.kind != "machine" or any(w.kind == "awakeable" for w in r.claim.waits)
+    ]
     if asked:
         await turn.tx.fetch(sql.cancel_awakeables, ids=asked)
     for request in finishes:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def plan(turn: Turn) -> None:
     for request in turn.delivers:
+        if isinstance(request, SignalWithStart):
+            continue  # start.plan has its key
         if request.sender is None and not request.by_key and looks_made(request.target):
             turn.wants.add(request.target)
             turn.guessed[request.target] = request.target
@@ -35,26 +37,54 @@ async def plan_messages(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    delivers = [request for request in turn.delivers if request.sender is None or not request.sender.fenced]
-    seen = await _seen(turn, [*delivers, *turn.joint])
+    delivers = await _in_line(turn)
+    seen = await _seen(turn, delivers)
     for request in delivers:
-        _deliver(turn, request, seen)
-    for joint in turn.joint:
-        _deliver_joint(turn, joint, seen)
+        if isinstance(request, Deliver):
+            _deliver(turn, request, seen)
+        else:
+            _deliver_joint(turn, request, seen)
     await _messages(turn)
     await turn.flush()
 
 
+async def _in_line(turn: Turn) -> list[Deliver | SignalWithStart]:
+    """All but the refused, and but keys taken for ids: these go again, and after them who follows to the same one."""
+    delivers = [r for r in turn.delivers if isinstance(r, SignalWithStart) or r.sender is None or not r.sender.fenced]
+    misread = {r.target for r in delivers if isinstance(r, Deliver) and not r.by_key and _misread(turn, r.target)}
+    if not misread:
+        return delivers
+    holders, waiting, kept = await turn.resolve(misread), set(), []
+    for request in delivers:
+        row = turn.find(_target(request))
+        if isinstance(request, Deliver) and request.sender is None and request.target in misread:
+            request.by_key = True
+            waiting.add(holders.get(request.target))
+            turn.again.append(request)
+        elif isinstance(request, Deliver) and request.sender is None and row is not None and row.id in waiting:
+            turn.again.append(request)
+        else:
+            kept.append(request)
+    return kept
+
+
+def _misread(turn: Turn, target: str) -> bool:
+    return target in turn.guessed and turn.find(target) is None
+
+
 async def look_for_known(turn: Turn) -> None:
-    """Which signal_with_start a kept holder has seen: then it starts nothing (S9)."""
-    pairs = {}
+    """Which signal_with_start a kept holder has seen: then it starts nothing, and is told who that was (S9)."""
+    asked = set()
     for joint in turn.joint:
-        row = turn.find(joint.item.correlation_key or "")
-        if row is not None and joint.dedup_key is not None:
-            pairs[(row.id, joint.dedup_key)] = joint
-    if pairs:
-        for id, key in await turn.tx.fetch(sql.seen, list(pairs)):
-            turn.known[pairs[(id, key)]] = id
+        joint.answer = None  # not what an attempt that was rolled back said
+        if joint.dedup_key is not None:
+            asked.add((joint.item.correlation_key or "", joint.dedup_key))
+    if asked:
+        holders = {(key, dedup): id for key, dedup, id in await turn.tx.fetch(sql.seen_by_holders, sorted(asked))}
+        for joint in turn.joint:
+            id = holders.get((joint.item.correlation_key or "", joint.dedup_key))
+            if id is not None:
+                turn.known[joint] = id
 
 
 async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart]) -> set[tuple[str, str]]:
@@ -79,10 +109,6 @@ def looks_made(target: str) -> bool:
 
 def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
     row = turn.find(request.target)
-    if row is None and request.target in turn.guessed and not request.by_key:
-        request.by_key = True
-        turn.again.append(request)
-        return
     if row is not None and request.dedup_key is not None and (row.id, request.dedup_key) in seen:
         request.answer = Delivery("duplicate", row.id)
         _report(turn, request, f"duplicate: {row.id} has seen the dedup key {request.dedup_key!r}")
@@ -98,6 +124,9 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
 
 
 def _deliver_joint(turn: Turn, joint: SignalWithStart, seen: set[tuple[str, str]]) -> None:
+    if joint in turn.known:
+        joint.answer = turn.known[joint]
+        return
     if isinstance(joint.answer, HarkError):
         return
     row = turn.find(joint.item.correlation_key or "")

@@ -49,6 +49,7 @@ async def apply(turn: Turn) -> None:
     await _cancel(turn)
     await _reclaim(turn)
     await _hand_back(turn)
+    await _retire(turn)
     await _revive(turn)
 
 
@@ -92,8 +93,9 @@ async def _end(turn: Turn, ends: dict[str, tuple[str, str]]) -> None:
     """Status, waits, awakeables, slots, parents: in one commit."""
     ids = sorted(ends)
     for id, row in (await _details(turn, ids)).items():
-        step, lease, key, parent_wait, counted = row[2], row[6], row[8], row[10], row[11]
-        if lease is not None and key is not None:
+        status, step, key, parent_wait, counted = row[1], row[2], row[8], row[10], row[11]
+        # A runnable one may have been promoted: the slot it was to take goes to the next in line.
+        if key is not None and status in ("executing", "runnable"):
             turn.freed.add(key)
         if parent_wait is not None and not counted:
             turn.ended.append(parent_wait)
@@ -139,9 +141,7 @@ async def _reclaim(turn: Turn) -> None:
     if back:
         await turn.tx.fetch(sql.reclaim, ids=back)
         turn.runnable = True
-    if len(turn.abandoned) < 1000:
-        await turn.tx.fetch(sql.retire_dead, ids=sorted(owners))
-    else:
+    if len(turn.abandoned) >= 1000:
         turn.again.extend(turn.reclaims)
 
 
@@ -161,9 +161,14 @@ async def _hand_back(turn: Turn) -> None:
     if rows:
         await turn.tx.fetch(sql.hand_back, rows)
         turn.runnable = True
-    retired = [request.retire for request in turn.handbacks if request.retire is not None]
-    if retired:
-        await turn.tx.fetch(sql.retire, ids=retired)
+
+
+async def _retire(turn: Turn) -> None:
+    """All who go, in one statement: two workers that bury each other as they leave would deadlock in two."""
+    leaving = {request.retire for request in turn.handbacks if request.retire is not None}
+    dead = {owner for request in turn.reclaims if request not in turn.again for owner in request.owners}
+    if leaving or dead:
+        await turn.tx.fetch(sql.retire, ids=sorted(leaving | dead), leaving=sorted(leaving))
 
 
 # -- retry -----------------------------------------------------------------------------------------

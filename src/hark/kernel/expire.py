@@ -28,7 +28,12 @@ async def apply(turn: Turn) -> None:
     if ready:
         await turn.tx.fetch(sql.make_ready, ids=ready)
         turn.runnable = True
-    parked = {row[0]: Locked(row[0], row[1], row[2], bool(row[3])) for row in found if row[1] != "runnable"}
+    # Who was woken in this turn has its answer: a signal wins over its deadline.
+    parked = {
+        row[0]: Locked(row[0], row[1], row[2], bool(row[3]))
+        for row in found
+        if row[1] != "runnable" and row[0] not in turn.woken
+    }
     if parked:
         await _time_out(turn, parked)
 

@@ -130,7 +130,9 @@ async def _take(turn: Turn, names: set[tuple[str, str]]) -> dict[tuple[str, str]
         for kind, key in sorted(names - limits.known)
         for shard in range(_shards(limits, kind, key))
     ]
-    if new:
+    # Once a turn: two turns that make each other's buckets in their second rounds would deadlock.
+    if new and not turn.made_buckets:
+        turn.made_buckets = True
         await turn.tx.fetch(sql.insert_buckets, new)
         if len(limits.known) > _KNOWN:
             limits.known.clear()

@@ -21,7 +21,7 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Commit(Request):
-    """An outcome. Answered with the next claim when it runs straight on, else None; `fenced` says it was refused."""
+    """An outcome. Answered with True when it runs straight on, else None; `fenced` says that it did not count."""
 
     claim: Claim = None  # type: ignore[assignment]
     decision: Decision = None  # type: ignore[assignment]

@@ -34,6 +34,8 @@ async def apply(turn: Turn) -> None:
         _settle(turn, request, states, settled)
     if settled:
         await turn.tx.fetch(sql.settle, list(settled.values()))
+        # A wait that is kept after its answer must not time out later.
+        await turn.tx.fetch(sql.fire_answered, [(states[id][1], id) for id in settled])
     await turn.flush()
 
 
@@ -59,6 +61,9 @@ def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[s
     else:
         settled[wish.awakeable] = (wish.awakeable, wish.status, wish.payload, wish.error, wish.by)
         tell(turn, row, wish.awakeable, wish.status, wish.payload, wish.error)
+        for wait in row.waits:
+            if (wait.kind, wait.name) == ("awakeable", wish.awakeable):
+                wait.fired_at = turn.now
         request.answer = wish.awakeable
 
 

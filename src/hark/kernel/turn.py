@@ -65,7 +65,7 @@ class Turn:
         self.rules = rules
         self.catalog = catalog
         self.commits: list[Commit] = []
-        self.delivers: list[Deliver] = []
+        self.delivers: list[Deliver | SignalWithStart] = []  # in the order of the calls (S10)
         self.starts: list[Start] = []
         self.joint: list[SignalWithStart] = []
         self.publishes: list[Publish] = []
@@ -98,6 +98,7 @@ class Turn:
         self.chunk: list[tuple[str, str]] = []
         self.large = False
         self.run_on = True
+        self.made_buckets = False
         self.deliver_marks = False
         self.abandoned: list[str] = []
         self.nexts: list[Commit] = []
@@ -105,6 +106,8 @@ class Turn:
         # What the clerk wants to know afterwards.
         self.again: list[Request] = []
         self.claims: list[Claim] = []
+        self.ran_on: list[Commit] = []
+        self.inboxes: dict[str, list[InboxRow]] = {}
         self.finished: set[str] = set()
         self.cancelled: set[str] = set()
         self.runnable = False  # made something claimable
@@ -162,7 +165,7 @@ class Turn:
         return wakes
 
     async def flush(self) -> None:
-        """Write the posts so far, in their order, and wake whom they wake."""
+        """Write the posts so far, in their order."""
         if self.posts:
             # The numbers rise in the order of the list, in whatever order the database returns them.
             seqs = sorted(row[0] for row in await self.tx.fetch(sql.insert_signals, self.posts))
@@ -170,10 +173,7 @@ class Turn:
                 if id in self.first_mail:
                     self.first_mail[id].append(InboxRow(seq, kind, name, wait_id, payload, self.now))
             self.posts = []
-        if self.woken:
-            await self.tx.fetch(sql.wake, ids=sorted(self.woken))
-            self.mailed -= self.woken
-            self.woken = set()
+        self.mailed -= self.woken  # the claims, which come last, write these
         if self.mailed:
             await self.tx.fetch(sql.mark_mail, ids=sorted(self.mailed))
             self.mailed = set()
@@ -200,6 +200,7 @@ class Turn:
                     self.starts.append(request)
                 case SignalWithStart():
                     self.joint.append(request)
+                    self.delivers.append(request)
                 case Publish():
                     self.publishes.append(request)
                 case Message():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hark.model.decisions import Decision
+
 
 @dataclass(slots=True)
 class InboxRow:
@@ -62,3 +64,12 @@ class Claim:
     inbox: list[InboxRow] = field(default_factory=list)
     waits: list[WaitRow] = field(default_factory=list)
     children: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def go_on(self, decision: Decision, now: int, inbox: list[InboxRow] | None) -> None:
+        """Its `Next` is committed: the same claim, one step and one epoch further."""
+        self.step, self.state, self.now = decision.step, decision.state, now
+        self.epoch += 1
+        self.attempt = self.crashes = 0
+        self.rate_limit, self.weight = None, 1.0
+        self.mail = self.mail or inbox is not None
+        self.inbox, self.waits, self.children = inbox or [], [], []

@@ -9,7 +9,7 @@ what the worker lends it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -69,11 +69,11 @@ class StepProgram:
     source: str | None = None
     digest: str | None = None
 
-    async def run(self, claim: Claim, desk: Desk) -> Decision:
-        return await run(self, claim, desk)
+    def run(self, claim: Claim, desk: Desk) -> Coroutine[Any, Any, Decision]:
+        return run(self, claim, desk)
 
-    async def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Decision:
-        return await recover(self, claim, desk, error)
+    def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Coroutine[Any, Any, Decision]:
+        return recover(self, claim, desk, error)
 
 
 class Context:

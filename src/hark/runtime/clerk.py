@@ -37,7 +37,7 @@ from hark.kernel.requests import (
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance
-from hark.model.errors import HarkError, NotOpen, StoreUnavailable
+from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.views import not_found
 from hark.store import statements as sql
@@ -104,6 +104,8 @@ class Clerk:
     # -- opening and closing ----------------------------------------------------------------------
 
     def open(self) -> Reply[None]:
+        if self.is_open:
+            raise InvalidInput("This app is open already. Use the one that is open, or make another Hark(…).")
         reply: Reply[None] = Reply()
         self._closing = False
         self._thread = threading.Thread(target=self._main, args=(reply,), name="hark-clerk", daemon=True)
@@ -159,8 +161,16 @@ class Clerk:
     def submit(self, request: Request, reply: Reply[Any] | None = None) -> None:
         """Queue a request, from any thread. Its reply comes after the COMMIT."""
         if self._loop is None or self._closing:
-            raise _not_open()
+            raise not_open()
         self._queue.append((request, reply, time.monotonic()))
+        self._ring()
+
+    def submit_outcomes(self, outcomes: Sequence[Commit]) -> None:
+        """The worker's half of `submit`: many at once, and their answer is its `take`."""
+        if self._loop is None or self._closing:
+            raise not_open()
+        now = time.monotonic()
+        self._queue.extend([(outcome, None, now) for outcome in outcomes])
         self._ring()
 
     def read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
@@ -189,7 +199,7 @@ class Clerk:
         loop = self._loop
         if loop is None or self._closing:
             job.close()
-            raise _not_open()
+            raise not_open()
         loop.call_soon_threadsafe(self._keep, job)
 
     def _keep(self, job: Coroutine[Any, Any, Any]) -> None:
@@ -225,7 +235,7 @@ class Clerk:
         """Answer with (id, status, result, error) when this instance has ended. From any thread."""
         loop = self._loop
         if loop is None or self._closing:
-            raise _not_open()
+            raise not_open()
         self._asked.append((target, seconds, reply))
         if not self._asking:
             self._asking = True
@@ -325,15 +335,18 @@ class Clerk:
         most = _CROWDED if self.store.crowded() else _MOST
         while self._queue and len(items) < most:
             request = self._queue[0][0]
-            if items and (isinstance(request, Publish) != isinstance(items[-1][0], Publish) or not order.fits(request)):
+            if items and isinstance(request, Publish) != isinstance(items[-1][0], Publish):
                 break  # broadcasts have turns of their own
-            order.add(request)
+            if type(request) is not Commit:
+                if items and not order.fits(request):
+                    break
+                order.add(request)
             items.append(self._queue.popleft())
         return items
 
     async def _turn(self, items: list[Item], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:
         requests = [item[0] for item in items]
-        commits = [request for request in requests if isinstance(request, Commit)]
+        commits = [request for request in requests if type(request) is Commit]
         wait = 0.01
         while True:
             seat = self.seat if claim and not self._closing else None
@@ -448,8 +461,10 @@ class Clerk:
             back = [item for item in items if id(item[0]) in again]
             items = [item for item in items if id(item[0]) not in again]
             self._queue.extendleft(reversed(back))
+        for commit in turn.ran_on:
+            commit.claim.go_on(commit.decision, turn.now, turn.inboxes.get(commit.claim.id))
         if self.seat is not None:
-            commits = [item[0] for item in items if isinstance(item[0], Commit)]
+            commits = [item[0] for item in items if type(item[0]) is Commit]
             if commits or turn.claims:
                 self.seat.take(commits, turn.claims)
             if turn.cancelled:
@@ -528,15 +543,21 @@ class Clerk:
 
     async def _patrol(self) -> None:
         """Look for workers whose lease is over."""
-        if not self.store.durable or self.seat is None:
-            return
+        dead = await self.find_dead()
+        if dead:
+            self.submit(Reclaim(owners=dead))
+
+    async def find_dead(self) -> list[str]:
+        """Owners whose lease is over, or that have none."""
+        if not self.store.durable:
+            return []
         now = await self.store.time()
         if now < self.store.quiet_until():
-            return
-        dead = [row[0] for row in await self.store.read(sql.dead_workers, now=now, me=self.seat.owner)]
-        dead += [row[0] for row in await self.store.read(sql.owners) if row[0] != self.seat.owner]
-        if dead:
-            self.submit(Reclaim(owners=sorted(set(dead))))
+            return []
+        me = self.seat.owner if self.seat is not None else ""
+        dead = {row[0] for row in await self.store.read(sql.dead_workers, now=now, me=me)}
+        dead |= {row[0] for row in await self.store.read(sql.owners)} - {me}
+        return sorted(dead)
 
     async def _find_lost(self) -> None:
         """Steps of ours that were cancelled or taken over elsewhere hear of it here at the latest."""
@@ -588,7 +609,7 @@ def _started_names(request: Start) -> list[str]:
     return names + [item.id for item in request.items if item.named]
 
 
-def _not_open() -> NotOpen:
+def not_open() -> NotOpen:
     return NotOpen("This app is not open. Use `async with app:` (or `with app:`) around the call.")
 
 

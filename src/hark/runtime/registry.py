@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from hark.model.activation import Claim
@@ -25,8 +26,8 @@ class Program(Protocol):
 
     @property
     def steps(self) -> dict[str, Any]: ...
-    async def run(self, claim: Claim, desk: Desk) -> Decision: ...
-    async def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Decision: ...
+    def run(self, claim: Claim, desk: Desk) -> Coroutine[Any, Any, Decision]: ...
+    def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
 
 
 class Registry:
@@ -58,6 +59,10 @@ class Registry:
     def rows(self) -> list[tuple[str, int, str, str, str, str | None, str | None]]:
         """As they are recorded in the store."""
         return [(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest) for p in self._programs.values()]
+
+    def queues(self) -> set[str]:
+        """The queues its definitions use, and the default one."""
+        return {"default", *(program.queue for program in self._programs.values())}
 
     def lanes(self) -> list[tuple[str, int]]:
         return list(self._programs)

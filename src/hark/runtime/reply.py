@@ -51,12 +51,7 @@ class Reply(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Block until it is there. For plain code: where an event loop runs, `await` it instead."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise WrongColour("`.result()` would block the running event loop. Write `await` here instead.")
+        refuse_to_block_a_loop("`.result()`", "await")
         with self._lock:
             if not self._done and self._event is None:
                 self._event = threading.Event()
@@ -97,6 +92,15 @@ class Reply(Generic[T]):
     def __del__(self) -> None:
         if getattr(self, "_error", None) is not None and not self._seen:
             _log.error("Nobody looked at this answer: %r", self._error)
+
+
+def refuse_to_block_a_loop(what: str, instead: str) -> None:
+    """For all that blocks: not on a thread whose event loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise WrongColour(f"{what} would block the running event loop. Write `{instead}` here instead.")
 
 
 def answer_all(answers: Iterable[tuple[Reply[Any], Any]]) -> None:

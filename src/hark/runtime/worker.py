@@ -8,6 +8,7 @@ connection of its own: a step that blocks the loop does not lose it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import logging
@@ -24,13 +25,14 @@ from hark.model.decisions import Advance, Decision, Finish, NewInstance
 from hark.model.errors import InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, new_id
 from hark.programs.steps import describe
-from hark.runtime.clerk import Clerk
+from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.registry import Registry
-from hark.runtime.reply import Reply, answer_all
+from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.store.protocol import Lease, StoreFault
 
 _log = logging.getLogger("hark")
 _THREADS = 64
+_SEATS = 100  # per queue, when nobody says otherwise
 
 
 class Desk:
@@ -75,12 +77,12 @@ class Worker:
         clerk: Clerk,
         registry: Registry,
         desk: Desk,
-        queues: dict[str, int],
+        queues: dict[str, int] | None,
         *,
         lease: float,
         grace: float,
     ) -> None:
-        for queue, size in queues.items():
+        for queue, size in (queues or {}).items():
             check_name(queue, "queue name")
             if type(size) is not int or size < 1:
                 raise InvalidInput(f"queues={{{queue!r}: {size!r}}}: give a whole number from 1.")
@@ -89,15 +91,16 @@ class Worker:
         self._clerk = clerk
         self._registry = registry
         self._desk = desk
-        self._queues = dict(queues)
+        self._queues = queues
         self._lease = lease
         self._grace = grace
         self.open = True
         # On the clerk's thread:
         self._claims: dict[str, Claim] = {}
-        self._busy: dict[str, int] = dict.fromkeys(queues, 0)
+        self._busy: dict[str, int] = {}
         # On the worker's loop:
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._fatal: set[str] = set()
         self._outbox: list[Commit] = []
         self._idle = asyncio.Event()
         self._renewing: threading.Event | None = None
@@ -109,7 +112,8 @@ class Worker:
     def appetite(self, commits: Sequence[Commit]) -> Appetite | None:
         if not self.open:
             return None
-        free = {queue: size - self._busy[queue] for queue, size in self._queues.items()}
+        queues = self._queues or dict.fromkeys(self._registry.queues(), _SEATS)
+        free = {queue: size - self._busy.get(queue, 0) for queue, size in queues.items()}
         for commit in commits:
             queue = commit.claim.queue
             if queue in free and commit.claim.id in self._claims and not _runs_on(commit.decision):
@@ -117,22 +121,25 @@ class Worker:
         return Appetite(self.owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
 
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
-        for commit in commits:
-            self._drop(commit.claim)
+        """Outcomes that were committed, fenced or refused, and new claims. Who runs on, or was refused, keeps its seat."""
+        begin = list(claims)
         for claim in claims:
             self._claims[claim.id] = claim
             self._busy[claim.queue] = self._busy.get(claim.queue, 0) + 1
-        refused = [commit for commit in commits if isinstance(commit.answer, Exception)]
-        for commit in refused:
-            self._claims[commit.claim.id] = commit.claim
-            self._busy[commit.claim.queue] += 1
+        refused = []
+        for commit in commits:
+            if commit.answer is True:
+                begin.append(commit.claim)
+            elif commit.answer is None:
+                self._drop(commit.claim)
+            else:
+                refused.append(commit)
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._begin, list(commits), list(claims), refused)
+            loop.call_soon_threadsafe(self._begin, begin, refused)
 
     def _drop(self, claim: Claim) -> None:
-        held = self._claims.get(claim.id)
-        if held is not None and held.epoch == claim.epoch:
+        if self._claims.get(claim.id) is claim:
             del self._claims[claim.id]
             self._busy[claim.queue] -= 1
 
@@ -149,7 +156,7 @@ class Worker:
 
     # -- on the worker's loop ---------------------------------------------------------------------
 
-    def _begin(self, commits: list[Commit], claims: list[Claim], refused: list[Commit]) -> None:
+    def _begin(self, claims: list[Claim], refused: list[Commit]) -> None:
         loop = asyncio.get_running_loop()
         for claim in claims:
             self._tasks[claim.id] = loop.create_task(self._run(claim))
@@ -172,6 +179,8 @@ class Worker:
     def _reraise_ours(self, claim: Claim, error: BaseException) -> None:
         """A bare exit ends the worker, and who was abandoned is not missed; all else is the step's own error."""
         told = self._tasks.get(claim.id) is not asyncio.current_task() or not self.open
+        if isinstance(error, SystemExit):
+            self._fatal.add(claim.id)
         if isinstance(error, KeyboardInterrupt | SystemExit) or (isinstance(error, asyncio.CancelledError) and told):
             raise error
 
@@ -198,11 +207,8 @@ class Worker:
         """All that ended in this round of the loop goes to the clerk together."""
         outbox, self._outbox = self._outbox, []
         self._idle.set()
-        for commit in outbox:
-            try:
-                self._clerk.submit(commit)
-            except NotOpen:
-                return  # the app is closing: the lease will run out, and the step run again
+        with contextlib.suppress(NotOpen):  # the app is closing: the lease will run out, and the steps run again
+            self._clerk.submit_outcomes(outbox)
 
     def _abandon(self, ids: list[str]) -> None:
         for id in ids:
@@ -214,6 +220,8 @@ class Worker:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        if not self._clerk.is_open:
+            raise not_open()
         if self._clerk.seat is not None:
             raise InvalidInput("This app has a worker already. One is enough: give it more queues or more room.")
         if self._clerk.store.durable:
@@ -269,7 +277,9 @@ class Worker:
         self._clerk.submit(HandBack(), settled)
         await settled  # outcomes queued before this are in the store now
         left: Reply[None] = Reply()
-        self._clerk.submit(HandBack(claims=list(self._claims.values()), retire=self.owner), left)
+        # Not the step that ended the worker: it is found without an owner, and that counts as a death (M5).
+        claims = [claim for claim in self._claims.values() if claim.id not in self._fatal]
+        self._clerk.submit(HandBack(claims=claims, retire=self.owner), left)
         await left
         self._clerk.seat = None
         answer_all([(done, None)])
@@ -307,6 +317,7 @@ class Worker:
 
     def __enter__(self) -> Worker:
         """In plain code the steps run on a loop in a thread of their own."""
+        refuse_to_block_a_loop("`with app.worker():`", "async with")
         loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=loop.run_forever, name="hark-worker", daemon=True)
         self._thread.start()

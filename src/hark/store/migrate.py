@@ -33,12 +33,15 @@ def missing(dialect: str, current: int) -> list[tuple[int, str, str]]:
     return [script for script in known if script[0] > current]
 
 
-def dump(dialect: str) -> str:
-    """All migrations as one script, for those who apply SQL themselves."""
+def dump(dialect: str, schema: str) -> str:
+    """All migrations as one script, for those who apply SQL themselves. Only PostgreSQL has a schema."""
     parts = [f"-- {name}\n{sql.strip()}\n" for _, name, sql in scripts(dialect)]
     newest = scripts(dialect)[-1][0]
+    place = ""
+    if dialect == "postgres":
+        place = f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET search_path TO "{schema}";\n'
     head = "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY);\n"
     rows = "".join(
         f"INSERT INTO migrations (version) VALUES ({n}) ON CONFLICT DO NOTHING;\n" for n in range(1, newest + 1)
     )
-    return head + "\n" + "\n".join(parts) + "\n" + rows
+    return place + head + "\n" + "\n".join(parts) + "\n" + rows

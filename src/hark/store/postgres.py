@@ -63,6 +63,13 @@ _FAULTS: Final = (
 )
 
 
+def check_schema(schema: str) -> None:
+    if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
+        raise InvalidInput(
+            f"{schema!r} is not a schema name. Use lower-case letters, digits and _, starting with a letter."
+        )
+
+
 class PostgresTx:
     __slots__ = ("_db", "line", "now", "xid")
 
@@ -109,10 +116,6 @@ class PostgresStore:
     durable = True
 
     def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> None:
-        if not _SCHEMA.fullmatch(schema):
-            raise InvalidInput(
-                f"{schema!r} is not a schema name. Use lower-case letters, digits and _, starting with a letter."
-            )
         self._url = url
         self._schema = schema
         self._channel = f"hark_{schema}"[:63]
@@ -126,6 +129,7 @@ class PostgresStore:
         self._readers: list[asyncpg.Connection] = []
         self._seats = asyncio.Semaphore(_READERS)
         self._quiet = 0
+        self._cut = False
         self._line = 0
         self._opened = False
         self._announcing: asyncio.Task[None] | None = None
@@ -151,10 +155,15 @@ class PostgresStore:
             settings["default_transaction_read_only"] = "on"
         if role == "clerk":
             settings |= _PLANS
-        return await asyncpg.connect(
+        db = await asyncpg.connect(
             self._url, server_settings=settings, timeout=self._patience, command_timeout=self._patience * 1.5,
             statement_cache_size=256,
         )  # fmt: skip
+        if self._cut:
+            # After an outage the owners renew first: nobody reclaims for one lease, whichever connection sees it.
+            self._quiet = await db.fetchval(f"SELECT {_NOW}") + self._lease_length
+            self._cut = False
+        return db
 
     async def open(self) -> None:
         try:
@@ -199,12 +208,9 @@ class PostgresStore:
 
     async def _writer(self) -> asyncpg.Connection:
         if self._db is None or self._db.is_closed():
-            again = self._db is not None
+            self._cut = self._cut or self._db is not None
             try:
                 self._db = await self.connect(role="clerk")
-                if again:
-                    # After an outage the owners renew first: nobody reclaims for one lease.
-                    self._quiet = await self._db.fetchval(f"SELECT {_NOW}") + self._lease_length
             except _FAULTS as error:
                 raise Lost(str(error)) from error
         return self._db
@@ -250,6 +256,7 @@ class PostgresStore:
             db = self._readers.pop() if self._readers else None
             try:
                 if db is None or db.is_closed():
+                    self._cut = self._cut or db is not None
                     db = await self.connect(readonly=True)
                 yield db
             except _FAULTS as error:
@@ -257,6 +264,8 @@ class PostgresStore:
             finally:
                 if db is not None and not db.is_closed():
                     self._readers.append(db)
+                else:
+                    self._cut = True
 
     async def read(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
         async with self._seat() as db:
@@ -286,6 +295,7 @@ class PostgresStore:
     async def changed(self) -> bool:
         """Called at every poll: keeps the ear open. A NOTIFY is only a hint, so the answer is always yes."""
         if self._ear is None or self._ear.is_closed():
+            self._cut = self._cut or self._ear is not None
             try:
                 self._ear = await self.connect(role="ear")
                 await self._ear.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")

@@ -79,6 +79,15 @@ seen = Sql(
     JOIN signals s ON s.instance_id = r.id AND s.dedup_key = r.dedup_key
     """
 )
+# S9: who of all that were kept under a key has seen this; the latest, last.
+seen_by_holders = Sql(
+    """
+    SELECT r.key, r.dedup_key, i.id FROM {rows: key text, dedup_key text}
+    JOIN instances i ON i.correlation_key = r.key
+    JOIN signals s ON s.instance_id = i.id AND s.dedup_key = r.dedup_key
+    ORDER BY i.created_at
+    """
+)
 insert_signals = Sql(
     """
     INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
@@ -117,6 +126,13 @@ wake = Sql(
     WHERE id IN :ids[text]
     """
 )
+# Where those just woken stand in line.
+woken = Sql(
+    """
+    SELECT id, queue, priority, concurrency_key, rate_limit, weight, definition, version FROM instances
+    WHERE id IN :ids[text]
+    """
+)
 mark_mail = Sql("UPDATE instances SET mail = true WHERE id IN :ids[text]")
 
 # -- waits -----------------------------------------------------------------------------------------
@@ -141,6 +157,12 @@ drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
 close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
 fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
+fire_answered = Sql(
+    """
+    UPDATE waits AS w SET fired_at = :now::bigint FROM {rows: instance_id text, name text}
+    WHERE w.instance_id = r.instance_id AND w.kind = 'awakeable' AND w.name = r.name
+    """
+)
 # M8: a child's end counts against its own wait; the parent is under lock.
 count_children = Sql(
     """
@@ -261,10 +283,11 @@ claimable = Sql(
     ORDER BY c.priority, c.since
     """,
 )
+# Also straight from a park that this turn has woken.
 claim = Sql(
     """
-    UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1,
-        updated_at = :now::bigint
+    UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
+        mail = (mail OR status <> 'runnable'), updated_at = :now::bigint
     WHERE id IN :ids[text]
     RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
         concurrency_key, parent_id, parent_wait, counted, mail, visit, crashes, rate_limit, weight
@@ -397,9 +420,8 @@ renew = Sql(
     ON CONFLICT (id) DO UPDATE SET until = excluded.until
     """
 )
-retire = Sql("DELETE FROM workers WHERE id IN :ids[text]")
-# Not the one that renewed between the look and this turn.
-retire_dead = Sql("DELETE FROM workers WHERE id IN :ids[text] AND until < :now::bigint")
+# Who leaves, and who is dead: not the one that renewed between the look and this turn.
+retire = Sql("DELETE FROM workers WHERE id IN :ids[text] AND (until < :now::bigint OR id IN :leaving[text])")
 dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
 # Whom a dead worker left executing, and the owners that have no row at all.
 abandoned = Sql(

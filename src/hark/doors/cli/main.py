@@ -9,8 +9,10 @@ import asyncio
 import contextlib
 import dataclasses
 import importlib
+import os
 import signal as signals
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -112,7 +114,7 @@ def migrate(
     if dump_sql:
         from hark.app import dump_migrations
 
-        print(dump_migrations(db))
+        print(dump_migrations(db, schema))
         return
     with opened(db, schema):
         print(f"{db.split('@')[-1]} is up to date.")
@@ -169,6 +171,10 @@ def worker(
             raise InvalidInput(f"--queue {item}: write it as name=concurrency, for example default=100.")
         queues[name] = int(size)
     asyncio.run(_work(load_app(app, DEFAULT_DB), queues or None, grace))
+    if any(thread.name.startswith("hark-step") for thread in threading.enumerate()):
+        # A plain step that would not end was handed back: it must not run on beside its successor.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 async def _work(app: Hark, queues: dict[str, int] | None, grace: float) -> None:

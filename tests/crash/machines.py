@@ -1,0 +1,164 @@
+"""Machines that misbehave on purpose. What they do is traced in a file, outside the database and the process.
+
+`HARK_TEST_FOLDER` names the folder of the trace and of the gates, files that steps wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from hark import Await, Child, Context, Done, Machine, Next, Retry, Spawn, Stop, step
+
+
+def folder() -> Path:
+    return Path(os.environ["HARK_TEST_FOLDER"])
+
+
+def trace(what: str) -> None:
+    """One line, in one write: it survives whatever happens to us next."""
+    fd = os.open(folder() / "trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{os.getpid()} {what}\n".encode())
+    os.close(fd)
+
+
+def is_open(gate: str) -> bool:
+    return (folder() / gate).exists()
+
+
+async def wait_at(gate: str) -> None:
+    while not is_open(gate):
+        await asyncio.sleep(0.005)
+
+
+class Gated(Machine):
+    """Waits at a gate without blocking the loop."""
+
+    @step
+    async def start(self, ctx: Context) -> Next:
+        trace(f"start {ctx.attempt}")
+        await wait_at("gate")
+        return Next(self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        trace(f"end {ctx.attempt}")
+        return Done(os.getpid())
+
+    def handle(self, error: BaseException, ctx: Context) -> Stop:
+        trace(f"handle {error!r}")
+        return Stop(error)
+
+
+class Blocking(Machine):
+    """Waits at a gate and blocks its whole event loop meanwhile."""
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        trace(f"start {ctx.attempt}")
+        while not is_open("gate"):
+            time.sleep(0.005)  # noqa: ASYNC251
+        return Done(os.getpid())
+
+
+class Threaded(Machine):
+    """A plain step that no cancellation can reach."""
+
+    @step
+    def start(self, ctx: Context) -> Done:
+        trace(f"start {ctx.attempt}")
+        while not is_open("gate"):
+            time.sleep(0.005)
+        return Done(os.getpid())
+
+
+class Killer(Machine):
+    """Each of its steps kills its worker as often as the input says, then gets through."""
+
+    @step
+    async def start(self, ctx: Context) -> Next:
+        self.perhaps_die(ctx)
+        return Next(self.again)
+
+    @step
+    async def again(self, ctx: Context) -> Done:
+        self.perhaps_die(ctx)
+        return Done(ctx.attempt)
+
+    def handle(self, error: BaseException, ctx: Context) -> Stop:
+        trace(f"handle {error!r}")
+        return Stop(error)
+
+    def perhaps_die(self, ctx: Context) -> None:
+        trace(ctx.step)
+        died = sum(line.endswith(f" {ctx.step}") for line in (folder() / "trace").read_text().splitlines())
+        if died <= ctx.state["deaths"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Family(Machine):
+    """A parent of children that become zombies, one per outcome."""
+
+    OUTCOMES = ("next", "retry", "await", "spawn", "done", "stop")
+
+    @step
+    async def start(self, ctx: Context) -> Spawn:
+        children = [Child(Zombie, {"outcome": outcome}, id=f"zombie-{outcome}") for outcome in self.OUTCOMES]
+        return Spawn(children, then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done({child.id: child.result for child in ctx.children})
+
+
+class Zombie(Machine):
+    """In the process called «zombie» it is late with its outcome; elsewhere it parks until it is told to end."""
+
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("note", then=self.work)
+
+    @step
+    async def work(self, ctx: Context) -> Any:
+        if os.environ.get("HARK_TEST_ROLE") != "zombie":
+            return Await("end", then=self.end)
+        trace(f"work {ctx.state['outcome']}")
+        await wait_at("gate")
+        ctx.state["zombie"] = True
+        ctx.signal("witness", "note", ctx.state["outcome"])
+        ctx.start(Gated, id=f"started-by-{ctx.state['outcome']}")
+        match ctx.state["outcome"]:
+            case "next":
+                return Next(self.end)
+            case "retry":
+                return Retry()
+            case "await":
+                return Await("note", "other", then=self.end)
+            case "spawn":
+                return Spawn([Child(Gated)], then=self.end)
+            case "done":
+                return Done("by a zombie")
+        return Stop("by a zombie")
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done([signal.name for signal in ctx.all])
+
+
+class Witness(Machine):
+    """Shows what its inbox got."""
+
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("end", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done([signal.payload for signal in ctx.all])
+
+
+ALL = (Gated, Blocking, Threaded, Killer, Family, Zombie, Witness)

@@ -1,0 +1,141 @@
+"""Real worker processes on a store: started, stopped, killed, and asked what they did."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import apsw
+
+from hark.store.sqlite import path_of
+from tests.support.inspect import query
+from tests.support.stores import Store
+
+ROOT = Path(__file__).parents[2]
+HARK = [sys.executable, "-c", "from hark.doors.cli import main; main()"]
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Life:
+    """One line of the trace: which process did what."""
+
+    pid: int
+    what: str
+
+
+class Workers:
+    """The worker processes of one test; none outlives it.
+
+    >>> with Workers(store, folder, lease=1.0) as workers:
+    ...     worker = workers.start()
+    ...     worker.kill()
+    """
+
+    def __init__(self, store: Store, folder: Path, **options: Any) -> None:
+        self.store = store
+        self.folder = folder
+        self.options = {**store.options, **options}
+        self._processes: list[subprocess.Popen[str]] = []
+        os.environ["HARK_TEST_FOLDER"] = str(folder)  # for machines that run in this process
+
+    def start(self, *arguments: str, role: str = "plain", deaf: bool = False) -> subprocess.Popen[str]:
+        command = [*HARK, "worker", "--app", "tests.crash.worker:app", *arguments]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.worker"] if deaf else command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={
+                **os.environ,
+                "HARK_TEST_URL": self.store.url,
+                "HARK_TEST_OPTIONS": json.dumps(self.options),
+                "HARK_TEST_ROLE": role,
+            },
+        )
+        self._processes.append(process)
+        return process
+
+    def trace(self) -> list[Life]:
+        file = self.folder / "trace"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [Life(int(pid), what) for pid, _, what in (line.partition(" ") for line in lines)]
+
+    def open_gate(self) -> None:
+        (self.folder / "gate").touch()
+
+    async def until_traced(self, what: str, pid: int | None = None, times: int = 1) -> None:
+        await until(
+            lambda: sum(life.what == what and pid in (None, life.pid) for life in self.trace()) >= times,
+            f"{times} × {what!r} in the trace",
+        )
+
+    async def freeze(self, process: subprocess.Popen[str]) -> None:
+        """SIGSTOP, but not with SQLite's only write lock in its hand: there nobody can take over."""
+        for _ in range(100):
+            process.send_signal(signal.SIGSTOP)
+            if self.store.name == "postgres" or self._writable():
+                return
+            process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(0.01)
+        raise TimeoutError("The process held the write lock whenever it was stopped.")
+
+    def _writable(self) -> bool:
+        db = apsw.Connection(path_of(self.store.url) or "")
+        try:
+            db.set_busy_timeout(100)
+            db.execute("BEGIN IMMEDIATE; ROLLBACK")
+            return True
+        except apsw.BusyError:
+            return False
+        finally:
+            db.close()
+
+    async def bury(self) -> None:
+        """The leases of all processes that are gone are over, now."""
+        await query(self.store, "UPDATE workers SET until = 0")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            said = process.communicate()[0]
+            if error is not None:
+                print(f"--- worker {process.pid} said:\n{said}")
+
+
+async def until(condition: Callable[[], Any | Awaitable[Any]], what: str) -> None:
+    """Look again and again, with patience."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        met = condition()
+        if inspect.isawaitable(met):
+            met = await met
+        if met:
+            return
+        if time.monotonic() > end:
+            raise TimeoutError(f"Waited {PATIENCE:g} s for {what}.")
+        await asyncio.sleep(0.01)
+
+
+async def gone(process: subprocess.Popen[str]) -> int:
+    """Its exit code, when it has one."""
+    await until(lambda: process.poll() is not None, "the process to end")
+    return process.returncode

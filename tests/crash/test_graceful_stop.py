@@ -1,0 +1,55 @@
+"""SIGTERM: running steps finish within the grace, the rest is handed back, and the process ends with 0."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from hark import Hark
+from tests.crash.machines import ALL, Gated, Threaded
+from tests.crash.processes import Workers, gone, until
+from tests.support.inspect import query
+from tests.support.stores import Store
+
+
+async def test_m5_a_step_that_finishes_within_the_grace_is_committed_and_the_next_left_to_others(
+    store: Store, tmp_path: Path
+) -> None:
+    with Workers(store, tmp_path) as workers:
+        async with Hark(store.url, **workers.options) as app:
+            await app.register(*ALL)
+            worker = workers.start("--grace", "60")
+            handle = await app.start(Gated)
+            await workers.until_traced("start 0")
+            worker.send_signal(signal.SIGTERM)
+            await until(lambda: "stopping" in (worker.stdout.readline() if worker.stdout else ""), "it to stop")
+            workers.open_gate()
+            assert await gone(worker) == 0
+            [instance] = await app.list()
+            assert (instance.step, instance.status, instance.attempt) == ("end", "runnable", 0)
+            async with app.worker():
+                await handle.result(timeout=60)
+        assert [life.what for life in workers.trace()] == ["start 0", "end 0"]
+
+
+@pytest.mark.parametrize("machine", [Gated, Threaded])
+async def test_m5_what_does_not_finish_is_handed_back_and_that_adds_nothing(
+    store: Store, tmp_path: Path, machine: type
+) -> None:
+    with Workers(store, tmp_path, max_crashes=1) as workers:
+        async with Hark(store.url, **workers.options) as app:
+            await app.register(*ALL)
+            handle = await app.start(machine)
+            for times in (1, 2):
+                worker = workers.start("--grace", "0.1")
+                await workers.until_traced("start 0", times=times)
+                worker.send_signal(signal.SIGTERM)
+                assert await gone(worker) == 0
+                assert await query(store, "SELECT status, attempt, crashes FROM instances") == [("runnable", 0, 0)]
+                assert await query(store, "SELECT count(*) FROM workers") == [(0,)]
+            workers.open_gate()
+            async with app.worker():
+                await handle.result(timeout=60)
+        assert not [life.what for life in workers.trace() if life.what.startswith("handle")]

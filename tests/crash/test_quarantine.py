@@ -1,0 +1,60 @@
+"""A worker that dies is not an exception: its steps run again, unless it is the step that kills."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from hark import Hark, InstanceFailed
+from tests.crash.machines import ALL, Killer
+from tests.crash.processes import Workers, gone, until
+from tests.support.inspect import query
+from tests.support.stores import Store
+
+
+async def live_and_die(app: Hark, workers: Workers) -> None:
+    """One more worker that the step kills, and its lease is over."""
+    assert await gone(workers.start()) == -signal.SIGKILL
+    await workers.bury()
+    await until(lambda: reclaimed(app, workers.store), "its work to be taken back")
+
+
+async def reclaimed(app: Hark, store: Store) -> bool:
+    """Not at once when the server itself has just started: then leases may be old through no fault of their owners."""
+    await app.sweep()
+    return await query(store, "SELECT count(*) FROM workers") == [(0,)]
+
+
+async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_and_says_why(
+    store: Store, tmp_path: Path
+) -> None:
+    with Workers(store, tmp_path, lease=1.0, max_crashes=3) as workers:
+        async with Hark(store.url, **workers.options) as app:
+            await app.register(*ALL)
+            handle = await app.start(Killer, {"deaths": 1000})
+            for crashes in (1, 2):
+                await live_and_die(app, workers)
+                assert await query(store, "SELECT status, attempt, crashes FROM instances") == [
+                    ("runnable", crashes, crashes)
+                ]
+            await live_and_die(app, workers)
+            with pytest.raises(InstanceFailed, match="quarantined: step 'start' lost its worker 3 times in a row"):
+                await handle.result(timeout=60)
+            assert [life.what for life in workers.trace()] == ["start"] * 3  # and no `handle`
+
+
+async def test_m5_crashes_count_in_a_row_and_any_committed_outcome_sets_them_to_0(
+    store: Store, tmp_path: Path
+) -> None:
+    with Workers(store, tmp_path, lease=1.0, max_crashes=3) as workers:
+        async with Hark(store.url, **workers.options) as app:
+            await app.register(*ALL)
+            handle = await app.start(Killer, {"deaths": 2})
+            for _ in range(2 + 2):  # two of the first step, which then gets through, and two of the second
+                await live_and_die(app, workers)
+            workers.start()
+            assert await handle.result(timeout=60) == 2
+            assert [life.what for life in workers.trace()] == ["start"] * 3 + ["again"] * 3
+        assert await query(store, "SELECT status, crashes FROM instances") == [("done", 0)]

@@ -1,0 +1,49 @@
+"""The app of the worker processes: `hark worker --app tests.crash.worker:app`, or `python -m tests.crash.worker`.
+
+Run as a module it is a worker that is hard of hearing: it learns of a lost lease only when the database
+refuses its outcome, and traces that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+
+from hark import Hark
+from hark.kernel.requests import Commit
+from hark.model.activation import Claim
+from hark.runtime.clerk import Clerk
+from hark.runtime.worker import Worker
+from tests.crash.machines import ALL, trace
+
+app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))
+app.register(*ALL)
+
+
+def make_deaf() -> None:
+    take = Worker.take
+
+    def traced(self: Worker, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
+        take(self, commits, claims)
+        for commit in commits:
+            if commit.fenced:
+                trace(f"refused {commit.claim.id}")
+
+    async def hear_nothing(self: Clerk) -> None:
+        """Would tell the worker which of its steps were taken over."""
+
+    Worker.take = traced  # type: ignore[method-assign]
+    Clerk._find_lost = hear_nothing  # type: ignore[method-assign]
+
+
+async def main() -> None:
+    make_deaf()
+    async with app, app.worker():
+        trace("ready")
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,74 @@
+"""Every code block of README and the guides runs, as a reader would run it, in an empty folder."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOP = "from hark import Hark\n\napp = Hark('sqlite:///shop.db')\n"
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text("utf-8"))
+
+
+def run(folder: Path, *command: str) -> str:
+    bin = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": bin}, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_python(folder: Path, code: str) -> None:
+    file = folder / "test_block.py"
+    file.write_text(code, "utf-8")
+    if "async def test_" in code:
+        run(folder, sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", str(file))
+    else:
+        run(folder, sys.executable, str(file))
+
+
+def run_shell(folder: Path, line: str) -> None:
+    match shlex.split(line):
+        case ["pip", "install", "hark"] | ["make", "test" | "demo" | "bench-engine"]:
+            pass  # how this very test came to run, and what tests/examples runs
+        case ["hark", "worker", *rest]:
+            (folder / "shop.py").write_text(SHOP, "utf-8")
+            hark = str(Path(sys.executable).parent / "hark")
+            worker = subprocess.Popen([hark, "worker", *rest], cwd=folder, stdout=subprocess.PIPE, text=True)
+            assert worker.stdout is not None
+            assert "working" in worker.stdout.readline()
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(30) == 0
+        case ["hark", *_]:
+            run(folder, *shlex.split(line))
+        case _:
+            pytest.fail(f"nobody runs this line: {line}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+    found = blocks(page)
+    assert found
+    for language, code in found:
+        if language == "python":
+            run_python(tmp_path, code)
+        else:
+            assert language == "sh"
+            for line in filter(None, code.splitlines()):
+                run_shell(tmp_path, line)
+
+
+def test_the_pages_of_the_map_exist() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text("utf-8")):
+        assert (ROOT / link).exists(), link

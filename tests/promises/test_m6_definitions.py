@@ -1,0 +1,202 @@
+"""M6: the options of a machine, and what can be seen to be wrong with one when its class is made."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hark import Await, Context, Done, InvalidDefinition, InvalidInput, Machine, Next, Spawn, step
+from hark.testing import Harness
+from tests.promises.support_machines import harness
+from tests.support.stores import Store
+
+
+async def test_m6_name_version_queue_initial_and_state_are_options(store: Store) -> None:
+    @dataclass
+    class Count:
+        n: int = 3
+
+    class Named(Machine, name="other-name", version=7, queue="side", initial="first", state=Count):
+        @step
+        async def first(self, ctx: Context) -> Done:
+            return Done(ctx.state.n)
+
+    async with harness(store, Named) as app:
+        named = await app.start(Named)
+        kept = await named.get()
+        assert (kept.definition, kept.version, kept.queue, kept.step) == ("other-name", 7, "side", "first")
+        await app.drain()
+        assert await named.result(timeout=0) == 3
+        assert [i.id for i in await app.list(definition="other-name")] == [named.id]
+
+
+async def test_m6_without_options_it_has_its_class_name_version_1_the_default_queue_and_starts_at_start(
+    store: Store,
+) -> None:
+    class Plain(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done()
+
+    async with harness(store, Plain) as app:
+        kept = await (await app.start(Plain)).get()
+        assert (kept.definition, kept.version, kept.queue, kept.step) == ("Plain", 1, "default", "start")
+
+
+async def test_m6_a_step_is_named_by_its_method_or_by_its_decorator_and_reached_by_either(store: Store) -> None:
+    class Renamed(Machine, initial="the first"):
+        @step("the first")
+        async def one(self, ctx: Context) -> Next:
+            return Next(self.two, [ctx.step])
+
+        @step("the second")
+        def two(self, ctx: Context) -> Await:
+            return Await("go", then="three", state=[*ctx.state, ctx.step])
+
+        @step
+        async def three(self, ctx: Context) -> Spawn:
+            return Spawn([], then=self.four, state=[*ctx.state, ctx.step])
+
+        @step("the last")
+        async def four(self, ctx: Context) -> Done:
+            return Done([*ctx.state, ctx.step])
+
+    async with harness(store, Renamed) as app:
+        renamed = await app.start(Renamed)
+        await app.drain()
+        assert (await renamed.get()).step == "three"
+        await renamed.signal("go")
+        await app.drain()
+        assert await renamed.result(timeout=0) == ["the first", "the second", "three", "the last"]
+        # A start may begin elsewhere, by method or by name.
+        for at in (Renamed.four, "the last"):
+            later = await app.start(Renamed, ["here"], step=at)
+            await app.drain()
+            assert await later.result(timeout=0) == ["here", "the last"]
+        with pytest.raises(InvalidInput, match="It has: .*the last"):
+            await app.start(Renamed, [], step="nowhere")
+
+
+async def test_m6_steps_are_inherited_and_overridden_like_methods(store: Store) -> None:
+    class Base(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next:
+            return Next(self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(self.word())
+
+        def word(self) -> str:
+            return "base"
+
+    class Sub(Base):
+        def word(self) -> str:
+            return "sub"
+
+    async with harness(store, Base, Sub) as app:
+        base, sub = await app.start(Base), await app.start(Sub)
+        await app.drain()
+        assert [await base.result(timeout=0), await sub.result(timeout=0)] == ["base", "sub"]
+
+
+def test_m6_a_way_to_a_step_that_does_not_exist_is_seen_when_the_class_is_made() -> None:
+    with pytest.raises(InvalidDefinition, match="nowhere"):
+
+        class ByName(Machine):
+            @step
+            async def start(self, ctx: Context) -> Next:
+                return Next("nowhere")
+
+    with pytest.raises(InvalidDefinition, match="nowhere"):
+
+        class ByThen(Machine):
+            @step
+            async def start(self, ctx: Context) -> Await:
+                return Await("x", then="nowhere")
+
+    with pytest.raises(InvalidDefinition, match=r"self\.plain.*@step"):
+
+        class ByMethod(Machine):
+            @step
+            async def start(self, ctx: Context) -> Spawn:
+                return Spawn([], then=self.plain)
+
+            async def plain(self, ctx: Context) -> Done:
+                return Done()
+
+
+def test_m6_a_machine_without_its_first_step_or_with_two_of_one_name_is_refused() -> None:
+    with pytest.raises(InvalidDefinition, match="'start'"):
+
+        class NoStart(Machine):
+            @step
+            async def begin(self, ctx: Context) -> Done:
+                return Done()
+
+    with pytest.raises(InvalidDefinition, match="two steps named 'x'"):
+
+        class Twice(Machine, initial="x"):
+            @step("x")
+            async def one(self, ctx: Context) -> Done:
+                return Done()
+
+            @step("x")
+            async def two(self, ctx: Context) -> Done:
+                return Done()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"version": -1}, InvalidDefinition),
+        ({"version": 1.5}, InvalidDefinition),
+        ({"version": True}, InvalidDefinition),
+        ({"version": 2**31}, InvalidDefinition),
+        ({"queue": ""}, InvalidInput),
+        ({"name": "x" * 256}, InvalidInput),
+        ({"name": "a\0b"}, InvalidInput),
+        ({"bogus": 1}, TypeError),
+    ],
+)
+def test_m6_a_malformed_option_is_refused(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        type("Bad", (Machine,), {"start": step(_start)}, **options)
+
+
+async def _start(self: Machine, ctx: Context) -> Done:
+    return Done()
+
+
+_start.__name__ = "start"
+
+
+async def test_m6_two_definitions_of_one_name_and_version_are_refused_and_the_same_twice_is_fine() -> None:
+    def make(word: str) -> type[Machine]:
+        class Same(Machine):
+            @step
+            async def start(self, ctx: Context) -> Done:
+                return Done(word)
+
+        return Same
+
+    first = make("first")
+    async with Harness(first, first) as app:
+        await app.register(first)
+        with pytest.raises(InvalidDefinition, match="'Same' version 1"):
+            app.register(make("second"))
+        same = await app.start("Same")
+        await app.drain()
+        assert await same.result(timeout=0) == "first"
+
+
+async def test_m6_what_has_no_steps_is_no_definition() -> None:
+    class Empty(Machine):
+        pass
+
+    async with Harness() as app:
+        with pytest.raises(InvalidDefinition, match="@step"):
+            await app.start(Empty)
+        for nothing in (object(), int, print, 42):
+            with pytest.raises(InvalidInput, match="definition"):
+                await app.start(nothing)

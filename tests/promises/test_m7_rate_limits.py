@@ -1,0 +1,344 @@
+"""M7: token buckets, named in config, optionally per partition, with weights; the clock is moved by hand."""
+
+from typing import Any
+
+import pytest
+
+from hark import Await, Context, Done, InvalidInput, Machine, Next, Rate, Retry, Start, Stop, step
+from hark.testing import Harness
+from tests.promises.support_machines import harness, neighbour
+from tests.support.stores import Store
+
+SECOND = Rate(allowed=1, period=1, burst=1)
+
+
+class Call(Machine):
+    """Says its name when it runs."""
+
+    ran: list[str]
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        self.ran.append(ctx.state)
+        return Done()
+
+
+@pytest.fixture(autouse=True)
+def ran() -> list[str]:
+    Call.ran = []
+    return Call.ran
+
+
+async def calls(app: Harness, names: str, **options: Any) -> list[Any]:
+    """Started one after the other, so their order in line is plain."""
+    return [await app.start(Call, name, **options) for name in names]
+
+
+async def test_m7_a_bucket_lets_its_burst_through_and_then_its_rate(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": Rate(allowed=2, period=10, burst=3)}) as app:
+        waiting = await calls(app, "abcdefgh", rate_limit="api")
+        await app.drain()
+        assert "".join(ran) == "abc"
+        kept = await waiting[3].get()
+        assert (kept.status, kept.attempt) == ("runnable", 0)
+        await app.advance(4.9)
+        await app.drain()
+        assert "".join(ran) == "abc", "the next token comes after 5 s"
+        await app.advance(0.1)
+        await app.drain()
+        assert "".join(ran) == "abcd"
+        await app.advance(10)
+        await app.drain()
+        assert "".join(ran) == "abcdef"
+        await app.advance(1000)
+        await app.drain()
+        assert "".join(ran) == "abcdefgh"
+        await app.advance(1000)
+        await calls(app, "ijklm", rate_limit="api")
+        await app.drain()
+        assert "".join(ran) == "abcdefghijk", "what was not used is kept up to the burst, not beyond"
+
+
+async def test_m7_without_a_burst_it_is_what_is_allowed_and_a_dict_says_the_same(store: Store, ran: list[str]) -> None:
+    limits = {"rate": Rate(3, 60), "dict": {"allowed": 3, "period": 60}}
+    async with harness(store, Call, rate_limits=limits) as app:
+        await calls(app, "aaaaa", rate_limit="rate")
+        await calls(app, "bbbbb", rate_limit="dict")
+        await app.drain()
+        assert "".join(sorted(ran)) == "aaabbb"
+        await app.advance(20)
+        await app.drain()
+        assert "".join(sorted(ran)) == "aaaabbbb"
+
+
+async def test_m7_next_takes_rate_limit_and_weight_for_the_next_step(store: Store) -> None:
+    at: list[tuple[str, int]] = []
+
+    class Charges(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next:
+            at.append((ctx.step, 0))
+            return Next(self.charge, rate_limit="stripe", weight=2)
+
+        @step
+        async def charge(self, ctx: Context) -> Next | Done:
+            at.append((ctx.step, ctx.attempt))
+            ctx.state["n"] = ctx.state.get("n", 0) + 1
+            if ctx.state["n"] < 3:
+                return Next(self.charge, rate_limit="stripe", weight=2)
+            return Next(self.free)
+
+        @step
+        async def free(self, ctx: Context) -> Done:
+            at.append((ctx.step, 0))
+            return Done()
+
+    async with harness(store, Charges, rate_limits={"stripe": Rate(1, 1, burst=2)}) as app:
+        charges = await app.start(Charges)
+        assert await app.drain() == {"steps": 2, "next": 2}
+        kept = await charges.get()
+        assert (kept.step, kept.state, kept.status) == ("charge", {"n": 1}, "runnable"), "committed, and waiting"
+        await app.advance(1)
+        assert await app.drain() == {"steps": 0}, "half of its weight"
+        await app.advance(1)
+        assert await app.drain() == {"steps": 1, "next": 1}
+        await app.advance(2)
+        assert await app.drain() == {"steps": 2, "done": 1, "next": 1}, "the last step has no limit"
+        assert [name for name, _ in at] == ["start", "charge", "charge", "charge", "free"]
+
+
+async def test_m7_a_partition_has_a_bucket_of_its_own(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"stripe": SECOND}) as app:
+        await calls(app, "aaa", rate_limit=("stripe", "tenant-1"))
+        await calls(app, "bb", rate_limit=("stripe", "tenant:2"))
+        await calls(app, "cc", rate_limit="stripe")
+        await app.drain()
+        assert "".join(sorted(ran)) == "abc"
+        await app.advance(1)
+        await app.drain()
+        assert "".join(sorted(ran)) == "aabbcc"
+        await app.advance(1)
+        await app.drain()
+        assert "".join(sorted(ran)) == "aaabbcc"
+
+
+async def test_m7_a_weight_takes_so_many_tokens_also_parts_of_one(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=4)}) as app:
+        await app.start(Call, "heavy", rate_limit="api", weight=3)
+        await app.start(Call, "half", rate_limit="api", weight=0.5)
+        await app.start(Call, "half too", rate_limit="api", weight=0.5)
+        await app.start(Call, "late", rate_limit="api", weight=0.25)
+        await app.drain()
+        assert ran == ["heavy", "half", "half too"]
+        await app.advance(0.25)
+        await app.drain()
+        assert ran == ["heavy", "half", "half too", "late"]
+
+
+async def test_m7_a_weight_above_the_burst_is_refused_at_once_and_freezes_nothing(store: Store, ran: list[str]) -> None:
+    class Greedy(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next:
+            return Next(self.end, rate_limit="api", weight=6)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done()
+
+        def handle(self, error: Exception, ctx: Context) -> Stop:
+            assert isinstance(error, InvalidInput)
+            return Stop(error)
+
+    async with harness(store, Call, Greedy, rate_limits={"api": Rate(1, 1, burst=5)}) as app:
+        with pytest.raises(InvalidInput, match="weight=5.5 .*'api'.*5"):
+            await app.start(Call, "x", rate_limit="api", weight=5.5)
+        greedy = await app.start(Greedy)
+        await calls(app, "ab", rate_limit="api")
+        await app.start(Call, "c", rate_limit=("api", "t"), weight=5)
+        await app.drain()
+        assert "burst" in (await greedy.get()).error
+        assert ran == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rate_limit": "unknown"},
+        {"rate_limit": ("unknown", "tenant")},
+        {"rate_limit": ("api", "")},
+        {"rate_limit": ("api", "a\0")},
+        {"rate_limit": ("api", "a", "b")},
+        {"rate_limit": ["api", "a"]},
+        {"rate_limit": 5},
+        {"rate_limit": {}},
+        {"weight": 0},
+        {"weight": -1},
+        {"weight": float("nan")},
+        {"weight": float("inf")},
+        {"weight": "2"},
+        {"weight": True},
+    ],
+    ids=str,
+)
+async def test_m7_an_unknown_limit_and_a_malformed_weight_are_refused(options: dict[str, Any]) -> None:
+    class Asks(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next:
+            return Next(self.start, **{"rate_limit": "api", **options})
+
+        def handle(self, error: Exception, ctx: Context) -> Done:
+            return Done(type(error).__name__)
+
+    async with Harness(Asks, rate_limits={"api": Rate(5, 1)}) as app:
+        with pytest.raises(InvalidInput):
+            await app.start(Asks, **{"rate_limit": "api", **options})
+        asks = await app.start(Asks)
+        await app.drain()
+        assert await asks.result(timeout=0) == "InvalidInput"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"rate_limits": {"api": Rate}},
+        {"rate_limits": {"api": 5}},
+        {"rate_limits": {"api": {"allowed": 1}}},
+        {"rate_limits": {"api": {"allowed": 1, "period": 1, "bogus": 2}}},
+        {"rate_limits": {"a:b": {"allowed": 1, "period": 1}}},
+        {"rate_limits": {"": {"allowed": 1, "period": 1}}},
+        {"rate_limits": {"api": {"allowed": 0, "period": 1}}},
+        {"rate_limits": {"api": {"allowed": 1, "period": -1}}},
+        {"rate_limits": {"api": {"allowed": 1, "period": 1, "burst": 0}}},
+        {"rate_limits": {"api": {"allowed": 1, "period": 1, "shards": 0}}},
+        {"concurrency": {"api": 0}},
+        {"concurrency": {"api": 1.5}},
+        {"concurrency": {"a:b": 1}},
+    ],
+    ids=str,
+)
+def test_m7_malformed_limits_are_refused_when_the_app_is_made(limits: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Harness(**limits)
+
+
+async def test_m7_who_waits_for_many_tokens_is_not_overtaken_by_who_needs_few(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=4)}) as app:
+        await app.start(Call, "first", rate_limit="api", weight=3)
+        await app.start(Call, "heavy", rate_limit="api", weight=4)
+        await app.start(Call, "light", rate_limit="api")
+        await app.drain()
+        assert ran == ["first"]
+        await app.advance(1)
+        await app.start(Call, "newcomer", rate_limit="api")
+        await app.drain()
+        assert ran == ["first"], "two tokens are there, and they are for the heavy one"
+        await app.advance(2)
+        await app.drain()
+        assert ran == ["first", "heavy"]
+        await app.advance(2)
+        await app.drain()
+        assert ran == ["first", "heavy", "light", "newcomer"]
+
+
+async def test_m7_the_more_urgent_goes_first_in_the_line_of_a_bucket(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": SECOND}) as app:
+        await calls(app, "abc", rate_limit="api")
+        await app.drain()
+        await app.start(Call, "urgent", rate_limit="api", priority=-1)
+        await app.drain()
+        for _ in range(3):
+            await app.advance(1)
+            await app.drain()
+        assert ran == ["a", "urgent", "b", "c"]
+
+
+async def test_m7_shards_share_the_rate_and_the_burst_between_them(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": Rate(4, 1, burst=8, shards=4)}) as app:
+        await calls(app, "abcdefghijkl", rate_limit="api")
+        await app.drain()
+        assert len(ran) == 8
+        await app.advance(1)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert sorted(ran) == list("abcdefghijkl")
+
+
+async def test_m7_a_retry_of_a_limited_step_pays_again(store: Store) -> None:
+    ran: list[int] = []
+
+    class Tries(Machine):
+        @step
+        async def start(self, ctx: Context) -> Retry | Stop:
+            ran.append(ctx.attempt)
+            return Retry() if ctx.attempt < 2 else Stop("no luck")
+
+    async with harness(store, Tries, rate_limits={"api": SECOND}) as app:
+        tries = await app.start(Tries, rate_limit="api")
+        for seen in ([0], [0, 1], [0, 1, 2]):
+            await app.drain()
+            assert ran == seen
+            await app.advance(1)
+        await app.advance(10)
+        await app.retry(tries)
+        await app.start(Tries, rate_limit="api")
+        await app.drain()
+        assert ran == [0, 1, 2, 0], "also when somebody retries what has failed"
+
+
+async def test_m7_a_limit_is_for_one_step_and_not_for_those_after_it(store: Store) -> None:
+    class Once(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("go", then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done()
+
+    async with harness(store, Once, rate_limits={"api": Rate(1, 1000)}) as app:
+        once = await app.start(Once, rate_limit="api")
+        await app.drain()
+        await once.signal("go")
+        assert await app.drain() == {"steps": 1, "done": 1}
+
+
+async def test_m7_a_cancelled_one_leaves_its_place_and_its_tokens_to_the_next(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": SECOND}) as app:
+        _, b, c, _ = await calls(app, "abcd", rate_limit="api")
+        await app.drain()
+        await b.cancel()
+        await app.advance(1)
+        # Let back into the line by the sweep, and gone before anybody could run it.
+        await c.cancel()
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert ran == ["a", "d"]
+
+
+async def test_m7_all_workers_draw_from_the_same_bucket(store: Store, ran: list[str]) -> None:
+    limits = {"api": Rate(10, 3600, burst=10)}
+    async with harness(store, Call, rate_limits=limits) as app:
+        async with neighbour(app, store, Call, rate_limits=limits) as other:
+            async with app.worker({"default": 50}), other.worker({"default": 50}):
+                handles = await app.start_many([Start(Call, "x", rate_limit="api") for _ in range(40)])
+                free = await app.start(Call, "free")
+                await free.result(timeout=30)
+            done = [i for i in await app.list(status="done", limit=100)]
+            assert len(ran) == len(done) == 11
+            assert len(handles) == 40
+
+
+async def test_m7_a_clock_that_jumps_back_refills_nothing_twice(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=2)}) as app:
+        await calls(app, "abc", rate_limit="api")
+        await app.drain()
+        app.clock.now -= 3_600_000_000
+        await calls(app, "d", rate_limit="api")
+        await app.advance(0)
+        await app.drain()
+        assert ran == ["a", "b"]
+        await app.advance(3601)
+        await app.drain()
+        assert ran == ["a", "b", "c"]

@@ -1,0 +1,165 @@
+"""A1, B4: an awakeable settles once, a message has one receiver, whoever comes at the same time."""
+
+from hark.kernel.requests import Answer, Cancel, Message
+from hark.kernel.turn import Turn
+from hark.model.decisions import Settle
+from hark.model.errors import AlreadySettled, NoTarget
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import MINUTE, asked, done, on, park
+
+
+def _resolve(payload: str = "1", by: str | None = None) -> Answer:
+    return Answer(settle=Settle("question", "RESOLVED", payload=payload, by=by))
+
+
+def _reject() -> Answer:
+    return Answer(settle=Settle("question", "REJECTED", error="no"))
+
+
+async def _asking(stage: Stage, timeout: int | None = None) -> None:
+    question, wait = asked("question", timeout=timeout)
+    await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))
+
+
+async def test_fault_42_two_settlers_at_once_are_one_answer_and_one_conflict_that_says_who_won(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _asking(stage)
+        answers = [_resolve(by="ann"), _reject()]
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            [refused] = [answer.answer for answer in answers if isinstance(answer.answer, AlreadySettled)]
+            assert content.awakeables["question"].status == refused.status
+            assert refused.by == ("ann" if refused.status == "RESOLVED" else None)
+            assert content.kinds("x") == ["awakeable"]
+            assert content.instances["x"].status == "runnable"
+
+        return Duel(part(answers[0]), part(answers[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_43_an_answer_and_the_timeout_leave_one_terminal_state_and_one_signal(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _asking(stage, timeout=MINUTE)
+        stage.clock.advance(MINUTE)
+        answer = _resolve()
+
+        async def check(sweeping: Turn, answering: Turn) -> None:
+            content = await stage.content()
+            status = content.awakeables["question"].status
+            assert status == ("TIMEOUT" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
+            assert content.kinds("x") == ["awakeable"]
+            assert content.instances["x"].status == "runnable"
+
+        return Duel(part(sweep=True), part(answer), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_46_an_answer_and_a_cancel_leave_one_terminal_state(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _asking(stage)
+        answer = _resolve()
+
+        async def check(cancelling: Turn, answering: Turn) -> None:
+            content = await stage.content()
+            status = content.awakeables["question"].status
+            assert status == ("CANCELLED" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
+            assert content.instances["x"].status == "cancelled"
+
+        return Duel(part(Cancel(target="x")), part(answer), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_44_an_answer_that_meets_the_park_on_it_wakes(stage: Stage) -> None:
+    """The question was asked earlier; the asker does something else and comes to wait for the answer."""
+
+    async def prepare() -> Duel:
+        await stage.one.run(park(await stage.executing("x"), on("poke"), awakeables=(asked("question")[0],)))
+        from hark.kernel.requests import Deliver
+
+        await stage.one.run(Deliver(target="x", name="poke"))
+        [claim] = await stage.claim()
+
+        async def check(parking: Turn, answering: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["x"].status == "runnable"
+            assert "awakeable" in content.kinds("x")
+
+        seen = [row.seq for row in claim.inbox]
+        return Duel(part(park(claim, on("question", "awakeable"))), part(_resolve()), check, seen=seen)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_a1_an_answered_question_does_not_time_out_later_though_its_wait_is_kept(stage: Stage) -> None:
+    question, wait = asked("question", timeout=MINUTE)
+    await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))
+    await stage.one.run(_resolve())
+    [claim] = await stage.claim()
+    late = park(claim, on("other"), disarm=())
+    late.decision.consume, late.decision.handed = (), tuple(row.seq for row in claim.inbox)
+    await stage.one.run(late)
+    stage.clock.advance(2 * MINUTE)
+    await stage.one.run(sweep=True)
+    content = await stage.content()
+    assert content.awakeables["question"].status == "RESOLVED"
+    assert content.kinds("x") == ["awakeable"], "one settlement, one signal"
+
+
+async def test_a1_an_answer_meets_the_end_of_its_asker(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _asking(stage)
+        await stage.one.run(_resolve())
+        [claim] = await stage.claim()
+        second, wait = asked("second", 1)
+        await stage.one.run(park(claim, wait, on("poke"), awakeables=(second,)))
+        from hark.kernel.requests import Deliver
+
+        await stage.one.run(Deliver(target="x", name="poke"))
+        [claim] = await stage.claim()
+        answer = Answer(settle=Settle("second", "RESOLVED", payload="2"))
+
+        async def check(ending: Turn, answering: Turn) -> None:
+            content = await stage.content()
+            status = content.awakeables["second"].status
+            assert status == ("CANCELLED" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
+            assert content.instances["x"].status == "done"
+
+        return Duel(part(done(claim)), part(answer), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b4_two_messages_of_one_key_have_one_receiver(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", on("payment", "message", key="order-42"))
+        messages = [Message(name="payment", key="order-42") for _ in range(2)]
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert sorted(isinstance(m.answer, NoTarget) for m in messages) == [False, True]
+            content = await stage.content()
+            assert content.kinds("x") == ["message"]
+            assert content.instances["x"].status == "runnable"
+
+        return Duel(part(messages[0]), part(messages[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b4_a_message_that_meets_the_park_on_it_is_taken_or_refused_whole(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("x")
+        message = Message(name="payment", key="order-42")
+
+        async def check(parking: Turn, sending: Turn) -> None:
+            content = await stage.content()
+            taken = not isinstance(message.answer, NoTarget)
+            assert content.kinds("x") == ["message"] * taken
+            assert content.instances["x"].status == ("runnable" if taken else "awaiting_signal")
+
+        return Duel(part(park(claim, on("payment", "message", key="order-42"))), part(message), check)
+
+    await stage.explore(prepare, deep=True)

@@ -1,0 +1,148 @@
+"""B1: who subscribes while a broadcast is on its way is consistently in or out, and nobody gets it twice."""
+
+from hark.kernel.requests import Cancel, Deliver, Publish
+from hark.kernel.turn import Turn
+from hark.model.decisions import SendBroadcast
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import advance, appetite, done, on, park
+
+
+def _news(name: str = "news") -> object:
+    return on(name, "broadcast")
+
+
+async def test_fault_60_who_subscribes_during_a_broadcast_is_in_or_out_and_the_count_says_which(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("x")
+        await stage.parked("y", _news())
+        publish = Publish(name="news")
+
+        async def check(subscribing: Turn, publishing: Turn) -> None:
+            content = await stage.content()
+            assert content.kinds("y") == ["broadcast"]
+            assert publish.answer == 1 + len(content.inbox("x"))
+            assert content.instances["x"].status == ("runnable" if content.inbox("x") else "awaiting_signal")
+
+        return Duel(part(park(claim, _news())), part(publish), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_60_who_subscribes_again_is_always_in(stage: Stage) -> None:
+    """Its waits live until the outcome that replaces them: there is no moment at which it does not wait."""
+
+    async def prepare() -> Duel:
+        await stage.parked("x", _news(), on("poke"))
+        await stage.one.run(Deliver(target="x", name="poke"))
+        [claim] = await stage.claim()
+        publish = Publish(name="news")
+
+        async def check(parking: Turn, publishing: Turn) -> None:
+            content = await stage.content()
+            assert publish.answer == 1
+            assert content.instances["x"].status == "runnable"
+            assert content.kinds("x") == ["poke", "broadcast"]
+
+        return Duel(part(park(claim, _news(), on("poke"))), part(publish), check, seen=[s.seq for s in claim.inbox])
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_60_who_goes_on_during_a_broadcast_got_it_if_it_was_counted(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.parked("x", _news(), on("poke"))
+        await stage.one.run(Deliver(target="x", name="poke"))
+        [claim] = await stage.claim()
+        publish = Publish(name="news")
+
+        async def check(advancing: Turn, publishing: Turn) -> None:
+            assert (await stage.content()).kinds("x") == ["broadcast"] * publish.answer
+
+        return Duel(part(advance(claim)), part(publish), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_57_a_broadcast_that_meets_the_end_of_a_subscriber_reaches_the_others(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "abc":
+            await stage.parked(id, _news())
+        publish = Publish(name="news")
+
+        async def check(cancelling: Turn, publishing: Turn) -> None:
+            content = await stage.content()
+            assert [content.kinds(id) for id in "ac"] == [["broadcast"]] * 2
+            assert publish.answer == 2 + len(content.inbox("b"))
+
+        return Duel(part(Cancel(target="b")), part(publish), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b1_two_broadcasts_to_the_same_crowd_reach_everybody_with_both(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "abc":
+            await stage.parked(id, _news(), _news("alarm"))
+        first, second = Publish(name="news"), Publish(name="alarm")
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert (first.answer, second.answer) == (3, 3)
+            content = await stage.content()
+            assert [len(content.inbox(id)) for id in "abc"] == [2, 2, 2]
+
+        return Duel(part(first), part(second), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_19_a_broadcast_sent_twice_under_one_dedup_key_happens_once_and_both_get_its_count(
+    stage: Stage,
+) -> None:
+    async def prepare() -> Duel:
+        for id in "ab":
+            await stage.parked(id, _news())
+        sends = [Publish(name="news", dedup_key="evt") for _ in range(2)]
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert [send.answer for send in sends] == [2, 2]
+            content = await stage.content()
+            assert [content.kinds(id) for id in "ab"] == [["broadcast"]] * 2
+
+        return Duel(part(sends[0]), part(sends[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_54_throwers_that_catch_each_other_do_not_deadlock(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claims = {}
+        for id in "ab":
+            await stage.parked(id, _news(), on("poke"))
+        await stage.one.run(*(Deliver(target=id, name="poke") for id in "ab"))
+        claims = {claim.id: claim for claim in await stage.claim(room=2)}
+        throws = [advance(claims[id], SendBroadcast("news", "null")) for id in "ba"]
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            # The second to commit finds the first gone on to a step that waits for nothing.
+            assert sorted(len(content.inbox(id)) for id in "ab") == [1, 2]
+
+        return Duel(part(throws[0]), part(throws[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b1_what_ran_on_in_the_turn_of_a_broadcast_has_left_its_waits_behind(stage: Stage) -> None:
+    """The thrower rides the same turn as a subscriber that goes on, and that is claimed again at once."""
+    await stage.parked("x", _news(), on("poke"))
+    await stage.one.run(Deliver(target="x", name="poke"))
+    [claim] = await stage.claim()
+    thrower = await stage.executing("y")
+    turn = await stage.one.run(
+        advance(claim, rekey=True, concurrency_key="k"),
+        done(thrower, SendBroadcast("news", "null")),
+        claim=appetite("ours", 3),
+    )
+    [again] = turn.claims
+    assert (again.id, again.waits) == ("x", [])
+    assert [row.kind for row in again.inbox] == ["broadcast"], "it subscribed until its outcome"

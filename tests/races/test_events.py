@@ -1,0 +1,71 @@
+"""Invariant 17: a reader by cursor skips nothing, though seqs and transactions commit out of order."""
+
+from hark.kernel.requests import Deliver, Start
+from hark.store import statements as sql
+from tests.support.inspect import until
+from tests.support.stage import Stage, part
+from tests.support.turns import new
+
+Cursor = tuple[int, int]
+
+
+class Reader:
+    """Follows the log, from the cursor of the last event it saw."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.seen: list[str] = []
+        self.cursor: Cursor = (0, 0)
+
+    async def read(self, size: int = 1000) -> None:
+        tx, seq = self.cursor
+        for row in await self.stage.two.store.read(sql.events_after, tx=tx, seq=seq, size=size):
+            self.seen.append(f"{row[1]} {row[2]}")
+            self.cursor = (row[6], row[0])
+
+
+async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_later(stage: Stage) -> None:
+    """At every statement of the slow one: another, younger, begins, writes its events and commits."""
+    for at in range(1, 20):
+        await stage.clear()
+        reader = Reader(stage)
+        slow = stage.one.act(part(Start(items=[new("slow")]), Deliver(target="slow", name="hello")))
+        over = await slow.to(at) == "done"
+        await stage.two.run(Start(items=[new("quick")]))
+        await reader.read()
+        if not over:
+            assert reader.seen == [], "what it may not pass is still on its way"
+        await slow.finish()
+        await until(lambda reader=reader: _read_all(reader, 3), "the log to be read to its end")
+        assert sorted(reader.seen) == ["quick started", "slow signal", "slow started"]
+        if over:
+            return
+    raise AssertionError("the turn never ended")
+
+
+async def test_fault_71_a_reader_of_small_pages_sees_every_event_once_and_in_order(stage: Stage) -> None:
+    reader = Reader(stage)
+    slow = stage.one.act(part(*(Start(items=[new(f"slow-{n}")]) for n in range(3))))
+    await slow.before("commit")
+    for n in range(3):
+        await stage.two.run(Start(items=[new(f"quick-{n}")]))
+        await reader.read(size=1)
+    await slow.finish()
+    await until(lambda: _read_all(reader, 6, size=1), "the log to be read to its end")
+    assert reader.seen == [f"slow-{n} started" for n in range(3)] + [f"quick-{n} started" for n in range(3)]
+
+
+async def test_fault_71_a_turn_that_rolls_back_holds_nobody_up_for_ever(stage: Stage) -> None:
+    reader = Reader(stage)
+    doomed = stage.one.act(part(Start(items=[new("doomed")])))
+    await doomed.before("commit")
+    await stage.two.run(Start(items=[new("quick")]))
+    await doomed.drop()
+    await until(lambda: _read_all(reader, 1), "the log to be read to its end")
+    assert reader.seen == ["quick started"]
+
+
+async def _read_all(reader: Reader, count: int, size: int = 1000) -> bool:
+    """Other tests' transactions on this server hold the horizon back too, so it may take a while."""
+    await reader.read(size)
+    return len(reader.seen) >= count

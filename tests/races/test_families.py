@@ -1,0 +1,234 @@
+"""M8, X8: ends are counted exactly, and a cancel takes the whole tree, also what was born while it looked."""
+
+from hark.kernel.requests import Cancel, Deliver, Reclaim, Revive
+from hark.kernel.turn import Turn
+from hark.model.errors import Conflict
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import appetite, done, new, on, park, spawn, stop
+
+
+async def test_m8_two_children_that_end_at_once_are_counted_exactly(stage: Stage) -> None:
+    for end in (done, stop):
+
+        async def prepare(end: object = end) -> Duel:
+            first, second = await stage.family("parent", "a", "b")
+
+            async def check(one: Turn, two: Turn) -> None:
+                content = await stage.content()
+                assert content.instances["parent"].status == "runnable"
+                assert content.kinds("parent") == ["children"]
+                assert [w.remaining for w in content.waits_of("parent")] == [0]
+
+            return Duel(part(end(first)), part(end(second)), check)  # type: ignore[operator]
+
+        await stage.explore(prepare, deep=True)
+
+
+async def test_m8_a_join_of_one_is_answered_once_though_two_end_at_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, second, _ = await stage.family("parent", "a", "b", "c", join=1)
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert content.kinds("parent") == ["children"]
+            assert [w.remaining for w in content.waits_of("parent")] == [-1]
+            [claim] = await stage.claim()
+            assert sorted(child[0] for child in claim.children) == ["a", "b", "c"]
+
+        return Duel(part(done(first)), part(done(second)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m8_two_of_three_are_not_enough(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, second, _ = await stage.family("parent", "a", "b", "c")
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["parent"].status == "awaiting_children"
+            assert [w.remaining for w in content.waits_of("parent")] == [1]
+
+        return Duel(part(done(first)), part(stop(second)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m8_a_child_that_ends_meets_its_quarantined_sibling(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, _ = await stage.family("parent", "a", "b")
+        await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'b'")
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["parent"].status == "runnable"
+            assert content.kinds("parent") == ["children"]
+
+        return Duel(part(done(first)), part(Reclaim(owners=["dead"])), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_the_end_of_a_child_meets_the_cancel_of_its_parent(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, _ = await stage.family("parent", "a", "b")
+        ending = done(first)
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["parent"].status == "cancelled"
+            assert content.instances["b"].status == "cancelled"
+            assert content.instances["a"].status == ("cancelled" if ending.fenced else "done")
+
+        return Duel(part(ending), part(Cancel(target="parent")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_the_end_of_a_child_meets_its_own_cancel_and_counts_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, _ = await stage.family("parent", "a", "b")
+        ending, cancel = done(first), Cancel(target="a")
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert ending.fenced != isinstance(cancel.answer, Conflict)
+            assert [w.remaining for w in content.waits_of("parent")] == [1]
+
+        return Duel(part(ending), part(cancel), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_a_spawn_between_the_look_and_the_lock_of_a_cancel_leaves_no_orphan(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("parent")
+        fan = spawn(claim, [new("a"), new("b")])
+
+        async def check(one: Turn, two: Turn) -> None:
+            rows = (await stage.content()).instances
+            assert {row.status for row in rows.values()} == {"cancelled"}
+            assert len(rows) == (1 if fan.fenced else 3)
+            assert await stage.drain() == []
+
+        return Duel(part(fan), part(Cancel(target="parent")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_a_grandchild_born_under_a_cancel_is_cancelled_too(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, second = await stage.family("root", "a", "b")
+        fans = [spawn(first, [new("a1"), new("a2")]), spawn(second, [new("b1")])]
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert {row.status for row in (await stage.content()).instances.values()} == {"cancelled"}
+            assert await stage.drain() == []
+
+        return Duel(part(*fans), part(Cancel(target="root")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_two_cancels_of_a_tree_from_both_ends_meet_without_a_deadlock(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, _ = await stage.family("a-root", "m", "z")
+        await stage.one.run(spawn(first, [new("b"), new("y")]))
+        await stage.claim(room=5)
+        above, below = Cancel(target="a-root"), Cancel(target="m")
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert {row.status for row in (await stage.content()).instances.values()} == {"cancelled"}
+            assert above.answer == "a-root"
+
+        return Duel(part(above), part(below), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_s4_a_child_that_ends_while_its_parent_fails_is_in_the_inbox_of_the_retry(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        [child] = await stage.family("parent", "a", also=[on("poke")])
+        await stage.one.run(Deliver(target="parent", name="poke"))
+        [claim] = await stage.claim()
+
+        async def check(one: Turn, two: Turn) -> None:
+            await stage.one.run(Revive(target="parent"))
+            content = await stage.look()
+            assert content.kinds("parent") == ["poke", "children"]
+            assert [w.remaining for w in content.waits_of("parent") if w.kind == "children"] == [0]
+
+        return Duel(part(stop(claim)), part(done(child)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_a_child_that_ends_meets_the_retry_of_its_parent(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        [child] = await stage.family("parent", "a", also=[on("poke")])
+        await stage.one.run(Deliver(target="parent", name="poke"))
+        [claim] = await stage.claim()
+        await stage.one.run(stop(claim))
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["parent"].status == "runnable"
+            assert content.kinds("parent") == ["poke", "children"]
+
+        return Duel(part(Revive(target="parent")), part(done(child)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m8_a_child_that_ends_meets_a_parent_that_waits_on_for_it(stage: Stage) -> None:
+    """The parent was woken by something else and parks again; the join it keeps is answered meanwhile."""
+
+    async def prepare() -> Duel:
+        [child] = await stage.family("parent", "a", also=[on("poke")])
+        await stage.one.run(Deliver(target="parent", name="poke"))
+        [claim] = await stage.claim()
+        [poke] = [wait.id for wait in claim.waits if wait.kind == "signal"]
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert content.instances["parent"].status == "runnable"
+            assert "children" in content.kinds("parent")
+
+        return Duel(part(park(claim, on("poke"), disarm=(poke,))), part(done(child)), check, seen=[s.seq for s in claim.inbox])
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_75_a_retried_child_ends_again_and_does_not_count_twice(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, second, _ = await stage.family("parent", "a", "b", "c")
+        await stage.one.run(stop(first))
+        await stage.one.run(Revive(target="a"))
+        [again] = await stage.claim("again")
+        assert again.id == "a"
+
+        async def check(one: Turn, two: Turn) -> None:
+            content = await stage.content()
+            assert [w.remaining for w in content.waits_of("parent")] == [1]
+
+        return Duel(part(done(again)), part(done(second)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_74_a_claim_and_a_cancel_meet_and_the_cancel_stands(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.start("x", concurrency_key="k")
+
+        async def check(claiming: Turn, cancelling: Turn) -> None:
+            for claim in claiming.claims:
+                late = done(claim)
+                await stage.two.run(late)
+                assert late.fenced
+            assert (await stage.content()).instances["x"].status == "cancelled"
+            await stage.start("y", concurrency_key="k")
+            assert [claim.id for claim in await stage.drain()] == ["y"], "the slot is free at the cancel"
+
+        return Duel(part(claim=appetite("ours")), part(Cancel(target="x")), check)
+
+    await stage.explore(prepare, deep=True)

@@ -1,0 +1,162 @@
+"""B1, very large: one commit marks everybody it reaches, chunks deliver; nobody twice, nobody missed."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hark.kernel.requests import Cancel, Deliver, Publish
+from hark.kernel.turn import Rules, Turn
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import advance, done, on, park, rules
+
+
+@pytest.fixture
+def make_rules() -> Callable[[], Rules]:
+    return lambda: rules(broadcast_limit=1, chunk=2)
+
+
+def _news() -> object:
+    return on("news", "broadcast")
+
+
+async def _deliver_the_rest(stage: Stage) -> None:
+    for _ in range(10):
+        if not (await stage.two.run(marks=True)).marks:
+            break
+    assert await stage.eye.fetchval("SELECT count(*) FROM deliveries") == 0
+
+
+async def test_fault_58_two_that_deliver_the_chunks_reach_everybody_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "abcde":
+            await stage.parked(id, _news())
+        publish = Publish(name="news")
+        await stage.one.run(publish)
+        assert publish.answer == 5
+
+        async def check(one: Turn, two: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look()
+            assert [content.kinds(id) for id in "abcde"] == [["broadcast"]] * 5
+
+        return Duel(part(marks=True), part(marks=True), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_58_a_chunk_that_is_never_committed_is_delivered_by_another(stage: Stage) -> None:
+    for id in "abcde":
+        await stage.parked(id, _news())
+    await stage.one.run(Publish(name="news"))
+    dying = stage.one.act(part(marks=True))
+    await dying.before("commit")
+    assert await stage.two.act(part(marks=True)).run() == "done", "it skips what the other holds"
+    await dying.drop()
+    await _deliver_the_rest(stage)
+    content = await stage.look()
+    assert [content.kinds(id) for id in "abcde"] == [["broadcast"]] * 5
+
+
+async def test_fault_60_who_subscribes_during_a_marking_is_in_or_out_and_the_count_says_which(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "ab":
+            await stage.parked(id, _news())
+        claim = await stage.executing("x")
+        publish = Publish(name="news")
+
+        async def check(subscribing: Turn, publishing: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look()
+            assert publish.answer == 2 + len(content.inbox("x"))
+
+        return Duel(part(park(claim, _news())), part(publish), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b1_who_was_marked_gets_it_also_if_it_woke_and_went_on_meanwhile(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "ab":
+            await stage.parked(id, _news(), on("poke"))
+        await stage.one.run(Publish(name="news"))
+        await stage.one.run(Deliver(target="a", name="poke"))
+        [claim] = await stage.claim()
+
+        async def check(advancing: Turn, delivering: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look()
+            assert content.kinds("a") == ["broadcast"]
+            assert content.kinds("b") == ["broadcast"]
+
+        return Duel(part(advance(claim)), part(marks=True), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b1_who_was_marked_and_ended_is_passed_over(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "abc":
+            await stage.parked(id, _news())
+        await stage.one.run(Publish(name="news"))
+
+        async def check(cancelling: Turn, delivering: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look()
+            assert [content.kinds(id) for id in "bc"] == [["broadcast"]] * 2
+
+        return Duel(part(Cancel(target="a")), part(marks=True), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_60_a_marked_one_that_parks_again_is_woken_by_the_chunk(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "ab":
+            await stage.parked(id, _news(), on("poke"))
+        await stage.one.run(Publish(name="news"))
+        await stage.one.run(Deliver(target="a", name="poke"))
+        [claim] = await stage.claim()
+
+        async def check(parking: Turn, delivering: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look(seen=[s.seq for s in claim.inbox])
+            assert content.instances["a"].status == "runnable"
+            assert content.kinds("a") == ["poke", "broadcast"]
+
+        return Duel(part(park(claim, _news())), part(marks=True), check, seen=[s.seq for s in claim.inbox])
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_19_a_large_broadcast_sent_twice_under_one_dedup_key_is_marked_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "abc":
+            await stage.parked(id, _news())
+        sends = [Publish(name="news", dedup_key="evt") for _ in range(2)]
+
+        async def check(one: Turn, two: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look()
+            assert [send.answer for send in sends] == [3, 3]
+            assert [content.kinds(id) for id in "abc"] == [["broadcast"]] * 3
+
+        return Duel(part(sends[0]), part(sends[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b1_a_subscriber_that_ends_during_the_marking_costs_nobody_else_anything(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        for id in "abc":
+            await stage.parked(id, _news(), on("poke"))
+        await stage.one.run(Deliver(target="b", name="poke"))
+        [claim] = await stage.claim()
+
+        async def check(ending: Turn, publishing: Turn) -> None:
+            await _deliver_the_rest(stage)
+            content = await stage.look()
+            assert [content.kinds(id) for id in "ac"] == [["broadcast"]] * 2
+
+        return Duel(part(done(claim)), part(Publish(name="news")), check)
+
+    await stage.explore(prepare, deep=True)

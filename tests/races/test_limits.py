@@ -1,0 +1,194 @@
+"""M7, M9: never above K, never more tokens than there are, and nobody is left in a line that nobody serves."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request, Retain
+from hark.kernel.turn import Turn
+from hark.model.activation import Claim
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import MINUTE, advance, appetite, done, on, park, retry, stop
+
+FREED: dict[str, Callable[[Claim], Request]] = {
+    "done": done,
+    "stop": stop,
+    "retry": lambda claim: retry(claim, delay=MINUTE),
+    "await": lambda claim: park(claim, on("never")),
+    "next with another key": lambda claim: advance(claim, rekey=True, concurrency_key="other"),
+    "next with a limit": lambda claim: advance(claim, rate_limit="rate"),
+    "cancel": lambda claim: Cancel(target=claim.id),
+    "reclaim": lambda claim: Reclaim(owners=["holder"]),
+    "hand back": lambda claim: HandBack(claims=[claim]),
+}
+
+
+@pytest.fixture(params=FREED)
+def free(request: pytest.FixtureRequest) -> Callable[[Claim], Request]:
+    return FREED[request.param]
+
+
+async def _run_all(stage: Stage, *wanted: str) -> None:
+    """Let everybody run and end; these must have had their turn."""
+    ran: list[str] = []
+    content = await stage.content()
+    executing = [row.id for row in content.instances.values() if row.status == "executing"]
+    await stage.one.run(Reclaim(owners=[content.instances[id].lease_owner for id in executing]))
+    for _ in range(20):
+        claims = await stage.drain()
+        ran += [claim.id for claim in claims]
+        if not claims:
+            break
+        await stage.two.run(*(done(claim) for claim in claims))
+        await stage.look()
+    assert set(wanted) <= set(ran)
+
+
+async def test_m9_a_row_that_is_blocked_while_the_slot_comes_free_is_promoted(
+    stage: Stage, free: Callable[[Claim], Request]
+) -> None:
+    async def prepare() -> Duel:
+        holder = await stage.executing("holder", owner="holder", concurrency_key="k")
+        await stage.start("x", concurrency_key="k")
+
+        async def check(freeing: Turn, claiming: Turn) -> None:
+            await _run_all(stage, "x")
+
+        return Duel(part(free(holder)), part(claim=appetite("claimer", 3)), check)
+
+    await stage.explore(prepare)
+
+
+async def test_m9_a_row_that_was_blocked_before_is_promoted_by_whoever_frees_the_slot(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first = await stage.executing("a", concurrency_key="two:k")
+        second = await stage.executing("b", concurrency_key="two:k")
+        await stage.start("x", "y", concurrency_key="two:k")
+        assert await stage.claim(room=3) == []
+        assert {row.blocked_on for row in (await stage.look()).instances.values()} == {None, "slot:two:k"}
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert {claim.id for claim in (*one.claims, *two.claims, *await stage.drain())} == {"x", "y"}
+            await stage.look()
+
+        return Duel(part(done(first), claim=appetite("ours")), part(done(second), claim=appetite("theirs")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m9_two_claimers_of_one_key_never_exceed_it_whether_its_bucket_is_new_or_not(stage: Stage) -> None:
+    for known in (False, True):
+
+        async def prepare(known: bool = known) -> Duel:
+            if known:
+                await stage.one.run(done(await stage.executing("before", concurrency_key="k")))
+            await stage.start("x", "y", "z", concurrency_key="k")
+
+            async def check(one: Turn, two: Turn) -> None:
+                assert len(one.claims) + len(two.claims) <= 1
+                await _run_all(stage, "x", "y", "z")
+
+            return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+
+        await stage.explore(prepare)
+
+
+async def test_m7_two_claimers_of_one_bucket_never_spend_a_token_twice(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.start("x", "y", "z", rate_limit="rate")
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert len(one.claims) + len(two.claims) <= 1
+            await stage.drain()
+            for _ in range(3):
+                stage.clock.advance(11_000_000)
+                await stage.drain()
+                await stage.look()
+            rows = (await stage.content()).instances.values()
+            assert [row.status for row in rows] == ["executing"] * 3
+
+        return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+
+    await stage.explore(prepare)
+
+
+async def test_m9_two_claimers_that_meet_new_buckets_in_another_order_do_not_deadlock(stage: Stage) -> None:
+    """A refused row makes room for another round of claims, and that may need a bucket the other has just made."""
+
+    async def prepare() -> Duel:
+        await stage.executing("full-1", concurrency_key="f1")
+        await stage.executing("full-2", concurrency_key="f2")
+        for id, key in (("a", "f1"), ("b", "k1"), ("c", "f2"), ("d", "k2"), ("e", "k2"), ("f", "k1")):
+            await stage.start(id, concurrency_key=key)
+
+        async def check(one: Turn, two: Turn) -> None:
+            await _run_all(stage, *"abcdef")
+
+        return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m9_the_cancel_of_the_next_in_line_does_not_strand_the_one_behind(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        holder = await stage.executing("holder", concurrency_key="k")
+        await stage.start("x", concurrency_key="k")
+        await stage.start("y", concurrency_key="k")
+        assert await stage.claim(room=3) == []
+
+        async def check(freeing: Turn, cancelling: Turn) -> None:
+            await _run_all(stage, "y")
+
+        return Duel(part(done(holder)), part(Cancel(target="x")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m9_a_promotion_that_meets_a_row_held_by_a_delivery_looks_again(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        holder = await stage.executing("holder", concurrency_key="k")
+        await stage.start("x", concurrency_key="k")
+        assert await stage.claim(room=3) == []
+
+        async def check(freeing: Turn, delivering: Turn) -> None:
+            await _run_all(stage, "x")
+
+        return Duel(part(done(holder)), part(Deliver(target="x", name="hello")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m9_a_bucket_is_not_swept_away_under_those_who_use_it(stage: Stage) -> None:
+    for blocked in (False, True):
+
+        async def prepare(blocked: bool = blocked) -> Duel:
+            holder = await stage.executing("holder", concurrency_key="k")
+            if not blocked:
+                await stage.one.run(done(holder))
+            stage.clock.advance(MINUTE)
+            await stage.start("x", "y", concurrency_key="k")
+
+            async def check(retaining: Turn, claiming: Turn) -> None:
+                await _run_all(stage, "x", "y")
+
+            sweep_away = Retain(before=stage.clock.now)
+            return Duel(part(sweep_away), part(claim=appetite("ours", 2)), check)
+
+        await stage.explore(prepare)
+
+
+async def test_m9_run_ahead_keeps_its_slot_while_others_claim(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        holder = await stage.executing("holder", concurrency_key="k")
+        await stage.start("x", concurrency_key="k")
+        onward: Commit = advance(holder)
+
+        async def check(advancing: Turn, claiming: Turn) -> None:
+            assert onward.answer is not None
+            assert claiming.claims == []
+            await stage.one.run(done(onward.answer))
+            await _run_all(stage, "x")
+
+        return Duel(part(onward, claim=appetite("ours")), part(claim=appetite("theirs")), check)
+
+    await stage.explore(prepare, deep=True)

@@ -1,0 +1,235 @@
+"""M11, S9: whoever comes at the same time with the same name, one has it, and the other is told who."""
+
+from hark.kernel.requests import Deliver, Revive, SignalWithStart, Start
+from hark.kernel.turn import Turn
+from hark.model.errors import Duplicate
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import done, new, on, stop
+
+
+def _joint(id: str, key: str = "order:1", **options: str) -> SignalWithStart:
+    return SignalWithStart(item=new(id, correlation_key=key), name="paid", **options)
+
+
+async def test_m11_two_starts_of_one_key_are_one_instance_and_one_duplicate(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        starts = [Start(items=[new(id, correlation_key="order:1")]) for id in ("a", "b")]
+
+        async def check(first: Turn, second: Turn) -> None:
+            [winner] = (await stage.content()).instances
+            answers = [start.answer[0] for start in starts]
+            [refused] = [answer for answer in answers if isinstance(answer, Duplicate)]
+            assert winner in answers
+            assert refused.holder == winner
+
+        return Duel(part(starts[0]), part(starts[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_m11_two_starts_of_one_id_and_a_key_equal_to_an_id_are_refused(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        by_id, by_key = Start(items=[new("a")]), Start(items=[new("b", correlation_key="a")])
+
+        async def check(first: Turn, second: Turn) -> None:
+            [winner] = (await stage.content()).instances
+            refused = by_key.answer[0] if winner == "a" else by_id.answer[0]
+            assert isinstance(refused, Duplicate)
+            assert refused.holder == winner
+
+        return Duel(part(by_id), part(by_key), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_33_two_batches_with_the_same_new_keys_reversed_do_not_deadlock(stage: Stage) -> None:
+    keys = [f"key-{n}" for n in range(6)]
+
+    async def prepare() -> Duel:
+        ours = Start(items=[new(f"a-{key}", correlation_key=key) for key in keys])
+        theirs = Start(items=[new(f"b-{key}", correlation_key=key) for key in reversed(keys)])
+
+        async def check(first: Turn, second: Turn) -> None:
+            rows = (await stage.content()).instances
+            assert sorted(row.correlation_key for row in rows.values()) == keys
+            refused = [answer for answer in (*ours.answer, *theirs.answer) if isinstance(answer, Duplicate)]
+            assert {answer.holder for answer in refused} == rows.keys()
+
+        return Duel(part(ours), part(theirs), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_33_batches_one_request_each_reversed_do_not_deadlock(stage: Stage) -> None:
+    """The same, as a turn collects it from many callers, with ends and deliveries of the same rows in between."""
+
+    async def prepare() -> Duel:
+        claims = [await stage.executing(id, correlation_key=f"key-{id}") for id in "abc"]
+        ours = [*(done(claim) for claim in claims), *(Start(items=[new(f"n{n}", correlation_key=f"k{n}")]) for n in "12")]
+        theirs = [
+            *(Start(items=[new(f"m{n}", correlation_key=f"k{n}")]) for n in "21"),
+            *(Deliver(target=f"key-{id}", name="hello") for id in "cba"),
+        ]
+
+        async def check(first: Turn, second: Turn) -> None:
+            rows = (await stage.content()).instances
+            assert [rows[id].status for id in "abc"] == ["done"] * 3
+            assert sorted(rows.keys() - {"a", "b", "c"}) in (["m1", "m2"], ["n1", "n2"])
+
+        return Duel(part(*ours), part(*theirs), check)
+
+    await stage.explore(prepare)
+
+
+async def test_s9_two_signal_with_start_of_one_key_start_one_and_deliver_both(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        joints = [_joint("a"), _joint("b")]
+
+        async def check(first: Turn, second: Turn) -> None:
+            content = await stage.content()
+            [id] = content.instances
+            assert [joint.answer for joint in joints] == [id, id]
+            assert content.kinds(id) == ["paid", "paid"]
+
+        return Duel(part(joints[0]), part(joints[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_16_two_signal_with_start_of_one_key_and_dedup_key_deliver_once(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        joints = [_joint("a", dedup_key="evt"), _joint("b", dedup_key="evt")]
+
+        async def check(first: Turn, second: Turn) -> None:
+            content = await stage.content()
+            [id] = content.instances
+            assert [joint.answer for joint in joints] == [id, id]
+            assert content.kinds(id) == ["paid"]
+
+        return Duel(part(joints[0]), part(joints[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_s9_signal_with_start_reaches_the_holder_before_its_end_or_starts_another(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("a", correlation_key="order:1")
+        joint = _joint("b")
+
+        async def check(finishing: Turn, joining: Turn) -> None:
+            content = await stage.content()
+            assert joint.answer in ("a", "b")
+            assert content.kinds(joint.answer) == ["paid"]
+            assert ("b" in content.instances) == (joint.answer == "b")
+            assert content.instances["a"].status == "done"
+
+        return Duel(part(done(claim)), part(joint), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_s9_a_redelivery_that_meets_the_end_of_its_holder_starts_nothing(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(_joint("a", dedup_key="evt"))
+        [claim] = await stage.claim()
+        joint = _joint("b", dedup_key="evt")
+
+        async def check(finishing: Turn, joining: Turn) -> None:
+            content = await stage.content()
+            assert content.instances.keys() == {"a"}
+            assert joint.answer == "a"
+            assert len(content.signals) == 1
+
+        return Duel(part(done(claim)), part(joint), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_75_a_retry_and_a_start_of_the_same_key_leave_one_holder(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
+        revive, start = Revive(target="a"), Start(items=[new("b", correlation_key="order:1")])
+
+        async def check(retrying: Turn, starting: Turn) -> None:
+            rows = (await stage.content()).instances
+            if isinstance(revive.answer, Duplicate):
+                assert revive.answer.holder == "b"
+                assert (rows["a"].status, rows["b"].status) == ("failed", "runnable")
+            else:
+                assert start.answer[0].holder == "a"
+                assert rows.keys() == {"a"}
+                assert rows["a"].status == "runnable"
+
+        return Duel(part(revive), part(start), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_fault_75_a_retry_and_a_signal_with_start_of_the_same_key_leave_one_holder(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
+        revive, joint = Revive(target="a"), _joint("b")
+
+        async def check(retrying: Turn, joining: Turn) -> None:
+            content = await stage.content()
+            assert content.kinds(joint.answer) == ["paid"]
+            assert isinstance(revive.answer, Duplicate) == (joint.answer == "b")
+            assert len(content.instances) == (2 if joint.answer == "b" else 1)
+
+        return Duel(part(revive), part(joint), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x8_two_retries_of_one_failure_are_one_retry(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claim = await stage.executing("a", correlation_key="order:1")
+        await stage.one.run(stop(claim))
+        revives = [Revive(target="a"), Revive(target="order:1")]
+
+        async def check(first: Turn, second: Turn) -> None:
+            assert sorted(isinstance(revive.answer, str) for revive in revives) == [False, True]
+            assert (await stage.content()).instances["a"].epoch == claim.epoch + 2
+
+        return Duel(part(revives[0]), part(revives[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_s1_a_signal_by_key_meets_the_change_of_its_holder(stage: Stage) -> None:
+    """The old holder ends and a new one starts, in two commits, while a signal to their key is on its way."""
+
+    async def prepare() -> Duel:
+        claim = await stage.executing("a", correlation_key="order:1")
+        delivery = Deliver(target="order:1", name="paid")
+        await stage.one.run(done(claim))
+
+        async def check(starting: Turn, delivering: Turn) -> None:
+            content = await stage.content()
+            if isinstance(delivery.answer, Exception):
+                assert content.signals == []
+            else:
+                assert delivery.answer.instance_id == "b"
+                assert content.kinds("b") == ["paid"]
+
+        return Duel(part(Start(items=[new("b", correlation_key="order:1")])), part(delivery), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_s9_signal_with_start_meets_the_park_of_its_holder(stage: Stage) -> None:
+    from tests.support.turns import park
+
+    async def prepare() -> Duel:
+        claim = await stage.executing("a", correlation_key="order:1")
+        joint = _joint("b")
+
+        async def check(parking: Turn, joining: Turn) -> None:
+            content = await stage.content()
+            assert content.instances.keys() == {"a"}
+            assert content.instances["a"].status == "runnable"
+            assert content.kinds("a") == ["paid"]
+
+        return Duel(part(park(claim, on("paid"))), part(joint), check)
+
+    await stage.explore(prepare, deep=True)

@@ -1,0 +1,124 @@
+"""X7: what is forgotten is forgotten whole, and nobody writes to it, or is written to, while it goes."""
+
+from hark.kernel.requests import Deliver, Retain, Revive, SignalWithStart, Start
+from hark.kernel.turn import Turn
+from hark.model.errors import Duplicate, NotFound, NoTarget
+from tests.support.stage import Duel, Stage, part
+from tests.support.turns import MINUTE, advance, done, new, on, spawn, stop
+
+
+async def _old(stage: Stage) -> Retain:
+    stage.clock.advance(10 * MINUTE)
+    return Retain(before=stage.clock.now - MINUTE)
+
+
+async def _nothing_is_left_of(stage: Stage, id: str) -> None:
+    for table in ("signals", "waits", "awakeables", "events"):
+        assert await stage.eye.fetchval(f"SELECT count(*) FROM {table} WHERE instance_id = $1", id) == 0, table
+
+
+async def test_x7_a_redelivery_that_meets_the_forgetting_is_a_duplicate_or_has_no_target(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.start("x")
+        await stage.one.run(Deliver(target="x", name="paid", dedup_key="evt"))
+        [claim] = await stage.claim()
+        await stage.one.run(done(claim))
+        again = Deliver(target="x", name="paid", dedup_key="evt")
+
+        async def check(retaining: Turn, delivering: Turn) -> None:
+            assert isinstance(again.answer, NoTarget) or again.answer.status == "duplicate"
+            if not (await stage.content()).instances:
+                await _nothing_is_left_of(stage, "x")
+
+        return Duel(part(await _old(stage)), part(again), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x7_a_retry_that_meets_the_forgetting_comes_first_or_finds_nothing(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(stop(await stage.executing("x", correlation_key="order:1")))
+        revive = Revive(target="x")
+
+        async def check(retaining: Turn, reviving: Turn) -> None:
+            rows = (await stage.content()).instances
+            if isinstance(revive.answer, NotFound):
+                assert rows == {}
+                await _nothing_is_left_of(stage, "x")
+            else:
+                assert rows["x"].status == "runnable"
+
+        return Duel(part(await _old(stage)), part(revive), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x7_a_key_taken_forever_stays_taken_while_its_holder_is_forgotten(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(done(await stage.executing("x", correlation_key="order:1", scope="forever")))
+        start = Start(items=[new("y", correlation_key="order:1")])
+
+        async def check(retaining: Turn, starting: Turn) -> None:
+            [answer] = start.answer
+            assert isinstance(answer, Duplicate)
+            assert answer.holder == "x"
+
+        return Duel(part(await _old(stage)), part(start), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x7_signal_with_start_that_meets_the_forgetting_of_the_last_holder_starts_another(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(done(await stage.executing("x", correlation_key="order:1")))
+        joint = SignalWithStart(item=new("y", correlation_key="order:1"), name="paid")
+
+        async def check(retaining: Turn, joining: Turn) -> None:
+            assert joint.answer == "y"
+            assert (await stage.content()).kinds("y") == ["paid"]
+
+        return Duel(part(await _old(stage)), part(joint), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x7_two_that_forget_at_once_do_not_meet(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        claims = [await stage.executing(id) for id in "abcd"]
+        await stage.one.run(*(done(claim) for claim in claims))
+        await stage.parked("x", on("item"))
+        for key in (None, "evt", None):
+            await stage.one.run(Deliver(target="x", name="item", payload="1", dedup_key=key))
+        [claim] = await stage.claim()
+        await stage.one.run(advance(claim))
+        ours, theirs = await _old(stage), await _old(stage)
+        ours.size = theirs.size = 2
+
+        async def check(one: Turn, two: Turn) -> None:
+            assert not set(ours.answer) & set(theirs.answer)
+            content = await stage.content()
+            assert len(content.instances) == 5 - len(ours.answer) - len(theirs.answer)
+            assert "x" in content.instances
+
+        return Duel(part(ours), part(theirs), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_x7_a_child_that_ends_while_its_finished_parent_is_forgotten_ends(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.one.run(spawn(await stage.executing("parent"), [new("a"), new("b")], join=1))
+        first, second = await stage.claim(room=2)
+        await stage.one.run(done(first))
+        [claim] = await stage.claim()
+        await stage.one.run(done(claim))
+        assert claim.id == "parent"
+
+        async def check(retaining: Turn, ending: Turn) -> None:
+            rows = (await stage.content()).instances
+            assert rows[second.id].status == "done"
+            assert "parent" not in rows
+
+        return Duel(part(await _old(stage)), part(done(second)), check)
+
+    await stage.explore(prepare, deep=True)

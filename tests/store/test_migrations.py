@@ -1,0 +1,259 @@
+"""Numbered migrations: the same store on both databases, applied once, whoever comes first."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from hark import Context, Done, Hark, Machine, StoreTooNew, StoreUnavailable, step
+from hark.store import migrate
+from hark.store.sqlite import path_of
+from tests.support.inspect import query, table_names
+from tests.support.stores import Store, sqlite_file
+
+DIALECTS = ("sqlite", "postgres")
+
+
+class Hello(Machine):
+    @step
+    async def start(self, ctx: Context) -> Done:
+        return Done("hello")
+
+
+async def works(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    async with app, app.worker():
+        assert await (await app.start(Hello)).result(timeout=20) == "hello"
+
+
+# -- both dialects ---------------------------------------------------------------------------------
+
+_KINDS = {"boolean": "number", "integer": "number", "bigint": "number", "double precision": "number", "real": "number"}
+
+
+async def columns(store: Store) -> dict[str, list[tuple[str, str, bool]]]:
+    """Per table its columns in order: name, text or number, may it be null."""
+    found: dict[str, list[tuple[str, str, bool]]] = {}
+    for table in await table_names(store):
+        if store.name == "sqlite":
+            rows = await query(
+                store, f"SELECT name, lower(type), \"notnull\" OR pk > 0 FROM pragma_table_info('{table}')"
+            )
+        else:
+            rows = await query(
+                store,
+                "SELECT column_name::text, data_type::text, is_nullable = 'NO' FROM information_schema.columns "
+                f"WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordinal_position",
+            )
+        found[table] = [(name, _KINDS.get(kind, kind), not required) for name, kind, required in rows]
+    return found
+
+
+async def indexes(store: Store) -> dict[str, tuple[bool, str, str]]:
+    """Per named index: unique, its columns, its condition."""
+    if store.name == "sqlite":
+        rows = await query(store, "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL")
+    else:
+        rows = await query(
+            store,
+            "SELECT indexname::text, indexdef FROM pg_indexes WHERE schemaname = current_schema() "
+            "AND indexname NOT LIKE '%\\_pkey' AND indexname NOT LIKE '%\\_key1' AND indexdef LIKE '%INDEX%'",
+        )
+    found = {}
+    for name, sql in rows:
+        text = re.sub(r"::text|USING btree |\w+\.(?=\w+ )", "", " ".join(sql.split()))
+        listed, _, condition = text.partition(" WHERE ")
+        key = re.search(r"\((.*)\)", listed)
+        assert key is not None
+        found[name] = ("UNIQUE" in listed, key[1], re.sub(r"[()\s]", "", condition))
+    return found
+
+
+async def test_both_dialects_have_the_same_tables_and_columns(sqlite_store: Store, pg_store: Store) -> None:
+    await works(sqlite_store)
+    await works(pg_store)
+    ours, theirs = await columns(sqlite_store), await columns(pg_store)
+    assert sorted(ours) == sorted(theirs)
+    for table in ours:
+        assert ours[table] == theirs[table], table
+
+
+async def test_both_dialects_have_the_same_indexes(sqlite_store: Store, pg_store: Store) -> None:
+    await works(sqlite_store)
+    await works(pg_store)
+    ours, theirs = await indexes(sqlite_store), await indexes(pg_store)
+    named = {name: theirs.get(name) for name in ours}
+    assert named == ours
+    implied = set(theirs) - set(ours)  # PostgreSQL names the index of a UNIQUE in a table
+    assert implied == {"awakeables_instance_id_entry_index_key"}
+
+
+async def test_both_dialects_refuse_the_same_impossible_rows(store: Store) -> None:
+    """Invariant 15: not if-statements. An executing row has an owner, a finished one a time, a wait a name."""
+    await works(store)
+    for wrong in (
+        "UPDATE instances SET status = 'executing'",
+        "UPDATE instances SET status = 'runnable'",  # yet finished_at is set
+        "UPDATE instances SET status = 'asleep'",
+        "UPDATE instances SET finished_at = NULL",
+        "UPDATE instances SET lease_owner = 'somebody'",
+        "UPDATE instances SET blocked_on = 'slot:x'",
+        "UPDATE instances SET due_at = 1",
+        "UPDATE instances SET scope = 'sometimes'",
+        "INSERT INTO waits (id, instance_id, place, kind, since) VALUES ('w', 'i', '', 'signal', 1)",
+        "INSERT INTO waits (id, instance_id, place, kind, since) VALUES ('w', 'i', '', 'timer', 1)",
+        "INSERT INTO waits (id, instance_id, place, kind, since) VALUES ('w', 'i', '', 'children', 1)",
+        "INSERT INTO waits (id, instance_id, place, kind, name, since) VALUES ('w', 'i', '', 'wish', 'x', 1)",
+        "INSERT INTO signals (instance_id, kind, name, payload, at) VALUES ('i', 'rumour', 'x', 'null', 1)",
+    ):
+        with pytest.raises((apsw.ConstraintError, asyncpg.CheckViolationError)):
+            await query(store, wrong)
+
+
+def test_migrations_are_numbered_without_a_gap_and_alike() -> None:
+    names = {dialect: [(number, name) for number, name, _ in migrate.scripts(dialect)] for dialect in DIALECTS}
+    assert names["sqlite"] == names["postgres"]
+    assert [number for number, _ in names["sqlite"]] == list(range(1, len(names["sqlite"]) + 1))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_only_what_is_missing_is_applied(dialect: str) -> None:
+    newest = migrate.scripts(dialect)[-1][0]
+    assert [number for number, _, _ in migrate.missing(dialect, 0)] == list(range(1, newest + 1))
+    assert migrate.missing(dialect, newest) == []
+
+
+# -- opening ---------------------------------------------------------------------------------------
+
+
+async def test_opening_again_changes_nothing(store: Store) -> None:
+    await works(store)
+    before = await query(store, "SELECT version FROM migrations ORDER BY 1")
+    await works(store)
+    assert await query(store, "SELECT version FROM migrations ORDER BY 1") == before
+    assert len(await query(store, "SELECT id FROM instances")) == 2
+
+
+async def test_ten_that_open_a_new_store_at_once_all_get_in(store: Store) -> None:
+    apps = [Hark(store.url, **store.options) for _ in range(10)]
+    await asyncio.gather(*(app.__aenter__() for app in apps))
+    try:
+        ids = [(await app.start(Hello)).id for app in apps]
+        assert {instance.id for instance in await apps[0].list()} == set(ids)
+    finally:
+        await asyncio.gather(*(app.__aexit__() for app in apps))
+    assert len(await query(store, "SELECT version FROM migrations")) == len(migrate.scripts("sqlite"))
+
+
+async def test_a_store_newer_than_the_code_is_refused_and_left_alone(store: Store) -> None:
+    await works(store)
+    await query(store, "INSERT INTO migrations (version) VALUES (4711)")
+    with pytest.raises(StoreTooNew, match=r"version 4711.*[Uu]pgrade"):
+        async with Hark(store.url, **store.options):
+            pass
+    with pytest.raises(StoreTooNew):  # in the other colour too
+        await asyncio.to_thread(Hark(store.url, **store.options).__enter__)
+    assert len(await query(store, "SELECT id FROM instances")) == 1
+    await query(store, "DELETE FROM migrations WHERE version = 4711")
+    await works(store)
+
+
+async def test_an_app_that_was_refused_can_be_opened_later(store: Store) -> None:
+    await works(store)
+    await query(store, "INSERT INTO migrations (version) VALUES (4711)")
+    app = Hark(store.url, **store.options)
+    with pytest.raises(StoreTooNew):
+        await app.__aenter__()
+    await query(store, "DELETE FROM migrations WHERE version = 4711")
+    async with app:
+        assert len(await app.list()) == 1
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hark.db"
+    file.write_text("this is a letter to my mother, and longer than the header of a database file" * 20)
+    with pytest.raises(StoreUnavailable, match="SQLite"):
+        async with Hark(f"sqlite:///{file}"):
+            pass
+    assert file.read_text().startswith("this is a letter")
+
+
+async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"nowhere.*folder"):
+        async with Hark(f"sqlite:///{tmp_path / 'nowhere' / 'hark.db'}"):
+            pass
+
+
+async def test_a_server_that_does_not_answer_is_reported_without_the_password() -> None:
+    with pytest.raises(StoreUnavailable, match="PostgreSQL cannot be reached") as refused:
+        async with Hark("postgresql://somebody:hunter2@127.0.0.1:1/db", lease=3):
+            pass
+    assert "hunter2" not in str(refused.value)
+
+
+# -- by hand ---------------------------------------------------------------------------------------
+
+
+def dumped(store: Store) -> str:
+    options = ["--schema", store.options["schema"]] if store.name == "postgres" else []
+    hark = [sys.executable, "-c", "from hark.doors.cli import main; main()"]
+    return subprocess.run(
+        [*hark, "migrate", "--dump-sql", "--db", store.url, *options],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "80"},
+    ).stdout
+
+
+async def apply(store: Store, script: str) -> None:
+    """As `psql < dump.sql` and `sqlite3 hark.db < dump.sql` would: no search path, no schema of ours."""
+    if store.name == "sqlite":
+        db = apsw.Connection(path_of(store.url) or "")
+        db.execute(script)
+        db.close()
+    else:
+        connection = await asyncpg.connect(store.url)
+        await connection.execute(script)
+        await connection.close()
+
+
+async def test_the_dumped_sql_makes_a_working_store(store: Store) -> None:
+    await apply(store, dumped(store))
+    by_hand = await _shape(store)
+    assert "instances" in by_hand[0]
+    await works(store)
+    assert await _shape(store) == by_hand  # opening found nothing left to do
+
+
+async def test_the_dumped_sql_makes_what_opening_makes(store: Store, tmp_path: Path) -> None:
+    await works(store)
+    (tmp_path / "other").mkdir()
+    other = sqlite_file(tmp_path / "other")
+    if store.name == "postgres":
+        other = Store("postgres", store.url, {"schema": f"{store.options['schema']}_by_hand"})
+    try:
+        await apply(other, dumped(other))
+        assert await _shape(other) == await _shape(store)
+    finally:
+        if store.name == "postgres":
+            await query(store, f"DROP SCHEMA IF EXISTS {other.options['schema']} CASCADE")
+
+
+async def test_the_dump_opens_nothing(tmp_path: Path) -> None:
+    store = sqlite_file(tmp_path)
+    assert "CREATE TABLE instances" in dumped(store)
+    assert not (tmp_path / "hark.db").exists()
+
+
+async def _shape(store: Store) -> Any:
+    versions = await query(store, "SELECT version FROM migrations ORDER BY 1")
+    return await columns(store), await indexes(store), versions

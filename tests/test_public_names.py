@@ -1,0 +1,96 @@
+"""The names people import. One that goes is a breaking change; one that comes is a promise."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hark
+import hark.testing
+from hark.model import errors
+
+NAMES = {
+    # the engine
+    "Hark", "Handle", "Reply", "Start", "Rate", "Worker",
+    # machines
+    "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast",
+    # what the engine shows
+    "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Wait",
+    # errors
+    "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer",
+    "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
+    "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
+    "StoreUnavailable", "StoreTooNew", "NotOpen", "WrongColour",
+}  # fmt: skip
+
+
+def test_the_exported_names_are_these_and_no_others() -> None:
+    assert set(hark.__all__) == NAMES
+
+
+def test_each_name_is_there_once_and_in_order() -> None:
+    assert hark.__all__ == sorted(hark.__all__)
+    assert len(hark.__all__) == len(set(hark.__all__))
+    assert all(hasattr(hark, name) for name in hark.__all__)
+
+
+def test_every_error_is_importable_from_hark() -> None:
+    defined = {
+        name for name, value in inspect.getmembers(errors, inspect.isclass) if value.__module__ == errors.__name__
+    }
+    assert defined <= NAMES
+    for name in defined:
+        assert issubclass(getattr(hark, name), hark.HarkError)
+
+
+def test_what_the_public_verbs_return_and_take_is_importable_from_hark() -> None:
+    """Who annotates a variable with it must not have to look for it inside."""
+    source = Path(inspect.getfile(hark.Hark)).read_text()
+    shown: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.returns is not None:
+            shown |= {part.id for part in ast.walk(node.returns) if isinstance(part, ast.Name)}
+    assert {"Reply", "Handle", "Instance", "Event", "Wait", "Awakeable", "Delivery"} <= shown
+    assert {name for name in shown if name[0].isupper()} - {"Any", "Self"} <= NAMES
+
+
+def test_the_testing_kit_has_its_names() -> None:
+    assert issubclass(hark.testing.Harness, hark.Hark)
+    assert hasattr(hark.testing, "hark_app")
+
+
+def test_the_version_is_the_distributions() -> None:
+    metadata = importlib.import_module("importlib.metadata")
+    assert hark.__version__ == metadata.version("hark")
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(inspect.getfile(hark)).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    assert inspect.getdoc(getattr(hark, name))
+
+
+def test_importing_hark_does_not_import_what_only_some_need() -> None:
+    """A first import is paid by every process: databases, the command line and pytest come when they are used."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, hark; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout.split()
+    heavy = {"asyncpg", "apsw", "typer", "rich", "click", "pytest", "pydantic", "starlette", "sqlite3"}
+    assert heavy.isdisjoint(loaded)
+
+
+def test_nothing_public_shadows_a_builtin_on_star_import() -> None:
+    namespace: dict[str, object] = {}
+    exec("from hark import *", namespace)
+    assert set(namespace) - {"__builtins__"} == NAMES
