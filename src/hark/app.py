@@ -439,6 +439,11 @@ class Hark:
 
         return self._read(all_of_it)
 
+    def export(self, *, before: datetime, limit: int = 1000) -> Reply[builtins.list[dict[str, Any]]]:
+        """The histories of the finished that `forget` with the same `before` would remove next, oldest first."""
+        until, size = moment(before, "before"), _size(limit)
+        return self._read(lambda store: views.export(store, until, size))
+
     def forget(self, *, before: datetime, limit: int = 1000) -> Reply[builtins.list[str]]:
         """Remove finished instances older than this, now; their ids. (Retention does it by itself.)"""
         return self._ask(Retain(before=moment(before, "before"), size=_size(limit)))

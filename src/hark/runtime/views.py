@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from hark.model import json
@@ -112,6 +113,25 @@ async def events(store: Store, target: str | None, limit: int) -> builtins.list[
 async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> builtins.list[Event]:
     rows = await store.read(sql.events_after, tx=cursor[0], seq=cursor[1], size=limit)
     return [_event(row) for row in rows]
+
+
+async def export(store: Store, before: int, limit: int) -> builtins.list[dict[str, Any]]:
+    """What retention would remove next, with all that happened to it: plain values, ready to be written as JSON."""
+    ids = [row[0] for row in await store.read(sql.expirable, before=before, size=limit)]
+    found = await instances(store, ids)
+    histories = {id: {**asdict(found[id]), "events": [], "signals": []} for id in ids if id in found}
+    for row in await store.read(sql.events_of_all, ids=list(histories)):
+        event = asdict(_event(row))
+        del event["instance_id"], event["cursor"]
+        histories[row[1]]["events"].append(event)
+    for id, kind, name, payload, dedup_key, at, consumed_at in await store.read(
+        sql.signals_of_all, ids=list(histories)
+    ):
+        histories[id]["signals"].append(
+            {"kind": kind, "name": name, "payload": _value(payload), "dedup_key": dedup_key, "at": from_micros(at),
+             "consumed_at": _time(consumed_at)}
+        )  # fmt: skip
+    return list(histories.values())
 
 
 async def awakeables(

@@ -541,17 +541,16 @@ definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions O
 # -- retention -------------------------------------------------------------------------------------
 
 # X7: finished, old, and without a live ancestor. A thousand at a time.
-expired = Sql(
-    """
-    SELECT i.id FROM instances i WHERE i.finished_at < :before::bigint
+_EXPIRED = """SELECT i.id FROM instances i WHERE i.finished_at < :before::bigint
         AND NOT EXISTS (
             WITH RECURSIVE above(id, parent_id, finished_at) AS (
                 SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
                 UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
             SELECT 1 FROM above WHERE finished_at IS NULL)
-    ORDER BY i.finished_at LIMIT :size::bigint FOR NO KEY UPDATE OF i SKIP LOCKED
-    """
-)
+    ORDER BY i.finished_at, i.id LIMIT :size::bigint"""
+expired = Sql(f"{_EXPIRED} FOR NO KEY UPDATE OF i SKIP LOCKED")
+# The same for reading: what can be exported before it goes.
+expirable = Sql(_EXPIRED)
 bury = Sql(
     """
     INSERT INTO tombstones (key, instance_id, at)
@@ -654,6 +653,14 @@ events_after = Sql(
     sqlite=f"""
     SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx = :tx ORDER BY e.seq LIMIT :size
     """,
+)
+# Whole histories, for an export.
+events_of_all = Sql(f"SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq")
+signals_of_all = Sql(
+    """
+    SELECT instance_id, kind, name, payload, dedup_key, at, consumed_at FROM signals
+    WHERE instance_id IN :ids[text] AND kind IN ('signal', 'broadcast', 'message') ORDER BY seq
+    """
 )
 read_awakeables = Sql(
     """
