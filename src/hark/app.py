@@ -118,11 +118,10 @@ class Hark:
         self._retention = micros(retention, "retention", zero=False) / 1_000_000
         self._max_payload = _whole(max_payload, "max_payload")
         self._agents = agents or {}
-        self._base_url = (base_url or "").rstrip("/")
+        self._base_url = "" if base_url is None else check_name(base_url, "base_url").rstrip("/")
         self._secret = secret
         self._nats = nats
-        rates = {name: rate if isinstance(rate, Rate) else Rate(**rate) for name, rate in (rate_limits or {}).items()}
-        self._limits = Limits(rates, dict(concurrency or {}))
+        self._limits = Limits(_rates(rate_limits or {}), concurrency or {})
         self._registry = Registry()
         limit = _whole(broadcast_limit, "broadcast_limit")
         rules = Rules(self._limits, _whole(max_crashes, "max_crashes"), limit, min(limit, 5000))
@@ -206,10 +205,7 @@ class Hark:
 
     def start_many(self, starts: Iterable[tuple[Any, Any] | Start]) -> Reply[builtins.list[Any]]:
         """Start many at once: a list of Handle or Duplicate, in order."""
-        items = []
-        for start in starts:
-            one = start if isinstance(start, Start) else Start(*start)
-            items.append(self._new(one.definition, one.input, one.options))
+        items = [self._new(one.definition, one.input, one.options) for one in _starts(starts)]
         request = StartRequest(items=items)
         return self._ask(request, lambda answers: [self._handle_or_duplicate(answer) for answer in answers])
 
@@ -240,7 +236,7 @@ class Hark:
             raise InvalidInput(f"version={version!r}: give a whole number, or leave it out for the newest.")
         known = self._registry.find(check_name(name, "definition"), version)
         step = options.pop("step", None)
-        step = getattr(step, "__hark_step__", step)
+        step = None if step is None else check_name(getattr(step, "__hark_step__", step), "step name")
         state = self._state(known, input)
         if known is not None and step is not None and step not in known.steps:
             raise InvalidInput(f"{name} has no step {step!r}. It has: {', '.join(known.steps)}.")
@@ -265,7 +261,7 @@ class Hark:
             id=new_id() if given is None else check_id(given),
             named=given is not None,
             version=version,
-            step=None if step is None else check_name(step, "step name"),
+            step=step,
             queue=None if queue is None else check_name(queue, "queue name"),
             priority=priority,
             correlation_key=None if key is None else check_name(key, "correlation key"),
@@ -342,6 +338,7 @@ class Hark:
         return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=reason, by=by))
 
     def _settle(self, settle: Settle) -> Reply[Awakeable]:
+        _check_texts(by=settle.by)
         return self._then(Answer(settle=settle), self._one_awakeable)
 
     def _then(self, request: Request, question: Callable[[Store, str], Any]) -> Reply[Any]:
@@ -373,6 +370,7 @@ class Hark:
     ) -> Reply[builtins.list[Instance]]:
         """Instances, newest first; `after` is the last id seen."""
         size = _size(limit)
+        _check_texts(status=status, definition=definition, kind=kind, after=after)
         return self._read(lambda store: views.listing(store, status, definition, kind, size, after))
 
     def events(self, target: Any = None, *, limit: int = 50) -> Reply[builtins.list[Event]]:
@@ -383,21 +381,26 @@ class Hark:
     def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[builtins.list[Event]]:
         """Events of everybody after a cursor (`Event.cursor`), oldest first. Skips none, ever."""
         size = _size(limit)
+        if not isinstance(cursor, tuple) or [type(n) is int and 0 <= n < 2**63 for n in cursor] != [True, True]:
+            raise InvalidInput(f"cursor={cursor!r}: give the `.cursor` of the last event seen, or (0, 0) to begin.")
         return self._read(lambda store: views.events_after(store, cursor, size))
 
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
         """What is waited for, longest first."""
+        _check_texts(name=name, kind=kind)
         return self._read(lambda store: views.waits(store, name, kind))
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """One awakeable."""
-        return self._read(lambda store: self._one_awakeable(store, id))
+        wanted = check_name(id, "awakeable id")
+        return self._read(lambda store: self._one_awakeable(store, wanted))
 
     def awakeables(
         self, *, job: str | None = None, status: str | None = None, limit: int = 100, after: str | None = None
     ) -> Reply[builtins.list[Awakeable]]:
         """Awakeables, newest first."""
         size = _size(limit)
+        _check_texts(job=job, status=status, after=after)
         return self._read(
             lambda store: views.awakeables(store, self._base_url, job=job, status=status, limit=size, after=after)
         )
@@ -449,6 +452,29 @@ class Hark:
         return self._ask(Retain(before=moment(before, "before"), size=_size(limit)))
 
 
+def _rates(given: Any) -> dict[str, Rate]:
+    if not isinstance(given, dict):
+        raise InvalidInput(f"rate_limits={given!r}: give a dict of names and Rate(allowed=…, period=…).")
+    rates = {}
+    for name, rate in given.items():
+        try:
+            rates[name] = rate if isinstance(rate, Rate) else Rate(**rate)
+        except TypeError as error:
+            raise InvalidInput(f"rate_limits[{name!r}]: {error}. Give Rate(allowed=…, period=…), or a dict.") from error
+    return rates
+
+
+def _starts(starts: Any) -> builtins.list[Start]:
+    if not isinstance(starts, Iterable) or isinstance(starts, str | bytes | dict):
+        raise InvalidInput(f"start_many takes a list of (definition, input) or Start(…), not {starts!r}.")
+    found = []
+    for start in starts:
+        if not isinstance(start, Start) and not (isinstance(start, tuple | builtins.list) and len(start) == 2):
+            raise InvalidInput(f"start_many takes (definition, input) or Start(definition, …) for each, not {start!r}.")
+        found.append(start if isinstance(start, Start) else Start(*start))
+    return found
+
+
 def _program(definition: Any) -> Program:
     program = program_of(definition)
     if program is None:
@@ -457,8 +483,8 @@ def _program(definition: Any) -> Program:
 
 
 def _store(url: str, schema: str, lease: float, clock: Callable[[], int] | None) -> Callable[[], Store]:
-    if not isinstance(url, str):
-        raise InvalidInput(f"The store's URL must be text, not {url!r}.")
+    if not isinstance(url, str) or "\0" in url:
+        raise InvalidInput(f"The store's URL must be text without NUL, not {url!r}. Say sqlite:///file.db, for one.")
     scheme = url.split("://", 1)[0] if "://" in url else ""
     if scheme == "sqlite":
         from hark.store.sqlite import SqliteStore, path_of
@@ -481,6 +507,12 @@ def dump_migrations(url: str, schema: str) -> str:
 
 def _target(target: Any) -> str:
     return check_name(getattr(target, "id", target), "target")
+
+
+def _check_texts(**given: str | None) -> None:
+    for what, text in given.items():
+        if text is not None:
+            check_name(text, what)
 
 
 def _text(text: str, what: str) -> str:

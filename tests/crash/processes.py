@@ -139,3 +139,16 @@ async def gone(process: subprocess.Popen[str]) -> int:
     """Its exit code, when it has one."""
     await until(lambda: process.poll() is not None, "the process to end")
     return process.returncode
+
+
+async def leases(store: Store) -> dict[str, int]:
+    return {id: until for id, until in await query(store, "SELECT id, until FROM workers")}
+
+
+async def all_renewed(store: Store, begun: dict[str, int], seconds: float) -> bool:
+    now = await leases(store)
+    return all(now.get(id, 0) > until + seconds * 1_000_000 for id, until in begun.items())
+
+
+async def has_workers(store: Store, number: int) -> bool:
+    return len(await leases(store)) == number

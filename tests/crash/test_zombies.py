@@ -12,7 +12,7 @@ import pytest
 
 from hark import Hark
 from tests.crash.machines import ALL, Blocking, Family, Gated, Witness
-from tests.crash.processes import Workers, until
+from tests.crash.processes import Workers, all_renewed, has_workers, leases, until
 from tests.support.inspect import everything, query
 from tests.support.stores import Store
 
@@ -53,7 +53,7 @@ async def parked(app: Hark, name: str, ids: list[str]) -> bool:
 
 
 async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=1.5) as workers:
+    with Workers(store, tmp_path, lease=2.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             workers.start()
@@ -62,24 +62,11 @@ async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(stor
             handle = await app.start(Blocking)
             await workers.until_traced("start 0")
             begun = await leases(store)
-            await until(lambda: all_renewed(store, begun, 3.0), "two leases to pass, renewed by both")
+            await until(lambda: all_renewed(store, begun, 3.0), "more than a lease to pass, renewed by both")
             workers.open_gate()
             assert await handle.result(timeout=60) == workers.trace()[0].pid
             assert [life.what for life in workers.trace()] == ["start 0"]
             assert not [event for event in await app.events(handle) if event.type == "reclaimed"]
-
-
-async def leases(store: Store) -> dict[str, int]:
-    return {id: until for id, until in await query(store, "SELECT id, until FROM workers")}
-
-
-async def all_renewed(store: Store, begun: dict[str, int], seconds: float) -> bool:
-    now = await leases(store)
-    return all(now.get(id, 0) > until + seconds * 1_000_000 for id, until in begun.items())
-
-
-async def has_workers(store: Store, number: int) -> bool:
-    return len(await leases(store)) == number
 
 
 async def test_fault_28_two_workers_with_the_same_host_name_and_pid_leave_each_other_alone(

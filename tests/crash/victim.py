@@ -1,20 +1,23 @@
-"""A process that has itself killed, over and over: at every statement of its turns, one death each.
+"""A process that has itself killed, over and over: between any two statements of its turns, one death each.
 
-`python -m tests.crash.victim FOLDER URL OPTIONS FIRST STRIDE` forks one child per boundary (the imports
-are paid once). Child n first finishes what child n - 1 left, looks whether all of it happened once, and
-then does an errand of its own, in which SIGKILL strikes at the n-th boundary. The child that gets through
-its errand alive has shown that there are no more boundaries.
+`python -m tests.crash.victim FOLDER URL OPTIONS PART PARTS [full]` forks one child per death (the imports are
+paid once). Each child first finishes what the one before it left, looks whether all of it happened once,
+and then does an errand of its own, in which SIGKILL strikes at the first boundary where nobody has died yet.
+The child that gets through its errand alive has shown that there are no more.
+
+A boundary is a pair of statements that follow each other; with `full`, each one of the errand's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import faulthandler
+import itertools
 import json
 import os
 import signal
 import sys
 import traceback
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,18 +31,27 @@ from tests.support.stores import Store
 
 
 class Bomb:
-    """Counts boundaries, and goes off at one of them."""
+    """Goes off at a boundary that is not on the list of deaths yet."""
 
-    def __init__(self) -> None:
-        self.left: int | None = None
-        self.places = os.open("/dev/null", os.O_WRONLY)
+    def __init__(self, deaths: Path, part: int, parts: int, full: bool) -> None:
+        self.armed = False
+        self._deaths = deaths
+        self._part = (part, parts)
+        self._full = full
+        self._seen = set(deaths.read_text().splitlines()) if deaths.exists() else set()
+        self._count = 0
+        self._last = ""
 
     def tick(self, place: str) -> None:
-        if self.left is None:
+        if not self.armed:
             return
-        self.left -= 1
-        if self.left == 0:
-            os.write(self.places, place.encode() + b"\n")
+        self._count += 1
+        boundary = f"{self._count}: {place}" if self._full else f"{self._last} > {place}"
+        self._last = place
+        part, parts = self._part
+        if boundary not in self._seen and zlib.crc32(boundary.encode()) % parts == part:
+            with self._deaths.open("a") as file:
+                file.write(boundary + "\n")
             os.kill(os.getpid(), signal.SIGKILL)
 
     def plant(self) -> None:
@@ -64,15 +76,15 @@ class Bomb:
         setattr(kind, name, wrapped)
 
 
-async def live(number: int, previous: int | None, folder: Path, store: Store, bomb: Bomb) -> None:
-    app = Hark(store.url, lease=1.0, **store.options)
+async def live(number: int, folder: Path, store: Store, bomb: Bomb) -> None:
+    app = Hark(store.url, lease=6.0, **store.options)
     app.register(Order, Leaf, Notes, Listener)
     async with app, app.worker():
-        if previous is not None:
-            await finish(Errand(app, previous, folder), app, store)
-        bomb.left = number
+        if number > 0:
+            await finish(Errand(app, number - 1, folder), app, store)
+        bomb.armed = True
         await Errand(app, number, folder).run()
-        bomb.left = None
+        bomb.armed = False
 
 
 async def finish(errand: Errand, app: Hark, store: Store) -> None:
@@ -86,13 +98,10 @@ async def finish(errand: Errand, app: Hark, store: Store) -> None:
     await errand.verify()
 
 
-def child(number: int, previous: int | None, folder: Path, store: Store, places: int) -> int:
-    faulthandler.dump_traceback_later(90)
-    bomb = Bomb()
-    bomb.places = places
+def child(number: int, folder: Path, store: Store, bomb: Bomb) -> int:
     bomb.plant()
     try:
-        asyncio.run(asyncio.wait_for(live(number, previous, folder, store, bomb), 80))
+        asyncio.run(asyncio.wait_for(live(number, folder, store, bomb), 80))
     except BaseException:
         traceback.print_exc()
         return 1
@@ -100,20 +109,18 @@ def child(number: int, previous: int | None, folder: Path, store: Store, places:
 
 
 def main() -> int:
-    folder, url, options, first, stride = sys.argv[1:]
+    folder, url, options, part, parts, *full = sys.argv[1:]
     store = Store("sqlite" if url.startswith("sqlite") else "postgres", url, json.loads(options))
-    places = os.open(Path(folder) / "places", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    previous, number = None, int(first)
-    while True:
+    for number in itertools.count():
         pid = os.fork()
         if pid == 0:
-            os._exit(child(number, previous, Path(folder), store, places))
-        _, status = os.waitpid(pid, 0)
-        code = os.waitstatus_to_exitcode(status)
+            bomb = Bomb(Path(folder) / "deaths", int(part), int(parts), bool(full))
+            os._exit(child(number, Path(folder), store, bomb))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != -signal.SIGKILL:
-            print(json.dumps({"boundary": number, "exit": code}), flush=True)
+            print(f"{number} died; the last one ended with {code}.", flush=True)
             return code
-        previous, number = number, number + int(stride)
+    raise AssertionError
 
 
 if __name__ == "__main__":

@@ -226,9 +226,7 @@ async def test_m3_a_state_of_the_wrong_type_goes_to_handle_and_is_no_crash_loop(
         handles = await app.start_many([(Typed, {"what": what}) for what in wrong])
         assert await app.drain() == {"steps": len(wrong), "stop": len(wrong)}
         errors = [(await handle.get()).error for handle in handles]
-        assert errors == [
-            f"{'PayloadTooLarge' if what == 'large' else 'InvalidState'} in {what}" for what in wrong
-        ]
+        assert errors == [f"{'PayloadTooLarge' if what == 'large' else 'InvalidState'} in {what}" for what in wrong]
         assert [(await handle.get()).state["n"] for handle in handles] == [0] * len(wrong), "nothing half-written"
 
 

@@ -73,7 +73,7 @@ async def test_m6_a_step_is_named_by_its_method_or_by_its_decorator_and_reached_
             later = await app.start(Renamed, ["here"], step=at)
             await app.drain()
             assert await later.result(timeout=0) == ["here", "the last"]
-        with pytest.raises(InvalidInput, match="It has: .*the last"):
+        with pytest.raises(InvalidInput, match=r"It has: .*the last"):
             await app.start(Renamed, [], step="nowhere")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Child, Context, Done, Duplicate, Machine, Next, NoTarget, NotFound, Spawn, Stop, step
+from hark.model import json
 from hark.model.names import from_micros
 from hark.runtime import clerk
 from hark.testing import Harness
@@ -225,6 +226,39 @@ async def test_x7_consumed_signals_go_in_batches_too(store: Store) -> None:
         for left in (3, 1, 0):
             await app.forget(before=now_of(app), limit=2)
             assert await query(store, "SELECT count(*) FROM signals") == [(left,)]
+
+
+async def test_x7_history_can_be_exported_first(store: Store) -> None:
+    async with open_app(store) as app:
+        await app.start(Subscriber, id="old", correlation_key="reader")
+        await app.drain()
+        await app.signal("old", "news", {"n": 1}, dedup_key="k")
+        await app.drain()
+        await app.signal("old", "other", "never consumed")
+        await app.signal("old", "news", "end")
+        await app.drain()
+        await app.advance(1)
+        await app.start(Brief, {"fail": True}, id="younger")
+        await app.start(Family, {"depth": 1}, id="alive")
+        await app.drain()
+        await app.advance(DAY)
+        before = now_of(app)
+        exported = await app.export(before=before)
+        assert [history["id"] for history in exported] == ["old", "younger"]
+        old, younger = exported
+        assert (old["status"], old["correlation_key"], old["definition"]) == ("done", "reader", "Subscriber")
+        assert [event["type"] for event in old["events"]] == [event.type for event in await app.events("old")]
+        sent = [(signal["name"], signal["payload"], signal["dedup_key"]) for signal in old["signals"]]
+        assert sent == [("news", {"n": 1}, "k"), ("other", "never consumed", None), ("news", "end", None)]
+        assert (younger["status"], younger["error"]) == ("failed", "as asked")
+        assert json.parse(json.dump(exported))  # it can be written down
+        # Exporting takes nothing away, and what goes next is what was exported.
+        assert await app.export(before=before) == exported
+        assert [history["id"] for history in await app.export(before=before, limit=1)] == ["old"]
+        assert await app.forget(before=before, limit=1) == ["old"]
+        assert [history["id"] for history in await app.export(before=before)] == ["younger"]
+        assert await app.forget(before=before) == ["younger"]
+        assert await app.export(before=before) == []
 
 
 async def test_x7_a_failed_instance_that_is_retried_in_time_stays(store: Store) -> None:

@@ -1,23 +1,37 @@
-"""A stage with two sides for every race."""
+"""A stage with two sides for every race: one per file, swept clean for each test."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
+import pytest_asyncio
 
 from hark.kernel.turn import Rules
 from hark.model.values import Rate
 from tests.support.postgres import Postgres
-from tests.support.stage import Stage, staged
-from tests.support.stores import Store
+from tests.support.stage import Stage, no_deadlock, staged
+from tests.support.stores import Store, postgres_schema
 from tests.support.turns import rules
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def make_rules() -> Callable[[], Rules]:
     return lambda: rules(slots={"two": 2}, rates={"rate": Rate(allowed=1, period=10)})
 
 
-@pytest.fixture
-async def stage(pg_store: Store, postgres: Postgres, make_rules: Callable[[], Rules]) -> AsyncIterator[Stage]:
-    async with staged(pg_store, postgres, make_rules) as stage:
+@pytest.fixture(scope="module")
+def schema(postgres: Postgres) -> Iterator[Store]:
+    with postgres_schema(postgres.url) as store:
+        yield store
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def theatre(schema: Store, make_rules: Callable[[], Rules]) -> AsyncIterator[Stage]:
+    async with staged(schema, make_rules) as stage:
         yield stage
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(theatre: Stage, postgres: Postgres) -> AsyncIterator[Stage]:
+    await theatre.clear(whole=True)
+    with no_deadlock(theatre, postgres):
+        yield theatre

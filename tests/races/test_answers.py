@@ -1,11 +1,15 @@
 """A1, B4: an awakeable settles once, a message has one receiver, whoever comes at the same time."""
 
-from hark.kernel.requests import Answer, Cancel, Message
+import pytest
+
+from hark.kernel.requests import Answer, Cancel, Deliver, Message
 from hark.kernel.turn import Turn
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, NoTarget
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE, asked, done, on, park
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def _resolve(payload: str = "1", by: str | None = None) -> Answer:
@@ -78,8 +82,6 @@ async def test_fault_44_an_answer_that_meets_the_park_on_it_wakes(stage: Stage) 
 
     async def prepare() -> Duel:
         await stage.one.run(park(await stage.executing("x"), on("poke"), awakeables=(asked("question")[0],)))
-        from hark.kernel.requests import Deliver
-
         await stage.one.run(Deliver(target="x", name="poke"))
         [claim] = await stage.claim()
 
@@ -116,8 +118,6 @@ async def test_a1_an_answer_meets_the_end_of_its_asker(stage: Stage) -> None:
         [claim] = await stage.claim()
         second, wait = asked("second", 1)
         await stage.one.run(park(claim, wait, on("poke"), awakeables=(second,)))
-        from hark.kernel.requests import Deliver
-
         await stage.one.run(Deliver(target="x", name="poke"))
         [claim] = await stage.claim()
         answer = Answer(settle=Settle("second", "RESOLVED", payload="2"))

@@ -1,10 +1,14 @@
 """B1: who subscribes while a broadcast is on its way is consistently in or out, and nobody gets it twice."""
 
+import pytest
+
 from hark.kernel.requests import Cancel, Deliver, Publish
 from hark.kernel.turn import Turn
 from hark.model.decisions import SendBroadcast
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import advance, appetite, done, on, park
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def _news(name: str = "news") -> object:

@@ -1,10 +1,14 @@
 """M8, X8: ends are counted exactly, and a cancel takes the whole tree, also what was born while it looked."""
 
+import pytest
+
 from hark.kernel.requests import Cancel, Deliver, Reclaim, Revive
 from hark.kernel.turn import Turn
 from hark.model.errors import Conflict
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import appetite, done, new, on, park, spawn, stop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_m8_two_children_that_end_at_once_are_counted_exactly(stage: Stage) -> None:
@@ -194,7 +198,9 @@ async def test_m8_a_child_that_ends_meets_a_parent_that_waits_on_for_it(stage: S
             assert content.instances["parent"].status == "runnable"
             assert "children" in content.kinds("parent")
 
-        return Duel(part(park(claim, on("poke"), disarm=(poke,))), part(done(child)), check, seen=[s.seq for s in claim.inbox])
+        return Duel(
+            part(park(claim, on("poke"), disarm=(poke,))), part(done(child)), check, seen=[s.seq for s in claim.inbox]
+        )
 
     await stage.explore(prepare, deep=True)
 

@@ -9,8 +9,10 @@ from hark.kernel.turn import Rules, Turn
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import advance, done, on, park, rules
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def make_rules() -> Callable[[], Rules]:
     return lambda: rules(broadcast_limit=1, chunk=2)
 

@@ -2,11 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from hark.kernel.requests import HandBack, Reclaim
 from hark.kernel.turn import Turn
 from hark.store import statements as sql
 from tests.support.stage import Duel, Side, Stage, part
 from tests.support.turns import MINUTE, done
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def _dead(stage: Stage, side: Side, me: str) -> list[str]:

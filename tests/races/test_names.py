@@ -1,10 +1,14 @@
 """M11, S9: whoever comes at the same time with the same name, one has it, and the other is told who."""
 
+import pytest
+
 from hark.kernel.requests import Deliver, Revive, SignalWithStart, Start
 from hark.kernel.turn import Turn
 from hark.model.errors import Duplicate
 from tests.support.stage import Duel, Stage, part
-from tests.support.turns import done, new, on, stop
+from tests.support.turns import done, new, on, park, stop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def _joint(id: str, key: str = "order:1", **options: str) -> SignalWithStart:
@@ -65,7 +69,10 @@ async def test_fault_33_batches_one_request_each_reversed_do_not_deadlock(stage:
 
     async def prepare() -> Duel:
         claims = [await stage.executing(id, correlation_key=f"key-{id}") for id in "abc"]
-        ours = [*(done(claim) for claim in claims), *(Start(items=[new(f"n{n}", correlation_key=f"k{n}")]) for n in "12")]
+        ours = [
+            *(done(claim) for claim in claims),
+            *(Start(items=[new(f"n{n}", correlation_key=f"k{n}")]) for n in "12"),
+        ]
         theirs = [
             *(Start(items=[new(f"m{n}", correlation_key=f"k{n}")]) for n in "21"),
             *(Deliver(target=f"key-{id}", name="hello") for id in "cba"),
@@ -218,8 +225,6 @@ async def test_s1_a_signal_by_key_meets_the_change_of_its_holder(stage: Stage) -
 
 
 async def test_s9_signal_with_start_meets_the_park_of_its_holder(stage: Stage) -> None:
-    from tests.support.turns import park
-
     async def prepare() -> Duel:
         claim = await stage.executing("a", correlation_key="order:1")
         joint = _joint("b")

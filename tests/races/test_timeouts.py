@@ -1,9 +1,13 @@
 """S6: a timeout is a wake. It fires once, and a signal that meets it loses nothing."""
 
+import pytest
+
 from hark.kernel.requests import Cancel, Deliver, Start
 from hark.kernel.turn import Turn
 from tests.support.stage import Duel, Stage, part
-from tests.support.turns import MINUTE, new, on, timer
+from tests.support.turns import MINUTE, appetite, new, on, park, timer
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothing(stage: Stage) -> None:
@@ -23,7 +27,19 @@ async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothin
 
         return Duel(part(sweep=True), part(delivery), check)
 
-    assert await stage.explore(prepare, deep=True) > 30
+    assert await stage.explore(prepare, deep=True, every=True) > 30
+
+
+async def test_s6_a_signal_in_the_very_turn_of_its_deadline_wins(stage: Stage) -> None:
+    for claim in (None, appetite("ours")):
+        await stage.clear()
+        await stage.parked("x", on("paid", timeout=MINUTE))
+        stage.clock.advance(MINUTE)
+        turn = await stage.one.run(Deliver(target="x", name="paid"), sweep=True, claim=claim)
+        content = await stage.look()
+        assert content.kinds("x") == ["paid"]
+        assert [w.fired_at for w in content.waits_of("x")] == [None]
+        assert [row.name for got in turn.claims for row in got.inbox] == ["paid"] * len(turn.claims)
 
 
 async def test_fault_13_a_signal_of_another_name_does_not_keep_a_timeout_from_firing(stage: Stage) -> None:
@@ -60,8 +76,6 @@ async def test_fault_61_two_sweepers_fire_a_timer_once(stage: Stage) -> None:
 
 
 async def test_m10_two_sweepers_make_a_delayed_start_ready_once_and_one_worker_gets_it(stage: Stage) -> None:
-    from tests.support.turns import appetite
-
     async def prepare() -> Duel:
         await stage.start("x", delay=MINUTE)
         stage.clock.advance(MINUTE)
@@ -92,8 +106,6 @@ async def test_x8_a_timeout_and_a_cancel_end_in_a_cancel(stage: Stage) -> None:
 
 
 async def test_s6_a_deadline_armed_while_others_sweep_is_not_forgotten(stage: Stage) -> None:
-    from tests.support.turns import park
-
     async def prepare() -> Duel:
         claim = await stage.executing("x")
         await stage.parked("y", timer(timeout=1000))

@@ -23,6 +23,7 @@ from tests.support.turns import (
     stop,
 )  # fmt: skip
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 OUTCOMES: dict[str, Callable[..., Commit]] = {
     "next": advance,
     "next with a limit": lambda claim, *effects: advance(claim, *effects, rate_limit="rate"),

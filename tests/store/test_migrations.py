@@ -248,6 +248,24 @@ async def test_the_dumped_sql_makes_what_opening_makes(store: Store, tmp_path: P
             await query(store, f"DROP SCHEMA IF EXISTS {other.options['schema']} CASCADE")
 
 
+async def test_a_role_that_may_not_create_works_with_what_was_made_by_hand(pg_store: Store) -> None:
+    schema = pg_store.options["schema"]
+    role = f"{schema}_app"
+    url = pg_store.url.replace("://hark@", f"://{role}@")
+    await apply(pg_store, dumped(pg_store))
+    await query(pg_store, f"CREATE ROLE {role} LOGIN")
+    try:
+        await query(pg_store, f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+        await query(pg_store, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
+        await works(Store("postgres", url, pg_store.options))
+        with pytest.raises(StoreUnavailable, match=r"another_one.*dump-sql"):
+            async with Hark(url, schema="another_one"):
+                pass
+    finally:
+        await query(pg_store, f"DROP OWNED BY {role}")
+        await query(pg_store, f"DROP ROLE {role}")
+
+
 async def test_the_dump_opens_nothing(tmp_path: Path) -> None:
     store = sqlite_file(tmp_path)
     assert "CREATE TABLE instances" in dumped(store)

@@ -110,9 +110,10 @@ def test_every_statement_is_compiled_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_every_statement_is_one_statement(name: str) -> None:
+def test_every_statement_is_one_round_trip(name: str) -> None:
+    """SQLite runs several in one call; PostgreSQL prepares one."""
     assert ";" not in STATEMENTS[name].postgres
-    assert ";" not in STATEMENTS[name].sqlite
+    assert not STATEMENTS[name].sqlite.rstrip().endswith(";")
 
 
 def test_every_statement_is_static_text() -> None:

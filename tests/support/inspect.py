@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import apsw
@@ -20,6 +20,10 @@ from tests.support.stores import Store
 
 Tables = dict[str, list[tuple[Any, ...]]]
 _NAMES = {id(value): name for name, value in vars(statements).items() if isinstance(value, Sql)}
+_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1",
+    "postgres": "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
+}
 _UNTOLD = ("workers", "migrations")  # leases are renewed all the time, whoever is refused
 
 
@@ -28,37 +32,46 @@ def name_of(sql: Sql) -> str:
     return _NAMES[id(sql)]
 
 
-async def query(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of any SQL, on a connection of our own."""
+@asynccontextmanager
+async def asking(store: Store) -> AsyncIterator[Callable[[str], Awaitable[list[tuple[Any, ...]]]]]:
+    """A connection of our own, for any SQL."""
     if store.name == "sqlite":
         db = apsw.Connection(path_of(store.url) or "", flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            db.set_busy_timeout(10_000)
+        db.set_busy_timeout(10_000)
+
+        async def ask(sql: str) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in db.execute(sql)]
+
+        try:
+            yield ask
         finally:
             db.close()
+        return
     connection = await asyncpg.connect(store.url, server_settings={"search_path": store.options["schema"]})
-    try:
+
+    async def fetch(sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await connection.fetch(sql)]
+
+    try:
+        yield fetch
     finally:
         await connection.close()
 
 
+async def query(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    async with asking(store) as ask:
+        return await ask(sql)
+
+
 async def table_names(store: Store) -> list[str]:
-    where = {
-        "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1",
-        "postgres": "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
-    }[store.name]
-    return [row[0] for row in await query(store, where)]
+    return [row[0] for row in await query(store, _TABLES[store.name])]
 
 
 async def everything(store: Store) -> Tables:
     """Every row of every table that a request could have changed."""
-    found: Tables = {}
-    for name in await table_names(store):
-        if name not in _UNTOLD:
-            found[name] = sorted(await query(store, f"SELECT * FROM {name}"), key=repr)
-    return found
+    async with asking(store) as ask:
+        names = [row[0] for row in await ask(_TABLES[store.name])]
+        return {name: sorted(await ask(f"SELECT * FROM {name}"), key=repr) for name in names if name not in _UNTOLD}
 
 
 async def until(condition: Callable[[], Any | Awaitable[Any]], what: str, seconds: float = 30) -> None:
@@ -85,11 +98,13 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sent: list[str] = []
     with monkeypatch.context() as patch:
         for kind in (SqliteTx, PostgresTx):
-            original = kind.fetch
-
-            async def fetch(tx: Any, sql: Sql, *args: Any, _original: Any = original, **values: Any) -> Any:
-                sent.append(name_of(sql))
-                return await _original(tx, sql, *args, **values)
-
-            patch.setattr(kind, "fetch", fetch)
+            patch.setattr(kind, "fetch", _noting(kind.fetch, sent))
         yield sent
+
+
+def _noting(fetch: Callable[..., Awaitable[Any]], sent: list[str]) -> Callable[..., Awaitable[Any]]:
+    async def noted(tx: Any, sql: Sql, /, *args: Any, **values: Any) -> Any:
+        sent.append(name_of(sql))
+        return await fetch(tx, sql, *args, **values)
+
+    return noted

@@ -25,6 +25,8 @@ class Line:
         self.server = server
         self.answered = asyncio.Event()  # the server has answered since it was last cleared
         self.mute = False  # the server's answers do not reach the client
+        self.flowing = asyncio.Event()  # cleared: nothing passes, and nothing breaks either
+        self.flowing.set()
 
     def cut(self) -> None:
         """Both ends at once, as if a cable was pulled and plugged in again."""
@@ -74,9 +76,7 @@ class Proxy:
         self._busy: set[asyncio.Task[None]] = set()
         self.accidents = 0
         self.up = asyncio.Event()  # cleared: new connections are refused
-        self.flowing = asyncio.Event()  # cleared: nothing passes and nothing breaks
         self.up.set()
-        self.flowing.set()
 
     @property
     def url(self) -> str:
@@ -92,6 +92,16 @@ class Proxy:
         """Every connection, now."""
         for line in list(self._lines):
             line.cut()
+
+    def go_silent(self) -> None:
+        """Every connection of now stays open and carries nothing any more; new ones work."""
+        for line in self._lines:
+            line.flowing.clear()
+
+    def go_away(self) -> None:
+        """As if the server was gone: all connections are cut and new ones refused, until `up.set()`."""
+        self.up.clear()
+        self.cut()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -141,7 +151,7 @@ class Proxy:
         while True:
             head = await reader.readexactly(5)
             message = head + await reader.readexactly(int.from_bytes(head[1:]) - 4)
-            await self.flowing.wait()
+            await line.flowing.wait()
             if self._accident is not None and b"COMMIT" in message:
                 accident, self._accident = self._accident, None
                 self.accidents += 1
@@ -153,7 +163,7 @@ class Proxy:
     async def _backwards(self, reader: asyncio.StreamReader, line: Line) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                await self.flowing.wait()
+                await line.flowing.wait()
                 line.answered.set()
                 if not line.mute:
                     line.client.write(data)

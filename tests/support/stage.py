@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -26,15 +26,34 @@ from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sql import Sql
 from tests.support.postgres import Postgres
 from tests.support.stores import Store
-from tests.support.turns import MINUTE, REGISTER, TABLES, Content, TickingClock, appetite, audit, new, park, rules, spawn
+from tests.support.turns import (
+    MINUTE,
+    REGISTER,
+    TABLES,
+    Content,
+    TickingClock,
+    appetite,
+    audit,
+    new,
+    park,
+    rules,
+    spawn,
+)
 
 _NAMES = {id(value): name for name, value in vars(statements).items() if isinstance(value, Sql)}
 _HANG = 60  # seconds; a test that needs them hangs
-_EMPTY = "".join(
-    f"DELETE FROM {table};"
-    for table in ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries",
-                  "workers", "tombstones")
-)  # fmt: skip
+# Statements that lock, or read what they do not hold: what another transaction does around them can matter.
+# The others write under locks that are held by then, so stopping between two of them shows nothing new.
+_MATTER = {
+    "reserve", "addresses", "descendants", "abandoned", "message_waits", "awakeable_owners", "subscribers",
+    "take_marks", "mark", "lock", "taken", "insert_instances", "due", "hold_buckets", "due_buckets", "promote",
+    "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets", "record_definitions", "commit",
+}  # fmt: skip
+_TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
+           "tombstones")  # fmt: skip
+_EMPTY = "".join(f"DELETE FROM {table};" for table in _TABLES)
+_TRUNCATE = f"TRUNCATE {', '.join(_TABLES)}"
+_CONTENT = {table: f"SELECT {', '.join(columns)} FROM {table}" for table, columns in TABLES.items()}
 
 
 class Side:
@@ -70,8 +89,8 @@ class Side:
                 return turn
             requests = tuple(turn.again)
 
-    def act(self, part: Part) -> Act:
-        return Act(self, part)
+    def act(self, part: Part, every: bool = False) -> Act:
+        return Act(self, part, every)
 
 
 @dataclass
@@ -107,34 +126,36 @@ class _SteppedTx:
 
 
 class Act:
-    """One turn, stepped. It stands before `begin` until it is told to go."""
+    """One turn, stepped. It does not even begin before it is told to."""
 
-    def __init__(self, side: Side, part: Part) -> None:
+    def __init__(self, side: Side, part: Part, every: bool = False) -> None:
         self.side = side
         self.part = part
+        self.every = every
         self.sent: list[str] = []
+        self.passed = 0  # places where it could have stopped
         self.turn: Turn | None = None
-        self._stop: Callable[[str], bool] = lambda name: True
+        self._stop: Callable[[str, bool], bool] = lambda name, matters: True
         self._stands = asyncio.Event()
         self._go = asyncio.Event()
         self._task = asyncio.create_task(self._play())
         self._task.add_done_callback(lambda _: self._stands.set())
 
-    async def to(self, sent: int) -> str:
-        """Until `sent` statements are sent: 'stands', 'blocked' or 'done'."""
-        return await self._until(lambda name: len(self.sent) >= sent)
+    async def to(self, place: int) -> str:
+        """To the nth place where stopping matters (or to the nth statement): 'stands', 'blocked' or 'done'."""
+        return await self._until(lambda name, matters: matters and self.passed >= place)
 
     async def before(self, name: str) -> None:
         """Until it is about to send this one for the first time from here."""
-        assert await self._until(lambda sent: sent == name) == "stands", f"never came to {name}: {self.sent}"
+        assert await self._until(lambda sent, _: sent == name) == "stands", f"never came to {name}: {self.sent}"
 
     async def run(self) -> str:
         """As far as it gets: 'done', or 'blocked' behind the other's lock."""
-        return await self._until(lambda name: False)
+        return await self._until(lambda name, matters: False)
 
     async def finish(self) -> Turn:
         """To the end, which must come."""
-        self._stop = lambda name: False
+        self._stop = lambda name, matters: False
         self._go.set()
         async with asyncio.timeout(_HANG):
             return await self._task
@@ -144,7 +165,7 @@ class Act:
         with contextlib.suppress(BaseException):
             await self._task
 
-    async def _until(self, stop: Callable[[str], bool]) -> str:
+    async def _until(self, stop: Callable[[str, bool], bool]) -> str:
         self._stop = stop
         self._stands.clear()
         self._go.set()
@@ -161,10 +182,12 @@ class Act:
                     return "blocked"
 
     async def _ask(self, name: str) -> None:
-        while self._stop(name):
+        matters = self.every or name in _MATTER or any(sent in _MATTER for sent in self.sent[-1:])
+        while self._stop(name, matters):
             self._go.clear()
             self._stands.set()
             await self._go.wait()
+        self.passed += matters
         self.sent.append(name)
 
     async def _play(self) -> Turn:
@@ -198,7 +221,7 @@ class Stage:
         self.make_rules = make_rules
         self.clock = TickingClock()
         url = f"{store.url}?synchronous_commit=off"  # races are no matter of the disk
-        stores = [PostgresStore(url, schema=store.options["schema"], lease=60, clock=self.clock) for _ in range(2)]
+        stores = [PostgresStore(url, schema=store.options["schema"], lease=3 * _HANG, clock=self.clock) for _ in range(2)]
         self.one, self.two = (Side(name, s, self) for name, s in zip(("one", "two"), stores, strict=True))
         self._url = url
         self._schema = store.options["schema"]
@@ -227,14 +250,15 @@ class Stage:
         if beside:
             await db.close()
 
-    async def clear(self) -> None:
-        await self.eye.execute(_EMPTY)
+    async def clear(self, *, whole: bool = False) -> None:
+        """As if nothing had happened; `whole`: the dead rows go too, which takes longer."""
+        await self.eye.execute(_TRUNCATE if whole else _EMPTY)
         for side in (self.one, self.two):
             side.rules.limits.known.clear()
 
     async def content(self) -> Content:
         """All there is now, seen by somebody else."""
-        return Content({t: await self.eye.fetch(f"SELECT {', '.join(c)} FROM {t}") for t, c in TABLES.items()})
+        return Content({table: await self.eye.fetch(text) for table, text in _CONTENT.items()})
 
     async def look(self, seen: Sequence[int] = ()) -> Content:
         """All there is now, audited."""
@@ -262,7 +286,9 @@ class Stage:
         claim = await self.executing(id, **options)
         await self.one.run(park(claim, *arms))
 
-    async def family(self, parent: str, *children: str, join: int | None = None, also: Sequence[Any] = ()) -> list[Claim]:
+    async def family(
+        self, parent: str, *children: str, join: int | None = None, also: Sequence[Any] = ()
+    ) -> list[Claim]:
         """A parent parked on its children, and they execute: their claims, in order."""
         claim = await self.executing(parent)
         commit = spawn(claim, [new(child) for child in children], join=join)
@@ -284,17 +310,18 @@ class Stage:
 
     # -- what they do at once ---------------------------------------------------------------------
 
-    async def explore(self, prepare: Callable[[], Awaitable[Duel]], *, deep: bool = False) -> int:
-        """Each side goes first, is stopped before each of its statements, and the other runs as far as it gets.
+    async def explore(self, prepare: Callable[[], Awaitable[Duel]], *, deep: bool = False, every: bool = False) -> int:
+        """Each side goes first and is stopped at each place that matters, and the other runs as far as it gets.
 
-        With `deep` the other is stopped too, at each of its statements, while the first goes on. Returns how
-        many interleavings there were.
+        With `deep` the other is stopped too, at each of its places, while the first goes on. With `every` every
+        statement is a place. Returns how many interleavings there were.
         """
         played = 0
+        first = 0 if every else 1  # who stands at the very first has done nothing: that is the other order
         for leads in (1, 2):
-            for at in count():
-                for stop in count() if deep else (None,):
-                    over, stood = await self._duel(prepare, leads, at, stop)
+            for at in count(first):
+                for stop in count(first) if deep else (None,):
+                    over, stood = await self._duel(prepare, leads, at, stop, every)
                     played += 1
                     if over or not stood:
                         break
@@ -303,12 +330,12 @@ class Stage:
         return played
 
     async def _duel(
-        self, prepare: Callable[[], Awaitable[Duel]], leads: int, at: int, stop: int | None
+        self, prepare: Callable[[], Awaitable[Duel]], leads: int, at: int, stop: int | None, every: bool
     ) -> tuple[bool, bool]:
         """One interleaving. Was the first over before its stop? Did the other reach its own?"""
         await self.clear()
         duel = await prepare()
-        one, two = self.one.act(duel.one), self.two.act(duel.two)
+        one, two = self.one.act(duel.one, every), self.two.act(duel.two, every)
         lead, follow = (one, two) if leads == 1 else (two, one)
         try:
             over = await lead.to(at) == "done"
@@ -328,7 +355,7 @@ class Stage:
                 assert two.turn is not None
                 await duel.check(one.turn, two.turn)
         except BaseException as error:
-            error.add_note(f"{lead.side.name} leads, stopped after {at}; the other after {stop}")
+            error.add_note(f"{lead.side.name} leads, stopped at place {at}; the other at {stop}")
             error.add_note(f"  {one.side.name}: {' '.join(one.sent)}\n  {two.side.name}: {' '.join(two.sent)}")
             raise
         finally:
@@ -338,17 +365,22 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def staged(store: Store, postgres: Postgres, make_rules: Callable[[], Rules] = rules) -> AsyncIterator[Stage]:
-    """A stage, and afterwards the server's word that nobody deadlocked on it."""
-    log = Path(postgres.data_directory).parent / "log"
-    before = log.stat().st_size
+async def staged(store: Store, make_rules: Callable[[], Rules] = rules) -> AsyncIterator[Stage]:
     stage = Stage(store, make_rules)
     await stage.open()
     try:
         yield stage
-        with log.open(errors="replace") as file:
-            file.seek(before)
-            fallen = set(map(int, re.findall(r"\[(\d+)\] ERROR:  deadlock detected", file.read())))
-        assert not fallen & {stage.one.pid, stage.two.pid}, "the server logged a deadlock"
     finally:
         await stage.close()
+
+
+@contextlib.contextmanager
+def no_deadlock(stage: Stage, postgres: Postgres) -> Iterator[None]:
+    """Afterwards the server's own word that neither side fell to a deadlock."""
+    log = Path(postgres.data_directory).parent / "log"
+    before = log.stat().st_size
+    yield
+    with log.open("rb") as file:
+        file.seek(before)
+        fallen = set(map(int, re.findall(rb"\[(\d+)\] ERROR:  deadlock detected", file.read())))
+    assert not fallen & {stage.one.pid, stage.two.pid}, "the server logged a deadlock"

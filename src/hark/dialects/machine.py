@@ -36,6 +36,8 @@ def step(function: Any) -> Any:
             return inner
 
         return mark
+    if not callable(function):
+        raise InvalidDefinition(f'@step goes on a method, or takes its name: @step("ship"), not {function!r}.')
     function.__hark_step__ = check_name(function.__name__, "step name")
     return function
 
@@ -63,7 +65,7 @@ class Machine:
         if not steps:
             cls.__hark_program__ = None  # a base class for machines: nothing to run yet
             return
-        label = check_name(name or cls.__name__, "machine name")
+        label = check_name(cls.__name__ if name is None else name, "machine name")
         if type(version) is not int or not 0 <= version < 2**31:
             raise _invalid(cls, f"version={version!r}: give a whole number from 0.")
         if initial not in steps:

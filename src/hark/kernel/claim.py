@@ -2,16 +2,16 @@
 
 Run-ahead: a step that returned `Next` keeps its claim and runs on after this commit, unless a claimable
 row of its queue is more urgent, or as urgent and waiting longer while no slot is free. Such a row takes
-its place and it goes to the end of the line. Work under a concurrency key runs on: it holds a slot that
-nobody in line could use.
+its place and it goes to the end of the line; the slot of its concurrency key is free then.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import limits
+from hark.kernel import commit, limits
 from hark.kernel.limits import Candidate
 from hark.kernel.requests import Appetite, Commit
 from hark.kernel.rows import wait_row
@@ -22,24 +22,27 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _ROUNDS = 3  # refused rows make room for others, a bounded number of times
+_FAR = 1000  # how far to look past a backlog of those who are refused: it must not hold up who comes behind
 
 
 async def apply(turn: Turn, appetite: Appetite | None) -> None:
     stay = {request.claim.id: request for request in turn.nexts}
     woken = await _woken(turn, appetite) if turn.woken else []
     if appetite is None:
-        turn.unclaimed = turn.runnable
+        turn.unclaimed = turn.unclaimed or turn.runnable
     else:
         await _claim(turn, appetite, stay, woken)
     if woken:
         await _wake(turn, [candidate.id for candidate in woken])
     pushed = [request for request in turn.nexts if request.claim.id not in stay]
     if pushed:
-        await turn.tx.fetch(sql.conclude, [_yield(request) for request in pushed])
+        await commit.requeue(turn, pushed)
+        turn.events.extend((r.claim.id, r.decision.label, r.decision.step, r.decision.data) for r in pushed)
         turn.unclaimed = True
+        await limits.give_up(turn, {r.claim.concurrency_key for r in pushed if r.claim.concurrency_key is not None})
     if stay:
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
-        await turn.tx.fetch(sql.advance, rows)
+        await turn.tx.fetch(sql.advance, rows, tx=turn.tx.xid)
     for request in stay.values():
         request.answer = True
     turn.ran_on = list(stay.values())
@@ -67,21 +70,29 @@ async def _wake(turn: Turn, ids: Iterable[str]) -> None:
 
 async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken: list[Candidate]) -> None:
     free = dict(appetite.free)
+    line = appetite.line or turn.runnable or turn.unclaimed
     for _ in range(_ROUNDS):
         lanes: list[tuple[str, str, int, int]] = []
         pushable: dict[str, list[Commit]] = {}
         for request in stay.values():
-            if request.claim.concurrency_key is None:
-                pushable.setdefault(request.claim.queue, []).append(request)
-        for queue, room in free.items():
-            size = room + len(pushable.get(queue, ()))
-            lanes.extend((queue, definition, version, size) for definition, version in appetite.definitions if size)
+            pushable.setdefault(request.claim.queue, []).append(request)
+        sizes = {queue: room + len(pushable.get(queue, ())) for queue, room in free.items()}
+        for queue, size in sizes.items():
+            reach = max(size, _FAR) if turn.shut else size
+            lanes.extend((queue, definition, version, reach) for definition, version in appetite.definitions if size)
         if not lanes:  # no seat, or no code: who has none must not ask again and again
-            turn.unclaimed = turn.runnable or bool(appetite.definitions)
+            turn.unclaimed = turn.crowded = turn.runnable or bool(appetite.definitions)
             return
         most = max(lane[3] for lane in lanes)
-        found = [Candidate(*row) for row in await turn.tx.fetch(sql.claimable, lanes, most=most)]
-        turn.unclaimed = turn.unclaimed or len(found) >= most
+        rows = await turn.tx.fetch(sql.claimable, lanes, most=most) if line else []
+        found = [Candidate(*row) for row in rows]
+        seen = len(found)
+        found = await limits.turn_away(turn, found) if turn.shut else found
+        waiting = Counter(candidate.queue for candidate in found)
+        turn.unclaimed = turn.unclaimed or any(waiting[queue] >= size > 0 for queue, size in sizes.items())
+        turn.crowded = any(waiting[queue] >= size for queue, size in sizes.items())
+        if any(waiting[queue] > free[queue] for queue in waiting):
+            await _keep_keys(turn, pushable)
         chosen = _choose(sorted(found + woken, key=_place) if woken else found, free, pushable)
         granted, undecided = await limits.admit(turn, chosen)
         pushed = _seat(granted, free, pushable)
@@ -92,9 +103,17 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken:
             seated = {candidate.id for candidate in granted}
             woken[:] = [candidate for candidate in woken if candidate.id not in seated]
         turn.more = turn.more or undecided > 0
-        if len(granted) + undecided == len(chosen):
+        if len(granted) + undecided == len(chosen) and len(found) == seen:
             return
     turn.more = True
+
+
+async def _keep_keys(turn: Turn, pushable: dict[str, list[Commit]]) -> None:
+    """Who runs under a key makes room only if its bucket can be had: the next in line for the key must hear of it."""
+    keys = {r.claim.concurrency_key for requests in pushable.values() for r in requests}
+    held = {None, *await limits.try_slots(turn, {key for key in keys if key is not None})}
+    for queue, requests in pushable.items():
+        pushable[queue] = [request for request in requests if request.claim.concurrency_key in held]
 
 
 def _place(candidate: Candidate) -> tuple[int, int]:
@@ -135,13 +154,6 @@ async def _take(turn: Turn, owner: str, granted: list[Candidate]) -> None:
         claim = by_id[candidate.id]
         claim.counted, claim.mail = bool(claim.counted), bool(claim.mail)
         turn.claims.append(claim)
-
-
-def _yield(request: Commit) -> tuple[Any, ...]:
-    claim, decision = request.claim, request.decision
-    return (
-        claim.id, claim.epoch, "runnable", decision.step, decision.state, None, None, 0, None, None, None, 1.0, False,
-    )  # fmt: skip
 
 
 async def _load(turn: Turn) -> None:

@@ -44,71 +44,68 @@ def fence_again(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    live = [request for request in turn.commits if not request.fenced]
-    finishes, parks, others = [], [], []
+    finishes: list[Commit] = []
+    parks: list[Commit] = []
+    queued: list[Commit] = []
     consumed: list[int] = []
     spent: list[str] = []  # waits that have served; only a Retry keeps them, and a park says itself which
-    for request in live:
+    for request in turn.commits:
+        if request.fenced:
+            continue
         decision, claim = request.decision, request.claim
         consumed += decision.consume
-        turn.events.append((claim.id, decision.label, decision.step, decision.data))
         match decision.move:
             case Advance() as move:
                 spent += [wait.id for wait in claim.waits]
                 turn.rows[claim.id].waits = []
                 if turn.run_on and move.rate_limit is None and not move.rekey:
                     turn.nexts.append(request)
-                    continue
-            case Finish():
-                finishes.append(request)
+                    continue  # its event is written with it
+                queued.append(request)
+            case Redo():
+                queued.append(request)
             case Park():
                 parks.append(request)
-        others.append(request)
+            case Finish():
+                finishes.append(request)
+            case _ as never:
+                assert_never(never)
+        turn.events.append((claim.id, decision.label, decision.step, decision.data))
+        if claim.concurrency_key is not None:
+            turn.freed.add(claim.concurrency_key)
     if consumed:
         await turn.tx.fetch(sql.consume, seqs=consumed)
-    await _finish(turn, finishes)
+    if finishes:
+        await _finish(turn, finishes)
     await count_ended(turn)
-    awake = await _park(turn, parks)
+    if parks:
+        await _park(turn, parks)
     if spent:
         await turn.tx.fetch(sql.delete_waits, ids=spent)
-    if others:
-        await turn.tx.fetch(sql.conclude, [_conclusion(turn, request, awake) for request in others])
-        turn.freed.update(r.claim.concurrency_key for r in others if r.claim.concurrency_key is not None)
+    if queued:
+        await requeue(turn, queued)
 
 
-def _conclusion(turn: Turn, request: Commit, awake: set[str]) -> tuple[Any, ...]:
-    """The row of an outcome that does not run straight on."""
-    decision, claim = request.decision, request.claim
-    status, attempt, due, result, error = "runnable", 0, None, None, None
-    key, rate, weight = claim.concurrency_key, None, 1.0
-    match decision.move:
-        case Advance() as move:
-            rate, weight = move.rate_limit, move.weight
-            if move.rekey:
-                key = move.concurrency_key
-        case Redo(delay):
-            attempt = claim.attempt + 1
-            due = turn.now + delay if delay else None
-            rate, weight = claim.rate_limit, claim.weight
-        case Park():
-            if claim.id not in awake:
-                waits = turn.rows[claim.id].waits
-                status = "awaiting_children" if any(w.kind == "children" for w in waits) else "awaiting_signal"
-                deadlines = [w.deadline for w in waits if w.deadline is not None and w.fired_at is None]
-                due = min(deadlines, default=None)
-        case Finish() as move:
-            status, result, error = move.status, move.result, move.error
-        case _ as never:
-            assert_never(never)
-    if status == "runnable" and due is None:
-        turn.runnable = True
-    if due is not None:
-        turn.due(due)
-    turn.rows[claim.id].status = status
-    return (
-        claim.id, claim.epoch, status, decision.step, decision.state, result, error, attempt, due, key, rate, weight,
-        status in ("done", "failed"),
-    )  # fmt: skip
+async def requeue(turn: Turn, requests: list[Commit]) -> None:
+    """Back into the line, now or after a delay."""
+    rows = []
+    for request in requests:
+        decision, claim = request.decision, request.claim
+        attempt, due, key, rate, weight = 0, None, claim.concurrency_key, claim.rate_limit, claim.weight
+        match decision.move:
+            case Redo(delay):
+                attempt = claim.attempt + 1
+                due = turn.now + delay if delay else None
+            case Advance() as move:
+                rate, weight = move.rate_limit, move.weight
+                key = move.concurrency_key if move.rekey else key
+        if due is None:
+            turn.runnable = True
+        else:
+            turn.due(due)
+        turn.rows[claim.id].status = "runnable"
+        rows.append((claim.id, claim.epoch, decision.step, decision.state, attempt, due, key, rate, weight))
+    await turn.tx.fetch(sql.requeue, rows)
 
 
 async def _finish(turn: Turn, finishes: list[Commit]) -> None:
@@ -125,11 +122,17 @@ async def _finish(turn: Turn, finishes: list[Commit]) -> None:
     ]
     if asked:
         await turn.tx.fetch(sql.cancel_awakeables, ids=asked)
+    rows = []
     for request in finishes:
-        claim = request.claim
-        turn.finished.add(claim.id)
+        claim, decision = request.claim, request.decision
+        move = decision.move
+        assert isinstance(move, Finish)
+        rows.append((claim.id, claim.epoch, move.status, decision.step, decision.state, move.result, move.error))
+        turn.rows[claim.id].status = move.status
+        turn.finished[claim.id] = (claim.id, move.status, move.result, move.error)
         if claim.parent_wait and not claim.counted:
             turn.ended.append(claim.parent_wait)
+    await turn.tx.fetch(sql.finish, rows)
 
 
 async def count_ended(turn: Turn) -> None:
@@ -149,7 +152,7 @@ async def count_ended(turn: Turn) -> None:
     await turn.flush()
 
 
-async def _park(turn: Turn, parks: list[Commit]) -> set[str]:
+async def _park(turn: Turn, parks: list[Commit]) -> None:
     """Arm, then look: who has an answer it was not handed does not sleep at all."""
     gone: list[str] = []
     armed: list[tuple[Any, ...]] = []
@@ -161,7 +164,7 @@ async def _park(turn: Turn, parks: list[Commit]) -> set[str]:
         drop = {wait.id for wait in claim.waits} if move.disarm is None else set(move.disarm)
         gone.extend(drop)
         row.waits = [wait for wait in claim.waits if wait.id not in drop]
-        row.looked = True
+        row.looked = not row.waits  # a wait that is kept may have had its answer while the step ran
         for arm in move.arm:
             wait = _arm(turn, arm)
             row.waits.append(wait)
@@ -183,7 +186,23 @@ async def _park(turn: Turn, parks: list[Commit]) -> set[str]:
     if awakeables:
         await turn.tx.fetch(sql.insert_awakeables, awakeables)
     await turn.flush()
-    return await _answered(turn, parks)
+    awake = await _answered(turn, parks)
+    await turn.tx.fetch(sql.park, [_parked(turn, request, request.claim.id in awake) for request in parks])
+
+
+def _parked(turn: Turn, request: Commit, awake: bool) -> tuple[Any, ...]:
+    claim, decision = request.claim, request.decision
+    row = turn.rows[claim.id]
+    due = None
+    if awake:
+        row.status = "runnable"
+        turn.runnable = True
+    else:
+        row.status = "awaiting_children" if any(w.kind == "children" for w in row.waits) else "awaiting_signal"
+        due = min((w.deadline for w in row.waits if w.deadline is not None and w.fired_at is None), default=None)
+        if due is not None:
+            turn.due(due)
+    return claim.id, claim.epoch, row.status, decision.step, decision.state, due
 
 
 def _arm(turn: Turn, arm: Arm) -> WaitRow:

@@ -100,7 +100,7 @@ async def _end(turn: Turn, ends: dict[str, tuple[str, str]]) -> None:
         if parent_wait is not None and not counted:
             turn.ended.append(parent_wait)
         turn.rows[id].status = ends[id][0]
-        turn.finished.add(id)
+        turn.finished[id] = (id, ends[id][0], None, ends[id][1])
         turn.event(id, ends[id][0], step, error=ends[id][1])
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
     over = [id for id in ids if ends[id][0] == "cancelled"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _SOON = 5_000  # µs until a promotion that met a locked row looks again
+_LATER = 1_000_000  # µs until it looks whether those it promoted have been run by anybody
 _KNOWN = 100_000
 
 
@@ -53,6 +54,8 @@ class Limits:
     """The configured limits, and which buckets are known to have their rows."""
 
     def __init__(self, rates: dict[str, Rate], slots: dict[str, int]) -> None:
+        if not isinstance(slots, dict):
+            raise InvalidInput(f"concurrency={slots!r}: give a dict of names and how many may run at once.")
         for name in (*rates, *slots):
             check_name(name, "limit name")
             if ":" in name:
@@ -76,7 +79,9 @@ class Limits:
             raise InvalidInput(f"weight={weight!r} is not possible: give a number above zero.")
         if rate_limit is None:
             return None
-        name, partition = rate_limit if isinstance(rate_limit, tuple) else (rate_limit, None)
+        name, partition = rate_limit if isinstance(rate_limit, tuple) and len(rate_limit) == 2 else (rate_limit, None)
+        if not isinstance(name, str):
+            raise InvalidInput(f"rate_limit={rate_limit!r}: give a configured name, or (name, partition).")
         if name not in self.rates:
             known = ", ".join(sorted(self.rates)) or "none"
             raise InvalidInput(
@@ -118,8 +123,25 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
                 used[slot] = used.get(slot, 0) + 1
     if blocked:
         await turn.tx.fetch(sql.block, blocked)
+        turn.shut.update(bucket for _, bucket in blocked)
     await _save(turn, (bucket for shards in buckets.values() for bucket in shards))
     return granted, undecided
+
+
+async def turn_away(turn: Turn, found: list[Candidate]) -> list[Candidate]:
+    """Whose bucket refused somebody before them in this turn need not ask for a seat: they join its line."""
+    rest: list[Candidate] = []
+    blocked: list[tuple[str, str]] = []
+    for candidate in found:
+        names = (f"slot:{candidate.concurrency_key}", f"rate:{candidate.rate_limit}")
+        shut = next((name for name in names if name in turn.shut), None)
+        if shut is None:
+            rest.append(candidate)
+        else:
+            blocked.append((candidate.id, shut))
+    if blocked:
+        await turn.tx.fetch(sql.block, blocked)
+    return rest
 
 
 async def _take(turn: Turn, names: set[tuple[str, str]]) -> dict[tuple[str, str], list[Bucket]]:
@@ -219,11 +241,27 @@ async def release(turn: Turn) -> None:
         return
     keys = sorted(turn.freed)
     held = [row[1] for row in await turn.tx.fetch(sql.hold_buckets, keys=keys)]
-    if not held:
-        return
+    if held:
+        await _open(turn, held)
+
+
+async def _open(turn: Turn, held: list[str]) -> bool:
     waiting = [row[0][5:] for row in await turn.tx.fetch(sql.blocked_keys, [(f"slot:{key}",) for key in held])]
     if waiting:
         await turn.tx.fetch(sql.open_buckets, keys=waiting)
+    return bool(waiting)
+
+
+async def try_slots(turn: Turn, keys: set[str]) -> list[str]:
+    """Hold the buckets of these keys, but wait for none: after the claims began nobody may wait."""
+    found = await turn.tx.fetch(sql.try_buckets, [("slot", key) for key in sorted(keys)]) if keys else []
+    return [row[1] for row in found]
+
+
+async def give_up(turn: Turn, keys: set[str]) -> None:
+    """Slots whose buckets are held (`try_slots`) came free among the claims: promoted by the next turn."""
+    if keys and await _open(turn, sorted(keys)):
+        turn.due(turn.now)
 
 
 async def promote(turn: Turn) -> None:
@@ -242,7 +280,8 @@ async def promote(turn: Turn) -> None:
         if kind == "slot":
             free = turn.rules.limits.size(key) - used.get(key, 0)
         else:
-            free = max(1, int(sum(bucket.available for bucket in shards)))
+            # One shard is due, and the others have filled up beside it.
+            free = max(1, int(sum(b.available for b in shards) / len(shards) * _shards(turn.rules.limits, kind, key)))
         if free > 0:
             room[f"{kind}:{key}"] = min(free, 500)
     left: set[str] = set()
@@ -252,20 +291,22 @@ async def promote(turn: Turn) -> None:
         for [key] in promoted:
             if f"slot:{key}" in room:
                 room[f"slot:{key}"] -= 1
-        left = {
-            row[0] for row in await turn.tx.fetch(sql.blocked_keys, [(name,) for name, free in room.items() if free])
-        }
+        left = {row[0] for row in await turn.tx.fetch(sql.blocked_keys, [(name,) for name in room])}
     for (kind, key), shards in due.items():
         for bucket in shards:
             bucket.due_at = None
             bucket.changed = True
         if f"{kind}:{key}" in left:
-            _look_again(turn, shards[0])
+            _look_again(turn, shards[0], room[f"{kind}:{key}"])
     await _save(turn, (bucket for shards in due.values() for bucket in shards))
 
 
-def _look_again(turn: Turn, bucket: Bucket) -> None:
-    """Somebody is still in line: tokens will come for him, or another transaction held him just now."""
+def _look_again(turn: Turn, bucket: Bucket, room: int) -> None:
+    """Somebody is still in line: tokens will come for him, or another transaction held him just now. Also when
+    the slots went to others: nobody here may have their code, and a slot nobody takes is his in the end."""
     rate = turn.rules.limits.rate(bucket.key) if bucket.kind == "rate" else None
-    bucket.due_at = turn.now + max(_SOON, math.ceil(1 / rate.per_micro) if rate else 0)
+    if rate is not None:
+        bucket.due_at = turn.now + max(_SOON, math.ceil(1 / rate.shards / rate.per_micro))
+    else:
+        bucket.due_at = turn.now + (_SOON if room else _LATER)
     turn.due(bucket.due_at)

@@ -130,3 +130,4 @@ class Appetite:
     owner: str
     free: dict[str, int]
     definitions: list[tuple[str, int]]
+    line: bool = True  # somebody may be in line already; if not, only this turn's own work has to be looked at

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import SignalWithStart, Start
+from hark.kernel.requests import Request, SignalWithStart, Start
 from hark.kernel.rows import Locked
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, HarkError, NotFound
@@ -45,13 +45,15 @@ async def apply(turn: Turn) -> None:
     asked.extend((joint.item, joint) for joint in turn.joint if _must_start(turn, joint))
     if not asked:
         return
-    if any(_entry(turn, item) is None for item, _ in asked):
+    if any(item.version is None or _entry(turn, item) is None for item, _ in asked):
+        # The newest is asked for, and another process may have registered one since.
         for name, version, kind, queue, initial in await turn.tx.fetch(sql.definitions):
             turn.catalog.setdefault(name, {})[version] = (kind, queue, initial)
     holders = await _holders(turn, [item for item, _ in asked])
     rows: list[tuple[Any, ...]] = []
+    unknown = _unknown(turn, asked)
     for item, asker in asked:
-        error = _refusal(turn, item, holders)
+        error = unknown.get(asker) or _refusal(turn, item, holders)
         if error is None:
             rows.append(_row(turn, item, asker))
             holders[item.id] = item.id
@@ -65,6 +67,12 @@ async def apply(turn: Turn) -> None:
     if rows:
         await turn.tx.fetch(sql.insert_instances, rows)
         turn.runnable = True
+
+
+def _unknown(turn: Turn, asked: list[tuple[NewInstance, Start | SignalWithStart]]) -> dict[Request, HarkError | None]:
+    """A start_many with a definition nobody knows starts nothing: its caller gets an error, and no handles."""
+    alone = [(item, asker) for item, asker in asked if isinstance(asker, Start) and asker.sender is None]
+    return {asker: _refusal(turn, item, {}) for item, asker in alone if _entry(turn, item) is None}
 
 
 def _must_start(turn: Turn, joint: SignalWithStart) -> bool:
@@ -139,7 +147,7 @@ def _stillborn(turn: Turn, item: NewInstance, request: Start, error: HarkError) 
     """A child that cannot start is there as failed, and counts (M8)."""
     assert request.sender is not None
     assert request.parent_wait is not None
-    id = new_id()
+    id = new_id() if item.named else item.id  # its own keeps its place among the children
     turn.failed_children[request.parent_wait] = turn.failed_children.get(request.parent_wait, 0) + 1
     turn.event(id, "failed", item.step, error=str(error))
     return (

@@ -108,10 +108,12 @@ class Turn:
         self.claims: list[Claim] = []
         self.ran_on: list[Commit] = []
         self.inboxes: dict[str, list[InboxRow]] = {}
-        self.finished: set[str] = set()
+        self.finished: dict[str, tuple[str, str, str | None, str | None]] = {}  # id, status, result, error
         self.cancelled: set[str] = set()
         self.runnable = False  # made something claimable
         self.unclaimed = False  # and may have left some of it unclaimed
+        self.shut: set[str] = set()  # buckets that have refused somebody in this turn
+        self.crowded = False  # a queue has a line and no seat for it, as far as we know
         self.more = False  # left something to do at once
         self.marks = False  # marks of a large broadcast are left
         self.earliest: int | None = None
@@ -154,11 +156,13 @@ class Turn:
         return self.arrived(row, kind, name, wait_id)
 
     def arrived(self, row: Locked, kind: str, name: str, wait_id: str | None) -> bool:
-        wakes = row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits)
+        wakes = False
+        if row.parked:
+            for wait in row.waits:
+                wakes = wakes or wait.answered_by(kind, name, wait_id)
         if wakes:
             row.status = "runnable"
             self.woken.add(row.id)
-            self.runnable = True
         if not row.mail:
             row.mail = True
             self.mailed.add(row.id)

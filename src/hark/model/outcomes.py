@@ -133,6 +133,8 @@ class Spawn:
     def __init__(
         self, children: Iterable[Child], then: Step, state: Any = KEEP, join: int | Literal["all"] = "all"
     ) -> None:
+        if not isinstance(children, Iterable):
+            raise InvalidInput(f"Spawn takes a list of Child(definition, input), not {children!r}.")
         self.children = tuple(children)
         for child in self.children:
             if not isinstance(child, Child):

@@ -124,12 +124,12 @@ class Rate:
     shards: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("allowed", "period"):
+        for name in ("allowed", "period", "burst"):
             value = getattr(self, name)
+            if value is None and name == "burst":
+                continue  # left out: as much as is allowed
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
                 raise InvalidInput(f"Rate({name}={value!r}): give a number above zero.")
-        if self.burst is not None and not 0 < self.burst < 1e15:
-            raise InvalidInput(f"Rate(burst={self.burst!r}): give a number above zero, or leave it out.")
         if type(self.shards) is not int or not 1 <= self.shards <= 1024:
             raise InvalidInput(f"Rate(shards={self.shards!r}): give a whole number from 1 to 1024.")
 

@@ -34,6 +34,8 @@ from hark.model.names import check_name, from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, Stop
 from hark.model.values import ChildView, Signal
 
+_LONGEST = 1 << 14  # characters of an error that are kept: it is read by people, and listed by the page
+
 
 class Desk(Protocol):
     """What the worker lends to a step."""
@@ -210,6 +212,9 @@ async def run(program: StepProgram, claim: Claim, desk: Desk) -> Decision:
             outcome = await desk.call(step.function, program.machine, context)
         return decide(program, claim, context, outcome)
     except Exception as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # it was told to stop: nobody waits for what comes of that (X8)
+            raise asyncio.CancelledError from error
         return await recover(program, claim, desk, error)
 
 
@@ -251,6 +256,8 @@ def describe(error: object) -> str:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     else:
         text = error if isinstance(error, str) else json.dump(error, what="reason")
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")  # what every store can keep
 
 
@@ -262,7 +269,9 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
     match outcome:
         case Next():
             step = _known(program, outcome.step)
-            rate = desk.rate_limit(outcome.rate_limit, outcome.weight) if outcome.rate_limit is not None else None
+            rate = None
+            if outcome.rate_limit is not None or outcome.weight != 1:
+                rate = desk.rate_limit(outcome.rate_limit, outcome.weight)
             move: Advance | Redo | Park | Finish = Advance(rate, float(outcome.weight))
             if outcome.concurrency_key is not KEEP and outcome.concurrency_key != claim.concurrency_key:
                 key = desk.concurrency_key(outcome.concurrency_key)  # type: ignore[arg-type]

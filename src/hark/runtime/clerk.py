@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
+from weakref import ref
 
 from hark.kernel.requests import (
     Appetite,
@@ -38,10 +39,11 @@ from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
+from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.views import not_found
 from hark.store import statements as sql
-from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault
+from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Unknown
 
 T = TypeVar("T")
 Item = tuple[Request, Reply[Any] | None, float]
@@ -49,6 +51,7 @@ _log = logging.getLogger("hark")
 _MOST = 2000  # requests in a turn: far above what a turn collects, so that none grows without end
 _PATIENCE = 10.0  # seconds a caller waits for a database that is gone
 _HOUSEKEEPING = 60.0
+_PAIR = 100  # so many outcomes and no step running: half of them first, then steps and database work side by side
 _GAP = 0.001
 _CROWDED = 100  # requests in a turn while another process waits for the file
 
@@ -64,6 +67,10 @@ class Seat(Protocol):
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None: ...
     def lost(self, ids: set[str]) -> None: ...
     def running(self) -> dict[str, int]: ...
+    def waits_for(self, queued: int) -> bool:
+        """Would it have nothing to run while so many outcomes are being committed?"""
+        ...
+    def steady(self) -> bool: ...
 
 
 class Clerk:
@@ -91,13 +98,17 @@ class Clerk:
         self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
         self.seat: Seat | None = None  # changed on this loop only
         self._hungry = False
+        self._crowded = False  # somebody may be in line for a seat: a step that goes on must look
         self._hinted = False
         self._marks = True  # a large broadcast may have been left by somebody who died
         self._due: int | None = None
         self._offset = 0  # the database's clock less ours, µs
-        self._waiting: dict[str, list[Reply[Any]]] = {}
+        self._waiting: dict[str, list[ref[Reply[Any]]]] = {}  # weak: who gave up waiting leaves nothing behind
         self._asked: deque[tuple[str, float | None, Reply[Any]]] = deque()
         self._asking = False
+        self._finding = 0  # looks under way; what ends or is heard meanwhile is kept for them
+        self._ended: dict[str, tuple[Any, ...]] = {}
+        self._heard = False
         self.turns = 0
         self.store: Store
 
@@ -148,7 +159,7 @@ class Clerk:
             await asyncio.gather(errand, *self._tasks, return_exceptions=True)
             gone = NotOpen("The app was closed before this was done. Open it again and repeat the call.")
             answer_all([(reply, gone) for _, reply, _ in self._queue if reply is not None])
-            answer_all([(reply, gone) for replies in self._waiting.values() for reply in replies])
+            answer_all([(reply, gone) for id in self._waiting for reply in self._live_waiters(id)])
             answer_all([(reply, gone) for _, _, reply in self._asked])
             self._queue.clear()
             self._waiting.clear()
@@ -216,6 +227,7 @@ class Clerk:
     def hint(self) -> None:
         """Somebody else may have made work, or ended something we wait for."""
         self._hinted = self._hungry = True
+        self._heard = self._heard or self._finding > 0
         self._ring()
 
     def now(self) -> int:
@@ -224,8 +236,8 @@ class Clerk:
 
     @property
     def hungry(self) -> bool:
-        """The last turn left something that the next one may claim."""
-        return self._hungry
+        """The last turn left something that the next one may claim, or must deliver."""
+        return self._hungry or self._marks
 
     @property
     def is_open(self) -> bool:
@@ -242,42 +254,50 @@ class Clerk:
             loop.call_soon_threadsafe(lambda: self._keep(self._find_ends()))
 
     async def _find_ends(self) -> None:
-        """All who asked since the last time share the statements, like all who wait."""
+        """All who asked since the last time share a statement, like all who wait."""
         self._asking = False
         asked = [self._asked.popleft() for _ in range(len(self._asked))]
         found: Reply[Any] = Reply()
         targets = sorted({target for target, _, _ in asked})
-        await self._read(lambda store: store.read(sql.addresses, [(target,) for target in targets]), found)
+        self._finding += 1
+        await self._read(lambda store: store.read(sql.ends, [(target,) for target in targets]), found)
+        self._finding -= 1
         try:
-            ids: dict[str, str | None] = dict(await found)
+            ends: dict[str, tuple[Any, ...]] = {row[0]: tuple(row[1:]) for row in await found}
         except Exception as error:
             answer_all([(reply, error) for _, _, reply in asked])
             return
-        # First the names on the list, then the look: an end in between is seen by one of them.
-        waiting = [(ids[target], seconds, reply) for target, seconds, reply in asked]
-        answer_all([(reply, not_found(target)) for target, _, reply in asked if ids[target] is None])
-        for id, _, reply in waiting:
-            if id is not None:
-                self._waiting.setdefault(id, []).append(reply)
-        await self._answer_waiting({id for id, _, _ in waiting if id is not None})
-        for id, seconds, reply in waiting:
-            if id is not None and seconds is not None and not reply.done():
-                asyncio.get_running_loop().call_later(seconds, self._too_late, id, reply, seconds)
+        answers: list[tuple[Reply[Any], Any]] = []
+        for target, seconds, reply in asked:
+            id, status, _, _ = end = ends[target]
+            if id is None:
+                answers.append((reply, not_found(target)))
+            elif status in TERMINAL:
+                answers.append((reply, end))
+            elif id in self._ended:  # while we looked
+                answers.append((reply, self._ended[id]))
+            else:
+                self._waiting.setdefault(id, []).append(ref(reply))
+                if seconds is not None:
+                    asyncio.get_running_loop().call_later(seconds, self._too_late, id, ref(reply), seconds)
+        answer_all(answers)
+        if not self._finding:
+            self._ended.clear()
+        if self._heard:  # another process may have ended one while we looked
+            self._heard = False
+            await self._answer_waiting({end[0] for end in ends.values() if end[0] is not None})
 
-    def _too_late(self, id: str, reply: Reply[Any], seconds: float) -> None:
-        replies = self._waiting.get(id, [])
-        if reply in replies:
-            replies.remove(reply)
-            if not replies:
+    def _too_late(self, id: str, waiter: ref[Reply[Any]], seconds: float) -> None:
+        waiters = self._waiting.get(id, [])
+        if waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
                 del self._waiting[id]
-            answer_all(
-                [
-                    (
-                        reply,
-                        TimeoutError(f"Instance {id} has not ended within {seconds:g} s; its work goes on."),
-                    )
-                ]
-            )
+            error = TimeoutError(f"Instance {id} has not ended within {seconds:g} s; its work goes on.")
+            answer_all([(reply, error) for reply in [waiter()] if reply is not None])
+
+    def _live_waiters(self, id: str) -> list[Reply[Any]]:
+        return [reply for waiter in self._waiting[id] if (reply := waiter()) is not None]
 
     # -- working ----------------------------------------------------------------------------------
 
@@ -333,6 +353,9 @@ class Clerk:
         items: list[Item] = []
         order = _Order()
         most = _CROWDED if self.store.crowded() else _MOST
+        waiting = len(self._queue)
+        if self.store.parallel and self.seat is not None and waiting > _PAIR and self.seat.waits_for(waiting):
+            most = min(most, waiting // 2)
         while self._queue and len(items) < most:
             request = self._queue[0][0]
             if items and isinstance(request, Publish) != isinstance(items[-1][0], Publish):
@@ -347,26 +370,26 @@ class Clerk:
     async def _turn(self, items: list[Item], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:
         requests = [item[0] for item in items]
         commits = [request for request in requests if type(request) is Commit]
-        wait = 0.01
+        wait, since = 0.01, time.monotonic()
         while True:
             seat = self.seat if claim and not self._closing else None
             appetite = None
-            if seat is not None and (self._hungry or self._makes_work(requests)):
+            if seat is not None and (self._hungry or self._crowded or self._makes_work(requests)):
                 appetite = seat.appetite(commits)
+                if appetite is not None:
+                    appetite.line = self._hungry or self._crowded
             try:
                 turn = await self._attempt(requests, appetite, sweep, marks, run_on=seat is not None and seat.open)
                 break
-            except Conflicted:
-                await asyncio.sleep(random.uniform(0, wait))
-                wait = min(0.2, wait * 2)
-            except (Lost, Full) as fault:
-                items = self._give_up(items, fault)
+            except (Conflicted, Lost, Full) as fault:
+                items = self._give_up(items, fault, since)
                 requests = [item[0] for item in items]
                 commits = [request for request in requests if isinstance(request, Commit)]
-                await asyncio.sleep(wait if items else 0.2)
+                conflict = isinstance(fault, Conflicted)
+                await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
                 if not items:
                     return
-                wait = min(1.0, wait * 2)
+                wait = min(0.2 if conflict else 1.0, wait * 2)
             except Exception as error:
                 await self._split(items, error)
                 return
@@ -404,25 +427,38 @@ class Clerk:
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed»
         counts only with our own rows to show for it.
         """
-        xid = turn.tx.xid
+        xid, since = turn.tx.xid, time.monotonic()
         while True:
             try:
                 committed = await self.store.committed(xid)
                 if committed and turn.events:
                     committed = bool(await self.store.read(sql.proof, tx=xid, now=turn.now))
                 return committed
-            except StoreFault:
+            except StoreFault as fault:
+                if self._closing:
+                    raise Unknown(str(fault)) from fault
+                self._give_up([], fault, since)
                 await asyncio.sleep(0.2)
 
-    def _give_up(self, items: list[Item], fault: StoreFault) -> list[Item]:
-        """Callers are told when nothing can be written; outcomes are kept, for their work is done."""
-        overdue = time.monotonic() - (0 if isinstance(fault, Full) else _PATIENCE)
-        kept, told = [], []
-        for item in items:
-            if item[1] is not None and (item[2] <= overdue or self._closing):
-                told.append((item[1], _unavailable(fault)))
-            elif not self._closing or item[1] is not None:
-                kept.append(item)
+    def _give_up(self, items: list[Item], fault: StoreFault, since: float) -> list[Item]:
+        """Callers are told when nothing can be written, those still in the queue too, or they would wait behind
+        an outcome for as long as the database is gone. Outcomes are kept, for their work is done."""
+        latest = time.monotonic() - (0 if isinstance(fault, Full) else _PATIENCE)
+        late = since <= latest
+        closing = self._closing and (late or not isinstance(fault, Conflicted))
+        told: list[tuple[Reply[Any], Any]] = []
+
+        def keep(item: Item) -> bool:
+            request, reply, asked = item
+            if reply is not None and (closing or max(asked, since) <= latest):
+                told.append((reply, _unavailable(fault)))
+                return False
+            return reply is not None or (isinstance(request, Commit) and not closing)
+
+        kept = [item for item in items if keep(item)]
+        if late or closing:
+            waiting = [self._queue.popleft() for _ in range(len(self._queue))]
+            self._queue.extendleft(reversed([item for item in waiting if keep(item)]))
         answer_all(told)
         return kept
 
@@ -444,7 +480,7 @@ class Clerk:
         elif reply is not None:
             answer_all([(reply, error)])
         else:
-            raise error
+            _log.error("%s failed: %s", type(request).__name__, error, exc_info=error)
 
     def _after(
         self,
@@ -470,33 +506,51 @@ class Clerk:
             if turn.cancelled:
                 self.seat.lost(turn.cancelled)
         # What this turn left to be done. Known before anybody is answered: a drain asks for it then.
-        self._hungry = turn.more or turn.unclaimed or (self._hungry and appetite is None)
-        answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
+        # A cancel frees seats that its own turn could not fill.
+        self._hungry = turn.more or turn.unclaimed or bool(turn.cancelled) or (self._hungry and appetite is None)
+        self._crowded = turn.crowded or (self._crowded and appetite is None)
         self._marks = turn.marks or (self._marks and not marks)
+        answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
         if sweep:
             self._due = turn.now if turn.more else None
             self._keep(self._look_ahead())
         if turn.earliest is not None and (self._due is None or turn.earliest < self._due):
             self._due = turn.earliest
-        if self._waiting and not turn.finished.isdisjoint(self._waiting):
-            self._keep(self._answer_waiting(turn.finished))
+        self._tell_ends(turn.finished)
         if turn.finished or turn.cancelled or turn.unclaimed or turn.marks:
             self._keep(self.store.announce())
+
+    def _tell_ends(self, finished: dict[str, tuple[str, str, str | None, str | None]]) -> None:
+        if self._finding:
+            self._ended |= finished
+        answers: list[tuple[Reply[Any], Any]] = []
+        for id in finished.keys() & self._waiting.keys():
+            answers.extend((reply, finished[id]) for waiter in self._waiting.pop(id) if (reply := waiter()) is not None)
+        answer_all(answers)
 
     # -- beside the turns -------------------------------------------------------------------------
 
     async def _answer_waiting(self, ids: set[str] | None) -> None:
         """All who wait for results share one statement."""
-        wanted = list(self._waiting if ids is None else ids & self._waiting.keys())
+        wanted = []
+        for id in list(self._waiting if ids is None else ids & self._waiting.keys()):
+            if waiters := [waiter for waiter in self._waiting[id] if waiter() is not None]:
+                self._waiting[id] = waiters
+                wanted.append(id)
+            else:
+                del self._waiting[id]
         if not wanted:
             return
         try:
             rows = await self.store.read(sql.outcomes, ids=wanted)
         except StoreFault:
-            return  # the next poll asks again
+            asyncio.get_running_loop().call_later(0.2, self.hint)  # ask again
+            return
         answers: list[tuple[Reply[Any], Any]] = []
         for row in rows:
-            answers.extend((reply, row) for reply in self._waiting.pop(row[0], ()))
+            if row[0] in self._waiting:
+                answers.extend((reply, row) for reply in self._live_waiters(row[0]))
+                del self._waiting[row[0]]
         answer_all(answers)
 
     async def _look_ahead(self) -> None:
@@ -516,7 +570,8 @@ class Clerk:
         while True:
             try:
                 if await self.store.changed():
-                    self._marks = self._marks or bool(await self.store.read(sql.any_marks))
+                    if await self.store.read(sql.any_marks):  # never set to False here: a turn may run meanwhile
+                        self._marks = True
                     if self.seat is not None:
                         await self._look_ahead()
                         await self._find_lost()
@@ -530,6 +585,9 @@ class Clerk:
             except StoreFault as error:
                 _log.warning("The database does not answer: %s. Trying again.", error)
                 await asyncio.sleep(0.2)
+            except Exception:
+                _log.exception("A look around failed in a way nobody expected; going on.")
+                await asyncio.sleep(1)
             await asyncio.sleep(self.store.poll)
 
     async def _retain(self) -> None:
@@ -552,7 +610,8 @@ class Clerk:
         if not self.store.durable:
             return []
         now = await self.store.time()
-        if now < self.store.quiet_until():
+        self._offset = now - time.time_ns() // 1000  # our clock may have been set while all seats were taken
+        if now < self.store.quiet_until() or (self.seat is not None and not self.seat.steady()):
             return []
         me = self.seat.owner if self.seat is not None else ""
         dead = {row[0] for row in await self.store.read(sql.dead_workers, now=now, me=me)}
@@ -614,4 +673,6 @@ def not_open() -> NotOpen:
 
 
 def _unavailable(fault: StoreFault) -> StoreUnavailable:
+    if isinstance(fault, Unknown):
+        return StoreUnavailable(f"The database went in the middle of it: {fault}. Look whether it was stored.")
     return StoreUnavailable(f"The database cannot do this now: {fault}. Nothing was stored; try again when it is back.")

@@ -22,7 +22,7 @@ _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 class Reply(Generic[T]):
     """The answer to come."""
 
-    __slots__ = ("_convert", "_done", "_error", "_event", "_lock", "_seen", "_value", "_waiters")
+    __slots__ = ("__weakref__", "_convert", "_done", "_error", "_event", "_lock", "_seen", "_value", "_waiters")
 
     def __init__(self, convert: Callable[[Any], T] | None = None) -> None:
         self._convert = convert

@@ -89,6 +89,8 @@ async def listing(
     rows = await store.read(
         sql.list_instances, status=status, definition=definition, kind=kind, after=after, size=limit
     )
+    if after is not None and not rows and not await store.read(sql.read_instances, ids=[after]):
+        raise NotFound(f"There is no instance {after!r} to go on after; retention took it. List from the beginning.")
     found = await instances(store, [row[0] for row in rows])
     return [found[row[0]] for row in rows if row[0] in found]
 

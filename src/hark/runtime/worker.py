@@ -12,7 +12,9 @@ import contextlib
 import contextvars
 import functools
 import logging
+import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -22,8 +24,8 @@ from hark.kernel.limits import Limits
 from hark.kernel.requests import Appetite, Commit, HandBack
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Finish, NewInstance
-from hark.model.errors import InvalidInput, NotOpen
-from hark.model.names import check_name, from_micros, new_id
+from hark.model.errors import HarkError, InvalidInput, NotOpen
+from hark.model.names import check_name, from_micros, micros, new_id
 from hark.programs.steps import describe
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.registry import Registry
@@ -82,6 +84,8 @@ class Worker:
         lease: float,
         grace: float,
     ) -> None:
+        if queues is not None and not isinstance(queues, dict):
+            raise InvalidInput(f"queues={queues!r}: give a dict of queue names and how many of each run at once.")
         for queue, size in (queues or {}).items():
             check_name(queue, "queue name")
             if type(size) is not int or size < 1:
@@ -93,17 +97,19 @@ class Worker:
         self._desk = desk
         self._queues = queues
         self._lease = lease
-        self._grace = grace
+        self._grace = micros(grace, "grace", zero=True) / 1_000_000
         self.open = True
         # On the clerk's thread:
         self._claims: dict[str, Claim] = {}
         self._busy: dict[str, int] = {}
         # On the worker's loop:
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, tuple[Claim, asyncio.Task[None]]] = {}
         self._fatal: set[str] = set()
         self._outbox: list[Commit] = []
         self._idle = asyncio.Event()
         self._renewing: threading.Event | None = None
+        self._renewed = -math.inf  # when it last was, unless the last try failed
+        self._quiet = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -123,9 +129,6 @@ class Worker:
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
         """Outcomes that were committed, fenced or refused, and new claims. Who runs on, or was refused, keeps its seat."""
         begin = list(claims)
-        for claim in claims:
-            self._claims[claim.id] = claim
-            self._busy[claim.queue] = self._busy.get(claim.queue, 0) + 1
         refused = []
         for commit in commits:
             if commit.answer is True:
@@ -134,6 +137,10 @@ class Worker:
                 self._drop(commit.claim)
             else:
                 refused.append(commit)
+        # After the seats that came free: who parked and was woken in one turn is in both lists.
+        for claim in claims:
+            self._claims[claim.id] = claim
+            self._busy[claim.queue] = self._busy.get(claim.queue, 0) + 1
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._begin, begin, refused)
@@ -151,17 +158,28 @@ class Worker:
         if mine and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._abandon, [claim.id for claim in mine])
 
+    def steady(self) -> bool:
+        """Is our own lease sound? Who could not renew it was cut off, maybe together with those who look dead now:
+        they get a whole lease to come back (M5)."""
+        now = time.monotonic()
+        return now >= self._quiet and now - self._renewed <= self._lease
+
+    def waits_for(self, queued: int) -> bool:
+        return len(self._claims) <= queued
+
     def running(self) -> dict[str, int]:
         return {claim.id: claim.epoch for claim in self._claims.values()}
 
     # -- on the worker's loop ---------------------------------------------------------------------
 
     def _begin(self, claims: list[Claim], refused: list[Commit]) -> None:
+        if not self.open:
+            return  # claimed while we stop: handed back, and not begun beside whoever gets it next
         loop = asyncio.get_running_loop()
         for claim in claims:
-            self._tasks[claim.id] = loop.create_task(self._run(claim))
+            self._tasks[claim.id] = (claim, loop.create_task(self._run(claim)))
         for commit in refused:
-            self._tasks[commit.claim.id] = loop.create_task(self._refused(commit))
+            self._tasks[commit.claim.id] = (commit.claim, loop.create_task(self._refused(commit)))
 
     async def _run(self, claim: Claim) -> None:
         program = self._registry.find(claim.definition, claim.version)
@@ -178,7 +196,7 @@ class Worker:
 
     def _reraise_ours(self, claim: Claim, error: BaseException) -> None:
         """A bare exit ends the worker, and who was abandoned is not missed; all else is the step's own error."""
-        told = self._tasks.get(claim.id) is not asyncio.current_task() or not self.open
+        told = not self._runs(claim) or not self.open
         if isinstance(error, SystemExit):
             self._fatal.add(claim.id)
         if isinstance(error, KeyboardInterrupt | SystemExit) or (isinstance(error, asyncio.CancelledError) and told):
@@ -194,8 +212,13 @@ class Worker:
         else:
             self._commit(claim, await program.recover(claim, self._desk, error))
 
+    def _runs(self, claim: Claim) -> bool:
+        """Is this claim still ours to end, or was it abandoned, and perhaps taken up anew?"""
+        held = self._tasks.get(claim.id)
+        return held is not None and held[0] is claim
+
     def _commit(self, claim: Claim, decision: Decision) -> None:
-        if self._tasks.get(claim.id) is asyncio.current_task():
+        if self._runs(claim):
             del self._tasks[claim.id]
         self.tally["steps"] = self.tally.get("steps", 0) + 1
         self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
@@ -212,7 +235,7 @@ class Worker:
 
     def _abandon(self, ids: list[str]) -> None:
         for id in ids:
-            task = self._tasks.pop(id, None)
+            _, task = self._tasks.pop(id, (None, None))
             if task is not None:
                 task.cancel()
 
@@ -255,10 +278,10 @@ class Worker:
     async def stop(self) -> None:
         """Claim nothing more, let steps finish within the grace, hand back the rest."""
         self.open = False
-        tasks = list(self._tasks.values())
+        tasks = [task for _, task in self._tasks.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace)
-        left = list(self._tasks.values())
+        left = [task for _, task in self._tasks.values()]
         for task in left:
             task.cancel()
         if left:
@@ -273,16 +296,20 @@ class Worker:
         self._desk.close()
 
     async def _hand_back(self, done: Reply[None]) -> None:
-        settled: Reply[None] = Reply()
-        self._clerk.submit(HandBack(), settled)
-        await settled  # outcomes queued before this are in the store now
-        left: Reply[None] = Reply()
-        # Not the step that ended the worker: it is found without an owner, and that counts as a death (M5).
-        claims = [claim for claim in self._claims.values() if claim.id not in self._fatal]
-        self._clerk.submit(HandBack(claims=claims, retire=self.owner), left)
-        await left
-        self._clerk.seat = None
-        answer_all([(done, None)])
+        try:
+            settled: Reply[None] = Reply()
+            self._clerk.submit(HandBack(), settled)
+            await settled  # outcomes queued before this are in the store now
+            left: Reply[None] = Reply()
+            # Not the step that ended the worker: it is found without an owner, and that counts as a death (M5).
+            claims = [claim for claim in self._claims.values() if claim.id not in self._fatal]
+            self._clerk.submit(HandBack(claims=claims, retire=self.owner), left)
+            await left
+        except HarkError as error:
+            _log.warning("Steps could not be handed back: %s They run again when the lease is over.", error)
+        finally:
+            self._clerk.seat = None
+            answer_all([(done, None)])
 
     def _renew(self, ready: Reply[None]) -> None:
         assert self._renewing is not None
@@ -295,6 +322,10 @@ class Worker:
             try:
                 lease = lease or self._clerk.store.lease()
                 lease.renew(self.owner, length, names)
+                now = time.monotonic()
+                if answered and now - self._renewed > self._lease:
+                    self._quiet = now + self._lease
+                self._renewed = now
                 if not answered:
                     answered = True
                     answer_all([(ready, None)])
@@ -303,6 +334,7 @@ class Worker:
                     answer_all([(ready, error)])
                     return
                 _log.warning("The lease could not be renewed: %s. Trying again.", error)
+                self._renewed = -math.inf
                 wait = min(1.0, wait)
             self._renewing.wait(wait)
         if lease is not None:

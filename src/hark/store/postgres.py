@@ -19,7 +19,7 @@ from hark.store import migrate, statements
 from hark.store.protocol import Conflicted, Full, Lost, Refused, Rows, StoreFault
 from hark.store.sql import Sql
 
-_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_… is PostgreSQL's own
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _BEGIN: Final = f"SELECT {_NOW}, pg_current_xact_id()::text::bigint"
 _RESERVE: Final = """
@@ -66,7 +66,7 @@ _FAULTS: Final = (
 def check_schema(schema: str) -> None:
     if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
         raise InvalidInput(
-            f"{schema!r} is not a schema name. Use lower-case letters, digits and _, starting with a letter."
+            f"{schema!r} cannot be our schema. Use lower-case letters, digits and _, starting with a letter, not pg_."
         )
 
 
@@ -87,17 +87,19 @@ class PostgresTx:
         try:
             await self._db.fetch(_RESERVE, numbers)
         except _FAULTS as error:
-            raise _fault(error) from error
+            raise _failed(self._db, error) from error
 
     async def commit(self) -> None:
         try:
             await self._db.execute("COMMIT")
         except _FAULTS as error:
-            raise _fault(error) from error
+            raise _failed(self._db, error) from error
 
     async def rollback(self) -> None:
-        with contextlib.suppress(*_FAULTS):  # a connection that is gone has rolled back
+        try:
             await self._db.execute("ROLLBACK")
+        except _FAULTS:
+            self._db.terminate()  # whoever has not rolled back must not be given another BEGIN
 
 
 async def _fetch(
@@ -107,13 +109,22 @@ async def _fetch(
         found: Rows = await db.fetch(sql.postgres, *sql.arguments(rows, values))
         return found
     except _FAULTS as error:
-        raise _fault(error) from error
+        raise _failed(db, error) from error
+
+
+def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
+    """What it means. A server that does not answer in time is gone: nothing more is asked on this connection."""
+    fault = _fault(error)
+    if db is not None and isinstance(fault, Lost):
+        db.terminate()
+    return fault
 
 
 class PostgresStore:
     """A Store in one schema of a PostgreSQL database."""
 
     durable = True
+    parallel = False  # measured: the smaller turns cost more than they win
 
     def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> None:
         self._url = url
@@ -155,9 +166,10 @@ class PostgresStore:
             settings["default_transaction_read_only"] = "on"
         if role == "clerk":
             settings |= _PLANS
+        opening = role == "migrate"  # before any lease: waits for whoever migrates a large table
         db = await asyncpg.connect(
-            self._url, server_settings=settings, timeout=self._patience, command_timeout=self._patience * 1.5,
-            statement_cache_size=256,
+            self._url, server_settings=settings, timeout=max(10.0, self._patience) if opening else self._patience,
+            command_timeout=None if opening else self._patience * 1.5, statement_cache_size=256,
         )  # fmt: skip
         if self._cut:
             # After an outage the owners renew first: nobody reclaims for one lease, whichever connection sees it.
@@ -176,8 +188,14 @@ class PostgresStore:
             await self._migrate(db)
             started = await db.fetchval("SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
             self._quiet = started + self._lease_length
+        except _FAULTS as error:
+            raise StoreUnavailable(
+                f"PostgreSQL cannot prepare the schema {self._schema!r}: {error}. Give this role the right to create "
+                "it, or let somebody who has it apply `hark migrate --dump-sql`."
+            ) from error
         finally:
-            await db.close()
+            with contextlib.suppress(*_FAULTS):
+                await db.close(timeout=2)
         self._opened = True
 
     async def _migrate(self, db: asyncpg.Connection) -> None:
@@ -189,7 +207,9 @@ class PostgresStore:
             )
             if not await db.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self._schema):
                 await db.execute(f'CREATE SCHEMA "{self._schema}"')
-            await db.execute("CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY)")
+            # Not IF NOT EXISTS, which asks for the right to create even where there is nothing to do.
+            if not await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations"):
+                await db.execute("CREATE TABLE migrations (version integer PRIMARY KEY)")
             current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations")
             for number, _, script in migrate.missing("postgres", current):
                 await db.execute(script)
@@ -260,7 +280,7 @@ class PostgresStore:
                     db = await self.connect(readonly=True)
                 yield db
             except _FAULTS as error:
-                raise _fault(error) from error
+                raise _failed(db, error) from error
             finally:
                 if db is not None and not db.is_closed():
                     self._readers.append(db)
@@ -297,11 +317,12 @@ class PostgresStore:
         if self._ear is None or self._ear.is_closed():
             self._cut = self._cut or self._ear is not None
             try:
-                self._ear = await self.connect(role="ear")
-                await self._ear.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
-                await self._ear.add_listener(self._channel, self._heard)
+                ear = await self.connect(role="ear")
+                await ear.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+                await ear.add_listener(self._channel, self._heard)
             except _FAULTS as error:
                 raise _fault(error) from error
+            self._ear = ear
         return True
 
     def _heard(self, ear: Any, sender: int, channel: str, payload: object) -> None:
@@ -345,7 +366,7 @@ class PostgresLease:
             values = {"id": worker, "until": now + length, "definitions": definitions, "now": now}
             await _fetch(self._db, statements.renew, None, values)
         except _FAULTS as error:
-            raise _fault(error) from error
+            raise _failed(self._db, error) from error
 
     def close(self) -> None:
         if self._db is not None and not self._db.is_closed():

@@ -35,6 +35,10 @@ class Lost(StoreFault):
     """The connection to the database is gone."""
 
 
+class Unknown(Lost):
+    """The connection went in the middle of a COMMIT, and the database could not be asked what became of it."""
+
+
 class Full(StoreFault):
     """The database cannot write now: disk full, I/O error, read-only."""
 
@@ -70,6 +74,8 @@ class Lease(Protocol):
 
 
 class Store(Protocol):
+    parallel: bool
+    """Do statements run in this process, but outside the GIL? Then half a turn's steps can run beside the other half."""
     durable: bool
     """False for in-memory SQLite: no other process, so no lease to renew."""
     poll: float

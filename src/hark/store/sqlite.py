@@ -19,7 +19,7 @@ import msgspec
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Lost, Refused, Rows, StoreFault
+from hark.store.protocol import Conflicted, Full, Refused, Rows, StoreFault
 from hark.store.sql import Sql
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -43,14 +43,16 @@ def path_of(url: str) -> str | None:
     return name or None
 
 
+_FULL: Final = (
+    apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.NoMemError, apsw.CorruptError,
+    apsw.NotADBError,
+)  # fmt: skip
+
+
 def _fault(error: apsw.Error) -> StoreFault:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Conflicted(str(error))
-    if isinstance(error, apsw.FullError | apsw.IOError | apsw.ReadOnlyError | apsw.CantOpenError | apsw.NoMemError):
-        return Full(str(error))
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return Lost(str(error))
-    return Refused(str(error))
+    return Full(str(error)) if isinstance(error, _FULL) else Refused(str(error))
 
 
 def _busy(count: int) -> bool:
@@ -107,8 +109,11 @@ class SqliteTx:
 
     async def rollback(self) -> None:
         # A failed COMMIT (disk full) may have rolled back already.
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error as error:
+            raise _fault(error) from error
 
 
 class SqliteStore:
@@ -118,6 +123,7 @@ class SqliteStore:
         self._path = path_of(url)
         self._clock = clock or _clock
         self.durable = self._path is not None
+        self.parallel = True
         self.poll = 0.02
         self._db: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
@@ -169,11 +175,16 @@ class SqliteStore:
             raise _fault(error) from error
         now = self._clock()
         self._line = max(now, self._line + 1)
-        version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
+        tx = SqliteTx(self._db, now, self._line)
+        try:
+            version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
+        except apsw.Error as error:
+            await tx.rollback()
+            raise _fault(error) from error
         if version != self._beside:
             self._beside = version
             self._crowded_until = time.monotonic() + 0.5
-        return SqliteTx(self._db, now, self._line)
+        return tx
 
     def crowded(self) -> bool:
         return time.monotonic() < self._crowded_until
@@ -204,7 +215,10 @@ class SqliteStore:
 
     async def changed(self) -> bool:
         assert self._db is not None
-        version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
+        try:
+            version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
+        except apsw.Error as error:
+            raise _fault(error) from error
         moved = bool(version != self._version)
         self._version = version
         return moved

@@ -1,0 +1,194 @@
+"""Lists and pages: instances newest first, events newest last, cursors that skip nobody."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hark import Await, Broadcast, Context, Done, Machine, Stop, step
+from hark.testing import Harness
+from tests.support.stores import Store
+
+
+class Waiter(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("go", Broadcast("open"), then=self.end, timeout=60)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done()
+
+
+class Quick(Machine):
+    @step
+    async def start(self, ctx: Context) -> Done | Stop:
+        return Stop("no") if ctx.state.get("fail") else Done()
+
+
+@pytest.fixture
+async def app(store: Store) -> AsyncIterator[Harness]:
+    async with Harness(Waiter, Quick, url=store.url, **store.options) as app:
+        yield app
+
+
+async def ids(app: Harness, **options: object) -> list[str]:
+    return [instance.id for instance in await app.list(**options)]  # type: ignore[arg-type]
+
+
+async def test_newest_first(app: Harness) -> None:
+    for n in range(5):
+        await app.start(Quick, id=f"{n}")
+        await app.advance(1)
+    assert await ids(app) == ["4", "3", "2", "1", "0"]
+
+
+async def test_an_empty_store_is_an_empty_list(app: Harness) -> None:
+    assert await ids(app) == []
+    assert await app.waits() == []
+    assert await app.events() == []
+    assert await app.events_after() == []
+
+
+async def test_filters_alone_and_together(app: Harness) -> None:
+    await app.start(Waiter, id="waiting")
+    await app.start(Quick, id="done")
+    await app.start(Quick, {"fail": True}, id="failed")
+    await app.drain()
+    await app.start(Waiter, id="cancelled")
+    await app.cancel("cancelled")
+    await app.start(Quick, id="new")
+    assert await ids(app, status="done") == ["done"]
+    assert await ids(app, status="failed") == ["failed"]
+    assert await ids(app, status="awaiting_signal") == ["waiting"]
+    assert await ids(app, status="runnable") == ["new"]
+    assert await ids(app, status="cancelled") == ["cancelled"]
+    assert sorted(await ids(app, definition="Quick")) == ["done", "failed", "new"]
+    assert await ids(app, definition="Quick", status="failed") == ["failed"]
+    assert await ids(app, definition="Nobody") == []
+    assert len(await ids(app, kind="machine")) == 5
+    assert await ids(app, kind="workflow") == []
+    assert await ids(app, kind="machine", definition="Waiter", status="cancelled") == ["cancelled"]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 12, 13])
+async def test_pages_show_everybody_once_also_those_of_one_instant(app: Harness, limit: int) -> None:
+    """Twelve of the same instant: the time alone would not tell a page where to go on."""
+    expected = []
+    for batch in range(3):
+        handles = await app.start_many([(Quick, None)] * 4)
+        expected = [handle.id for handle in reversed(handles)] + expected
+        if batch == 0:
+            await app.advance(1)
+    seen: list[str] = []
+    while page := await ids(app, limit=limit, after=seen[-1] if seen else None):
+        assert len(page) <= limit
+        seen += page
+    assert seen == expected
+
+
+async def test_a_page_keeps_its_filters_and_its_place_may_be_an_instance_that_does_not_match(app: Harness) -> None:
+    for n in range(6):
+        await app.start(Quick, {"fail": n % 2 == 0}, id=f"{n}")
+        await app.advance(1)
+    await app.drain()
+    assert await ids(app, status="failed", limit=2) == ["4", "2"]
+    assert await ids(app, status="failed", limit=2, after="2") == ["0"]
+    assert await ids(app, status="failed", after="3") == ["2", "0"]
+    assert await ids(app, status="failed", after="0") == []
+
+
+async def test_who_comes_while_somebody_pages_is_not_in_the_later_pages(app: Harness) -> None:
+    for n in range(4):
+        await app.start(Quick, id=f"{n}")
+        await app.advance(1)
+    first = await ids(app, limit=2)
+    await app.start(Quick, id="late")
+    assert first + await ids(app, limit=2, after=first[-1]) == ["3", "2", "1", "0"]
+
+
+async def test_a_listed_instance_is_whole(app: Harness) -> None:
+    await app.start(Waiter, {"x": 1}, id="one", correlation_key="key")
+    await app.drain()
+    assert await app.list() == [await app.get("one")]
+    assert len((await app.list())[0].waits) == 2
+
+
+async def test_the_default_page_is_a_hundred(app: Harness) -> None:
+    await app.start_many([(Quick, None)] * 101)
+    assert len(await app.list()) == 100
+    assert len(await app.list(limit=10_000)) == 101
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+async def test_the_last_events_newest_last(app: Harness) -> None:
+    await app.start(Waiter, id="a")
+    await app.drain()
+    await app.start(Quick, id="b")
+    await app.drain()
+    everybody = [(event.instance_id, event.type) for event in await app.events()]
+    assert everybody == [("a", "started"), ("a", "await"), ("b", "started"), ("b", "done")]
+    assert [(event.instance_id, event.type) for event in await app.events(limit=3)] == everybody[1:]
+    assert [event.type for event in await app.events("a", limit=1)] == ["await"]
+
+
+async def test_the_default_is_fifty_events(app: Harness) -> None:
+    await app.start_many([(Quick, None)] * 60)
+    assert len(await app.events()) == 50
+    assert len(await app.events(limit=60)) == 60
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+async def test_a_cursor_reads_everything_once_oldest_first(app: Harness, limit: int) -> None:
+    for n in range(4):
+        await app.start_many([(Quick, {"fail": n % 2 == 0})] * 3)
+        await app.drain()
+    expected = [(event.instance_id, event.type) for event in await app.events(limit=1000)]
+    seen = []
+    cursor = (0, 0)
+    while page := await app.events_after(cursor, limit=limit):
+        assert len(page) <= limit
+        seen += [(event.instance_id, event.type) for event in page]
+        cursor = page[-1].cursor
+    assert seen == expected
+    assert len(seen) == 24
+    await app.start(Quick, id="later")
+    assert [event.instance_id for event in await app.events_after(cursor)] == ["later"]
+
+
+async def test_events_of_one_instance_are_in_the_order_they_happened(app: Harness) -> None:
+    await app.start(Waiter, id="w")
+    await app.drain()
+    await app.signal("w", "other")
+    await app.signal("w", "go", 1)
+    await app.drain()
+    events = await app.events("w")
+    assert [(event.type, event.data and event.data.get("name")) for event in events] == [
+        ("started", None),
+        ("await", None),
+        ("signal", "other"),
+        ("signal", "go"),
+        ("done", None),
+    ]
+    assert [event.seq for event in events] == sorted({event.seq for event in events})
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+
+async def test_waits_longest_first_and_gone_when_answered(app: Harness) -> None:
+    for id in ("first", "second"):
+        await app.start(Waiter, id=id)
+        await app.drain()
+        await app.advance(1)
+    waits = await app.waits()
+    assert [wait.instance_id for wait in waits] == ["first", "first", "second", "second"]
+    assert {(wait.kind, wait.name) for wait in waits} == {("signal", "go"), ("broadcast", "open")}
+    assert await app.waits(kind="broadcast", name="open") == [wait for wait in waits if wait.kind == "broadcast"]
+    await app.signal("first", "go")
+    await app.drain()
+    assert {wait.instance_id for wait in await app.waits()} == {"second"}
+    await app.advance(60)
+    await app.drain()
+    assert await app.waits() == []

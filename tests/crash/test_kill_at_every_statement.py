@@ -1,0 +1,35 @@
+"""kill -9 between any two statements of a turn, and the next process finds all of it done, once.
+
+See victim.py for who dies and errand.py for what is done and looked at. HARK_CHAOS=full dies at each
+statement of the whole errand instead of at each pair that follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crash.processes import ROOT
+from tests.support.stores import Store
+
+PARTS = 2  # that can run side by side
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_m1_x1_fault_25_a_worker_killed_at_any_statement_loses_nothing_and_repeats_nothing(
+    tmp_path: Path, store: Store, part: int
+) -> None:
+    full = ["full"] if os.environ.get("HARK_CHAOS") == "full" else []
+    arguments = [str(tmp_path), store.url, json.dumps(store.options), str(part), str(PARTS), *full]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.victim", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    deaths = (tmp_path / "deaths").read_text().splitlines()
+    assert len(set(deaths)) == len(deaths) > 20

@@ -1,0 +1,31 @@
+"""The client dies after the COMMIT and before the answer: its heir asks again, and nothing happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from tests.crash.processes import ROOT
+from tests.support.inspect import query
+from tests.support.stores import Store
+
+
+async def test_s7_s9_m11_fault_19_an_answer_lost_after_the_commit_and_asked_for_again_has_no_second_effect(
+    store: Store,
+) -> None:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tests.crash.mayfly", store.url, json.dumps(store.options)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["held by patient", "duplicate", True, 2]
+    assert await query(store, "SELECT count(*) FROM instances") == [(2,)]
+    received = "SELECT kind, name, count(*), count(DISTINCT instance_id) FROM signals GROUP BY kind, name ORDER BY kind"
+    assert await query(store, received) == [("broadcast", "bell", 2, 2), ("signal", "word", 2, 2)]

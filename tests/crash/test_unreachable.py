@@ -1,0 +1,183 @@
+"""The database cannot be reached for a while: callers are told, outcomes are kept, waiters wait on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
+from hark.runtime import clerk
+from hark.store import sqlite
+from tests.crash.machines import Gated
+from tests.crash.processes import Workers, until
+from tests.support.inspect import query
+from tests.support.proxy import Proxy, cut_before
+from tests.support.stores import Store, run_sql
+
+
+class Patient(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("tick", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(ctx.awaited[0].payload)
+
+
+@pytest.fixture
+async def proxy(pg_store: Store) -> AsyncIterator[Proxy]:
+    async with Proxy(pg_store.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def workers(pg_store: Store, tmp_path: Path) -> Workers:
+    return Workers(pg_store, tmp_path, lease=3.0)
+
+
+async def opened(proxy: Proxy, workers: Workers) -> Hark:
+    app = Hark(proxy.url, **workers.options)
+    app.register(Gated, Patient)
+    return await app.__aenter__()
+
+
+async def test_x5_nobody_hangs_behind_an_outcome_that_waits_for_the_database(
+    proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
+    app = await opened(proxy, workers)
+    async with app.worker():
+        handle = await app.start(Gated)
+        await workers.until_traced("start 0")
+        proxy.go_away()
+        workers.open_gate()
+        await until(lambda: not app._clerk.seat._tasks, "the step to end")  # its outcome waits in the clerk now
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match="Nothing was stored"):
+                await app.signal(handle.id, "tick")
+        proxy.up.set()
+        await handle.result(timeout=60)
+    await app.__aexit__()
+    assert [life.what for life in workers.trace()] == ["start 0", "end 0"]
+    assert await query(workers.store, "SELECT count(*) FROM signals") == [(0,)]
+
+
+@pytest.mark.parametrize("busy", ["with nothing to do", "with a step running", "with a commit in doubt"])
+async def test_x5_an_app_closes_also_when_the_database_is_gone(
+    proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch, busy: str
+) -> None:
+    monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
+    app = await opened(proxy, workers)
+    patient = await app.start(Patient)
+    worker = app.worker(grace=0.1)
+    if busy == "with a step running":
+        await worker.start()
+        await app.start(Gated)
+        await workers.until_traced("start 0")
+    if busy == "with a commit in doubt":
+        proxy.at_commit(cut_before)
+        proxy.up.clear()
+        asked = app.signal(patient, "tick")
+        await until(lambda: proxy.accidents, "the cut")
+    proxy.go_away()
+    if busy == "with a step running":
+        await asyncio.wait_for(worker.stop(), 60)
+    await asyncio.wait_for(app.__aexit__(), 60)
+    if busy == "with a commit in doubt":
+        with pytest.raises(StoreUnavailable, match="Look whether it was stored"):
+            await asked
+
+
+async def test_fault_6_a_result_is_waited_for_through_an_outage(proxy: Proxy, workers: Workers) -> None:
+    app = await opened(proxy, workers)
+    async with app.worker():
+        patient = await app.start(Patient, id="patient")
+        result = asyncio.create_task(asyncio.wait_for(patient.result(), 60))
+        await until(lambda: app._clerk._waiting, "somebody to wait for the result")
+        proxy.go_away()
+        told = app.signal("patient", "tick", "told")  # asked during the outage, done after it
+        await asyncio.sleep(0.3)
+        assert not told.done()
+        proxy.up.set()
+        await told
+        assert await result == "told"
+    await app.__aexit__()
+
+
+async def test_x5_a_connection_that_goes_silent_is_given_up(proxy: Proxy, workers: Workers) -> None:
+    """No reset, no error: nothing comes back. The time-outs lie below the lease."""
+    app = await opened(proxy, workers)
+    async with app.worker():
+        patient = await app.start(Patient, id="patient")
+        await until(lambda: app.waits(name="tick"), "the park")
+        proxy.go_silent()
+        await asyncio.wait_for(app.signal("patient", "tick", "told"), 60)
+        assert await patient.result(timeout=60) == "told"
+    await app.__aexit__()
+    assert await query(workers.store, "SELECT count(*) FROM signals") == [(1,)]
+
+
+async def test_fault_4_a_signal_is_found_by_the_poll_when_the_listener_was_killed(
+    pg_store: Store, workers: Workers
+) -> None:
+    app, other = Hark(pg_store.url, **workers.options), Hark(pg_store.url, **workers.options)
+    app.register(Patient)
+    async with app, other, app.worker():
+        patient = await app.start(Patient, id="patient")
+        await until(lambda: app.waits(name="tick"), "the park")
+        for deaf in (app, other):
+            await until(lambda deaf=deaf: deaf._clerk.store._ear is not None, "the listener")
+            pid = deaf._clerk.store._ear.get_server_pid()
+            assert await asyncio.to_thread(run_sql, pg_store.url, f"SELECT pg_terminate_backend({pid})")
+        await other.signal("patient", "tick", "told")
+        assert await patient.result(timeout=60) == "told"
+
+
+async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_nothing_behind(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Patient)
+    async with app, app.worker():
+        patient = await app.start(Patient, id="patient")
+        for moment in (0, 0.05):  # while it registers, and when it has
+            waiter = asyncio.create_task(wait_for_result(app))
+            await asyncio.sleep(moment)
+            waiter.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiter
+            del waiter
+        await until(lambda: look_again(app), "those who gave up to be forgotten")
+        again = asyncio.create_task(wait_for_result(app))
+        await app.signal(patient, "tick", "told")
+        assert await again == "told"
+        assert await app.result("patient", timeout=60) == "told"
+        await until(lambda: not app._clerk._waiting, "nobody to wait any more")
+
+
+def look_again(app: Hark) -> bool:
+    app._clerk.hint()
+    return not app._clerk._asked and not app._clerk._waiting
+
+
+async def wait_for_result(app: Hark) -> object:
+    return await app.result("patient")
+
+
+async def test_x5_a_lock_that_another_program_keeps_is_a_clear_answer(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clerk, "_PATIENCE", 0.1)
+    monkeypatch.setattr(sqlite, "_PATIENCE", 20)
+    async with Hark(sqlite_store.url) as app:
+        await app.start(Patient, id="patient")
+        other = apsw.Connection(sqlite.path_of(sqlite_store.url))
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="Nothing was stored"):
+            await asyncio.wait_for(app.signal("patient", "tick"), 60)
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await app.signal("patient", "tick")).status == "stored"

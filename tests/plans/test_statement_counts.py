@@ -1,0 +1,429 @@
+"""A turn is a constant number of statements, however many rows it carries: never one per row.
+
+Each piece of work is done for 1, for 2 and for 200. One may take fewer statements, for a lone signal is answered
+on a shorter road; two and two hundred send the very same list.
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hark.kernel.requests import (
+    Answer,
+    Appetite,
+    Cancel,
+    Commit,
+    Deliver,
+    HandBack,
+    Message,
+    Publish,
+    Reclaim,
+    Request,
+    Retain,
+    Revive,
+    SignalWithStart,
+    Start,
+)
+from hark.kernel.turn import Rules, Turn
+from hark.model.activation import Claim
+from hark.model.decisions import Arm, NewInstance, SendSignal, Settle
+from hark.model.values import Rate
+from hark.store.postgres import PostgresStore
+from hark.store.sql import Sql
+from hark.store.sqlite import SqliteStore
+from tests.support.inspect import counted
+from tests.support.stores import Store
+from tests.support.turns import (
+    DEFINITION,
+    MINUTE,
+    REGISTER,
+    TickingClock,
+    advance,
+    appetite,
+    asked,
+    done,
+    on,
+    park,
+    retry,
+    rules,
+    spawn,
+    stop,
+    timer,
+)
+
+MANY = 200
+_TABLES = ("instances", "signals", "waits", "awakeables", "events", "broadcasts", "buckets")
+_EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
+LIMITS = {"api": Rate(allowed=1000, period=60)}
+
+
+class Table:
+    """A store, and turns on it."""
+
+    def __init__(self, store: Any, clock: TickingClock) -> None:
+        self.store, self.clock = store, clock
+        self.rules: Rules = rules(rates=LIMITS, slots={"wide": 1000}, broadcast_limit=100_000)
+        self.catalog: dict[str, Any] = {}
+        self.numbers = itertools.count()
+
+    async def turn(self, *requests: Request, hunger: Appetite | None = None, sweep: bool = False) -> Turn:
+        tx = await self.store.begin()
+        turn = Turn(tx, self.rules, self.catalog)
+        await turn.run(requests, hunger, sweep=sweep)
+        await tx.commit()
+        assert not turn.again
+        return turn
+
+    def new(self, **options: Any) -> NewInstance:
+        return NewInstance(DEFINITION, "{}", f"i{next(self.numbers):05}", version=1, **options)
+
+    async def started(self, n: int, **options: Any) -> list[str]:
+        items = [self.new(**options) for _ in range(n)]
+        await self.turn(Start(items=items))
+        return [item.id for item in items]
+
+    async def claimed(self, n: int, **options: Any) -> list[Claim]:
+        """New ones, executing."""
+        await self.started(n, **options)
+        claims = (await self.turn(hunger=appetite("me", n))).claims
+        assert len(claims) == n
+        return claims
+
+    async def parked(self, n: int, arm: Callable[[], Arm] = lambda: on("go")) -> list[str]:
+        claims = await self.claimed(n)
+        await self.turn(*(park(claim, arm()) for claim in claims))
+        return [claim.id for claim in claims]
+
+    async def woken(self, n: int) -> list[Claim]:
+        """Executing again, each with a signal it was handed."""
+        ids = await self.parked(n)
+        claims = (await self.turn(*(deliver(id) for id in ids), hunger=appetite("me", n))).claims
+        assert len(claims) == n
+        return claims
+
+
+def deliver(id: str, **options: Any) -> Deliver:
+    return Deliver(target=id, name="go", payload='{"x":1}', **options)
+
+
+@asynccontextmanager
+async def table(store: Store) -> AsyncIterator[Table]:
+    clock = TickingClock()
+    made: Any = (
+        SqliteStore(store.url, clock=clock)
+        if store.name == "sqlite"
+        else PostgresStore(store.url, lease=30, clock=clock, **store.options)
+    )
+    await made.open()
+    try:
+        found = Table(made, clock)
+        await found.turn(REGISTER)
+        yield found
+    finally:
+        await made.close()
+
+
+# Each prepares n rows and answers with the turn that is to be counted.
+Work = Callable[[Table, int], Awaitable[Awaitable[Any]]]
+WORK: dict[str, Work] = {}
+
+
+def work(function: Work) -> Work:
+    WORK[function.__name__.replace("_", " ")] = function
+    return function
+
+
+@work
+async def starts_of_one_call(t: Table, n: int) -> Any:
+    return t.turn(Start(items=[t.new() for _ in range(n)]))
+
+
+@work
+async def starts_of_many_callers_with_keys(t: Table, n: int) -> Any:
+    requests = [Start(items=[t.new(named=True, correlation_key=f"key-{i}", delay=5)]) for i in range(n)]
+    return t.turn(*requests)
+
+
+@work
+async def starts_that_are_claimed_at_once(t: Table, n: int) -> Any:
+    return t.turn(Start(items=[t.new() for _ in range(n)]), hunger=appetite("me", n))
+
+
+@work
+async def signals_to_as_many_parked(t: Table, n: int) -> Any:
+    ids = await t.parked(n)
+    return t.turn(*(deliver(id) for id in ids))
+
+
+@work
+async def signals_with_dedup_keys_that_are_claimed_at_once(t: Table, n: int) -> Any:
+    ids = await t.parked(n)
+    return t.turn(*(deliver(id, dedup_key="k") for id in ids), hunger=appetite("me", n))
+
+
+@work
+async def signals_to_one(t: Table, n: int) -> Any:
+    [id] = await t.parked(1)
+    return t.turn(*(deliver(id, dedup_key=f"{i}") for i in range(n)))
+
+
+@work
+async def signals_to_nobody(t: Table, n: int) -> Any:
+    return t.turn(*(deliver(f"nobody-{i}") for i in range(n)))
+
+
+@work
+async def signals_with_start(t: Table, n: int) -> Any:
+    return t.turn(
+        *(SignalWithStart(item=t.new(correlation_key=f"key-{i}"), name="go", dedup_key="k") for i in range(n))
+    )
+
+
+@work
+async def messages(t: Table, n: int) -> Any:
+    keys = itertools.count()
+    await t.parked(n, lambda: on("paid", "message", key=f"order-{next(keys)}"))
+    return t.turn(*(Message(name="paid", key=f"order-{i}") for i in range(n)))
+
+
+@work
+async def answers_to_awakeables(t: Table, n: int) -> Any:
+    commits = []
+    for i, claim in enumerate(await t.claimed(n)):
+        awakeable, arm = asked(f"prom-{i}")
+        commits.append(park(claim, arm, awakeables=(awakeable,)))
+    await t.turn(*commits)
+    return t.turn(*(Answer(settle=Settle(f"prom-{i}", "RESOLVED", payload="1")) for i in range(n)))
+
+
+@work
+async def a_broadcast_to_as_many_subscribers(t: Table, n: int) -> Any:
+    await t.parked(n, lambda: on("open", "broadcast"))
+    return t.turn(Publish(name="open"))
+
+
+@work
+async def outcomes_that_run_on(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    return t.turn(*(advance(claim) for claim in claims), hunger=appetite("me", n))
+
+
+@work
+async def outcomes_that_run_on_and_consume(t: Table, n: int) -> Any:
+    claims = await t.woken(n)
+    return t.turn(*(advance(claim) for claim in claims), hunger=appetite("me", n))
+
+
+@work
+async def outcomes_that_retry(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    return t.turn(*(retry(claim, delay=MINUTE) for claim in claims))
+
+
+@work
+async def outcomes_that_park(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    return t.turn(*(park(claim, on("go"), on("stop", timeout=MINUTE)) for claim in claims))
+
+
+@work
+async def outcomes_that_park_again_with_mail(t: Table, n: int) -> Any:
+    claims = await t.woken(n)
+    return t.turn(*(park(claim, on("go")) for claim in claims))
+
+
+@work
+async def outcomes_that_end(t: Table, n: int) -> Any:
+    claims = await t.woken(n)
+    return t.turn(*((stop if i % 2 else done)(claim) for i, claim in enumerate([*claims, *await t.claimed(2)])))
+
+
+@work
+async def outcomes_with_effects(t: Table, n: int) -> Any:
+    ids = await t.parked(n)
+    claims = await t.claimed(n)
+    commits = [
+        advance(claim, SendSignal(id, "go", "1", "k"), t.new(correlation_key=f"by-{id}"))
+        for id, claim in zip(ids, claims, strict=True)
+    ]
+    return t.turn(*commits, hunger=appetite("me", 3 * n))
+
+
+@work
+async def children_of_one_parent(t: Table, n: int) -> Any:
+    [claim] = await t.claimed(1)
+    return t.turn(spawn(claim, [t.new() for _ in range(n)]))
+
+
+@work
+async def children_of_as_many_parents(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    return t.turn(*(spawn(claim, [t.new()]) for claim in claims), hunger=appetite("me", n))
+
+
+@work
+async def ends_of_the_children_of_one_parent(t: Table, n: int) -> Any:
+    [claim] = await t.claimed(1)
+    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=appetite("me", n))).claims
+    return t.turn(*(done(claim) for claim in claims), hunger=appetite("me", n))
+
+
+@work
+async def ends_of_the_children_of_as_many_parents(t: Table, n: int) -> Any:
+    parents = await t.claimed(n)
+    claims = (await t.turn(*(spawn(claim, [t.new()]) for claim in parents), hunger=appetite("me", n))).claims
+    return t.turn(*(done(claim) for claim in claims), hunger=appetite("me", n))
+
+
+@work
+async def timeouts(t: Table, n: int) -> Any:
+    await t.parked(n, lambda: timer(timeout=MINUTE))
+    t.clock.advance(2 * MINUTE)
+    return t.turn(sweep=True, hunger=appetite("me", n))
+
+
+@work
+async def delays_that_are_over(t: Table, n: int) -> Any:
+    await t.started(n, delay=MINUTE)
+    t.clock.advance(2 * MINUTE)
+    return t.turn(sweep=True, hunger=appetite("me", n))
+
+
+@work
+async def timeouts_of_awakeables(t: Table, n: int) -> Any:
+    commits = []
+    for i, claim in enumerate(await t.claimed(n)):
+        awakeable, arm = asked(f"prom-{i}", timeout=MINUTE)
+        commits.append(park(claim, arm, awakeables=(awakeable,)))
+    await t.turn(*commits)
+    t.clock.advance(2 * MINUTE)
+    return t.turn(sweep=True)
+
+
+@work
+async def cancels(t: Table, n: int) -> Any:
+    ids = [*await t.parked(n), *[claim.id for claim in await t.claimed(n, concurrency_key="wide:1")]]
+    return t.turn(*(Cancel(target=id) for id in ids))
+
+
+@work
+async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
+    [claim] = await t.claimed(1)
+    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=appetite("me", n))).claims
+    await t.turn(*(spawn(claim, [t.new()]) for claim in claims))
+    return t.turn(Cancel(target=claim.id))
+
+
+@work
+async def retries_of_the_failed(t: Table, n: int) -> Any:
+    keys = itertools.count()
+    await t.turn(Start(items=[t.new(correlation_key=f"key-{next(keys)}") for _ in range(n)]))
+    claims = (await t.turn(hunger=appetite("me", n))).claims
+    await t.turn(*(stop(claim) for claim in claims))
+    return t.turn(*(Revive(target=claim.id) for claim in claims))
+
+
+@work
+async def work_handed_back(t: Table, n: int) -> Any:
+    claims = await t.claimed(n, concurrency_key="wide:1")
+    return t.turn(HandBack(claims=claims, retire="me"))
+
+
+@work
+async def work_taken_back_from_the_dead(t: Table, n: int) -> Any:
+    await t.claimed(n)
+    return t.turn(Reclaim(owners=["me"]))
+
+
+@work
+async def claims(t: Table, n: int) -> Any:
+    await t.started(n)
+    return t.turn(hunger=appetite("me", n))
+
+
+@work
+async def claims_under_one_key(t: Table, n: int) -> Any:
+    await t.started(n, concurrency_key="wide:1")
+    return t.turn(hunger=appetite("me", n))
+
+
+@work
+async def claims_under_as_many_keys(t: Table, n: int) -> Any:
+    await t.turn(Start(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    return t.turn(hunger=appetite("me", n))
+
+
+@work
+async def claims_with_tokens(t: Table, n: int) -> Any:
+    await t.turn(Start(items=[t.new(rate_limit=f"api:{i}") for i in range(n)]))
+    return t.turn(hunger=appetite("me", n))
+
+
+@work
+async def claims_that_are_refused(t: Table, n: int) -> Any:
+    """Under a key that has one slot, which is taken: all of them leave the line in one statement."""
+    await t.claimed(1, concurrency_key="narrow")
+    await t.started(n, concurrency_key="narrow")
+    return t.turn(hunger=appetite("me", n + 1))
+
+
+@work
+async def slots_that_come_free(t: Table, n: int) -> Any:
+    await t.turn(Start(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    held = (await t.turn(hunger=appetite("me", n))).claims
+    await t.turn(Start(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    await t.turn(hunger=appetite("me", n))  # refused, in line behind their keys
+    return t.turn(*(done(claim) for claim in held), hunger=appetite("me", n))
+
+
+@work
+async def what_retention_removes(t: Table, n: int) -> Any:
+    claims = await t.woken(n)
+    await t.turn(*(done(claim) for claim in claims))
+    t.clock.advance(MINUTE)
+    return t.turn(Retain(before=t.clock.now))
+
+
+@work
+async def a_bit_of_everything(t: Table, n: int) -> Any:
+    parked, woken, running = await t.parked(n), await t.woken(n), await t.claimed(2 * n)
+    await t.started(n)
+    requests: list[Request] = [deliver(id, dedup_key="k") for id in parked]
+    requests += [Start(items=[t.new(correlation_key=f"key-{i}")]) for i in range(n)]
+    requests += [done(claim) for claim in woken]
+    requests += [Cancel(target=claim.id) for claim in running[:n]]
+    requests += [_outcome(claim, i) for i, claim in enumerate(running[n:])]
+    return t.turn(*requests, hunger=appetite("me", n), sweep=True)
+
+
+def _outcome(claim: Claim, n: int) -> Commit:
+    return advance(claim) if n % 2 else park(claim, on("go", timeout=MINUTE))
+
+
+@pytest.mark.parametrize("what", WORK)
+async def test_the_statements_of_a_turn_do_not_grow_with_its_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    async with table(store) as t:
+        sent: dict[int, list[str]] = {}
+        for n in (1, 2, MANY):
+            await _clear(t)
+            turn = await WORK[what](t, n)
+            with counted(monkeypatch) as sent[n]:
+                await turn
+        assert sent[MANY] == sent[2]
+        assert len(sent[1]) <= len(sent[2])
+        assert len(sent[2]) < 40
+
+
+async def _clear(t: Table) -> None:
+    """What one size left must not be claimed, or due, in the turn of the next."""
+    t.clock.advance(MINUTE)
+    t.rules = rules(rates=LIMITS, slots={"wide": 1000}, broadcast_limit=100_000)
+    tx = await t.store.begin()
+    for sql in _EMPTY:
+        await tx.fetch(sql)
+    await tx.commit()

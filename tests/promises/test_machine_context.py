@@ -1,0 +1,163 @@
+"""API.md, Machines: the example as it stands there, and what `ctx` and a signal carry."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hark import Await, Broadcast, Context, Done, InstanceFailed, Machine, Next, Retry, Stop, step
+from hark.model.names import from_micros
+from tests.promises.support_machines import harness
+from tests.support.stores import Store
+
+
+class Checkout(Machine, version=1, queue="checkout"):
+    @dataclass
+    class State:
+        order: int
+        n: int = 0
+
+    @step
+    async def start(self, ctx):
+        ctx.state.n += 1
+        return Await("payment_confirmed", then=self.ship, timeout=3600)
+
+    @step
+    async def ship(self, ctx):
+        if ctx.timed_out:
+            return Stop("payment never came")
+        return Done({"order": ctx.state.order, "paid": ctx.awaited[0].payload})
+
+    def handle(self, error, ctx):
+        return Retry(1.0 * ctx.attempt) if ctx.attempt < 5 else Stop(error)
+
+
+async def test_api_the_checkout_of_the_page_is_paid(store: Store) -> None:
+    async with harness(store, Checkout) as app:
+        order = await app.start(Checkout, {"order": 42}, correlation_key="order:42")
+        assert await app.drain() == {"steps": 1, "await": 1}
+        assert (await order.get()).state == {"order": 42, "n": 1}
+        await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
+        assert await app.drain() == {"steps": 1, "done": 1}
+        assert await order.result(timeout=5) == {"order": 42, "paid": {"amount": 100}}
+        assert (await order.get()).queue == "checkout"
+
+
+async def test_api_the_checkout_of_the_page_is_never_paid(store: Store) -> None:
+    async with harness(store, Checkout) as app:
+        order = await app.start(Checkout, {"order": 42})
+        assert await app.drain() == {"steps": 1, "await": 1}
+        await app.advance(3600)
+        await app.drain()
+        assert (await order.get()).status == "failed"
+        with pytest.raises(InstanceFailed, match="payment never came"):
+            await order.result()
+
+
+async def test_api_a_step_sees_who_and_where_it_is_and_what_time_the_database_has(store: Store) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    class Looks(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next:
+            seen.append((ctx.id, ctx.step, ctx.attempt, ctx.correlation_key, ctx.now()))
+            seen.append((ctx.state, ctx.awaited, ctx.all, ctx.children, ctx.timed_out))
+            return Next(self.again)
+
+        @step("the second look")
+        def again(self, ctx: Context) -> Retry | Done:
+            seen.append((ctx.id, ctx.step, ctx.attempt, ctx.correlation_key, ctx.now()))
+            return Retry(60) if ctx.attempt == 0 else Done()
+
+    async with harness(store, Looks) as app:
+        looks = await app.start(Looks, correlation_key="key")
+        then = from_micros(app.clock.now)
+        await app.drain()
+        await app.advance(60)
+        await app.drain()
+        assert seen == [
+            (looks.id, "start", 0, "key", then),
+            ({}, [], [], [], False),
+            (looks.id, "the second look", 0, "key", then),
+            (looks.id, "the second look", 1, "key", then + timedelta(seconds=60)),
+        ]
+        assert then.tzinfo == UTC
+
+
+async def test_api_a_signal_has_id_kind_name_payload_and_time(store: Store) -> None:
+    seen: list[list[tuple[object, ...]]] = []
+
+    class Waits(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("word", Broadcast("market-open"), then=self.read)
+
+        @step
+        async def read(self, ctx: Context) -> Done:
+            assert [signal.id for signal in ctx.all] == sorted({signal.id for signal in ctx.all})
+            seen.extend([[(s.kind, s.name, s.payload, s.at) for s in box] for box in (ctx.awaited, ctx.all)])
+            return Done()
+
+    async with harness(store, Waits) as app:
+        waits = await app.start(Waits)
+        await app.drain()
+        await waits.signal("other", None)
+        at = [from_micros(app.clock.now)]
+        await app.advance(1)
+        await waits.signal("word", {"n": [1]})
+        await app.advance(1)
+        assert await app.broadcast("market-open", "bell") == 1, "woken already, and a subscriber until it moves on"
+        at += [at[0] + timedelta(seconds=1), at[0] + timedelta(seconds=2)]
+        await app.drain()
+        word = ("signal", "word", {"n": [1]}, at[1])
+        bell = ("broadcast", "market-open", "bell", at[2])
+        assert seen == [[word, bell], [("signal", "other", None, at[0]), word, bell]]
+        assert isinstance(at[0], datetime)
+
+
+async def test_api_a_broadcast_name_is_answered_by_a_broadcast_alone_and_a_plain_one_by_a_signal_alone(
+    store: Store,
+) -> None:
+    class Waits(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            name = "x" if ctx.state["plain"] else Broadcast("x")
+            return Await(name, then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done([signal.kind for signal in ctx.awaited])
+
+    async with harness(store, Waits) as app:
+        plain, broad = [await app.start(Waits, {"plain": plain}) for plain in (True, False)]
+        await app.drain()
+        assert (await broad.signal("x")).status == "stored"
+        assert await app.drain() == {"steps": 0}
+        assert await app.broadcast("x") == 1
+        await app.drain()
+        assert await broad.result(timeout=0) == ["broadcast"]
+        assert (await plain.get()).status == "awaiting_signal"
+        assert (await plain.signal("x")).status == "woke"
+        await app.drain()
+        assert await plain.result(timeout=0) == ["signal"]
+
+
+async def test_api_await_without_names_is_a_sleep(store: Store) -> None:
+    class Sleeps(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await(then=self.end, timeout=timedelta(minutes=1), deadline=ctx.now() + timedelta(hours=1))
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(ctx.timed_out)
+
+    async with harness(store, Sleeps) as app:
+        sleeps = await app.start(Sleeps)
+        await app.drain()
+        assert (await sleeps.signal("anything")).status == "stored"
+        await app.advance(59.9)
+        assert await app.drain() == {"steps": 0}
+        await app.advance(0.1)
+        await app.drain()
+        assert await sleeps.result(timeout=0) is True

@@ -1,0 +1,303 @@
+"""X4, before anything runs: options of Hark and machine classes that cannot work say so at once."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hark import Await, Child, Context, Done, Hark, InvalidDefinition, InvalidInput, Machine, Next, Rate, Spawn, step
+
+NAN, INFINITY = float("nan"), float("inf")
+URLS: dict[Any, str] = {
+    "": "names no store. Use sqlite:///file.db",
+    "hark.db": "names no store",
+    "mysql://localhost/hark": "names no store",
+    "sqlite:/hark.db": "names no store",
+    "sqlite://host/hark.db": "is not a SQLite URL",
+    "sqlite:///hark.db?mode=ro": "is not a SQLite URL",
+    "sqlite:///hark.db#part": "is not a SQLite URL",
+    "sqlite:///a\0b": "without NUL",
+    5: "must be text",
+    None: "must be text",
+}
+SECONDS: dict[Any, str] = {
+    -1: "negative",
+    NAN: "finite",
+    INFINITY: "finite",
+    "5": "must be seconds",
+    None: "must be seconds",
+    10**12: "100 years",
+    timedelta(-1): "negative",
+}
+WHOLE: dict[Any, str] = dict.fromkeys([0, -1, 1.5, "5", None, True, NAN], "give a whole number from 1")
+RATES: list[tuple[Any, str]] = [
+    (5, "give a dict of names"),
+    ([("api", Rate(1, 1))], "give a dict of names"),
+    ({"api": 5}, r"rate_limits\['api'\].*Give Rate"),
+    ({"api": None}, "Give Rate"),
+    ({"api": {}}, "allowed.*Give Rate"),
+    ({"api": {"allowed": 1}}, "period.*Give Rate"),
+    ({"api": {"allowed": 1, "period": 1, "brust": 5}}, "brust.*Give Rate"),
+    ({"api": {"allowed": 0, "period": 1}}, "above zero"),
+    ({"api": {"allowed": NAN, "period": 1}}, "above zero"),
+    ({"api": {"allowed": INFINITY, "period": 1}}, "above zero"),
+    ({"api": {"allowed": "1", "period": 1}}, "above zero"),
+    ({"api": {"allowed": 1, "period": -1}}, "above zero"),
+    ({"api": {"allowed": 1, "period": 1, "burst": 0}}, "above zero"),
+    ({"api": {"allowed": 1, "period": 1, "burst": "5"}}, "above zero"),
+    ({"api": {"allowed": 1, "period": 1, "shards": 0}}, "from 1 to 1024"),
+    ({"api": {"allowed": 1, "period": 1, "shards": 1.5}}, "from 1 to 1024"),
+    ({"": Rate(1, 1)}, "empty"),
+    ({5: Rate(1, 1)}, "must be text"),
+    ({"a:b": Rate(1, 1)}, "cannot contain ':'"),
+    ({"x" * 256: Rate(1, 1)}, "255 bytes"),
+]
+SLOTS: list[tuple[Any, str]] = [
+    (5, "give a dict"),
+    ([("api", 1)], "give a dict"),
+    ({"api": 0}, "whole number from 1"),
+    ({"api": 1.5}, "whole number from 1"),
+    ({"api": "1"}, "whole number from 1"),
+    ({"api": True}, "whole number from 1"),
+    ({"": 1}, "empty"),
+    ({"a:b": 1}, "cannot contain ':'"),
+]
+SCHEMAS = ["", "Hark", "1x", "a-b", 'a"b', "a b", "x" * 64, "a\n", "pg_catalog", "é", 5, None]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_x4_a_bad_url_is_refused_when_the_app_is_made(url: Any) -> None:
+    with pytest.raises(InvalidInput, match=URLS[url]):
+        Hark(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///hark.db", "sqlite:////tmp/a%20b.db"])
+def test_x4_a_good_url_is_taken_and_nothing_is_opened_yet(url: str) -> None:
+    assert Hark(url).url == url
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_x4_a_bad_schema_is_refused_when_the_app_is_made(schema: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot be our schema. Use lower-case"):
+        Hark("postgresql://localhost/x", schema=schema)
+
+
+@pytest.mark.parametrize("schema", ["hark", "_x", "a1_b", "x" * 63])
+def test_x4_a_good_schema_is_taken(schema: str) -> None:
+    assert Hark("postgresql://localhost/x", schema=schema).url == "postgresql://localhost/x"
+
+
+@pytest.mark.parametrize("option", ["lease", "linger", "max_signal_wait", "retention"])
+def test_x4_an_option_in_seconds_is_checked(option: str) -> None:
+    for value, message in SECONDS.items():
+        with pytest.raises(InvalidInput, match=f"{option}.*{message}"):
+            Hark("sqlite://", **{option: value})
+    Hark("sqlite://", **{option: timedelta(hours=1)})
+
+
+@pytest.mark.parametrize("option", ["lease", "max_signal_wait", "retention"])
+def test_x4_only_linger_may_be_zero(option: str) -> None:
+    with pytest.raises(InvalidInput, match="zero"):
+        Hark("sqlite://", **{option: 0})
+    Hark("sqlite://", linger=0)
+
+
+@pytest.mark.parametrize("option", ["max_crashes", "max_payload", "broadcast_limit"])
+def test_x4_an_option_that_counts_is_checked(option: str) -> None:
+    for value, message in WHOLE.items():
+        with pytest.raises(InvalidInput, match=f"{option}=.*{message}"):
+            Hark("sqlite://", **{option: value})
+
+
+@pytest.mark.parametrize(("rates", "message"), RATES)
+def test_x4_rate_limits_are_checked(rates: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Hark("sqlite://", rate_limits=rates)
+
+
+@pytest.mark.parametrize(("slots", "message"), SLOTS)
+def test_x4_concurrency_is_checked(slots: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Hark("sqlite://", concurrency=slots)
+
+
+def test_x4_a_rate_is_the_same_as_a_dict() -> None:
+    Hark("sqlite://", rate_limits={"a": Rate(allowed=1, period=1), "b": {"allowed": 1, "period": 1, "burst": 3}})
+
+
+def test_x4_an_unknown_option_is_refused_by_its_name() -> None:
+    with pytest.raises(TypeError, match="retension"):
+        Hark("sqlite://", retension=5)  # type: ignore[call-arg]
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+def test_x4_a_next_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
+    with pytest.raises(InvalidDefinition, match="'start' leads to 'shipp', which is no step") as refused:
+
+        class Typo(Machine):
+            @step
+            async def start(self, ctx: Context) -> Next:
+                return Next("shipp")
+
+            @step
+            async def ship(self, ctx: Context) -> Done:
+                return Done()
+
+    assert refused.value.problems
+
+
+def test_x4_a_then_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
+    with pytest.raises(InvalidDefinition, match="leads to 'nowhere'"):
+
+        class Typo(Machine):
+            @step
+            async def start(self, ctx: Context) -> Await:
+                if ctx.attempt:
+                    return Await("x", then="start")
+                return Await("x", then="nowhere", timeout=5)
+
+
+def test_x4_a_then_of_a_spawn_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
+    with pytest.raises(InvalidDefinition, match="leads to 'nowhere'"):
+
+        class Typo(Machine):
+            @step
+            def start(self, ctx: Context) -> Spawn:
+                return Spawn([Child("x")], "nowhere")
+
+
+def test_x4_a_method_without_step_is_seen_when_the_class_is_made() -> None:
+    with pytest.raises(InvalidDefinition, match=r"leads to self.ship, which is no step of it. Is @step missing"):
+
+        class Forgotten(Machine):
+            @step
+            async def start(self, ctx: Context) -> Next:
+                return Next(self.ship)
+
+            async def ship(self, ctx: Context) -> Done:
+                return Done()
+
+
+def test_x4_a_method_that_does_not_exist_is_seen_when_the_class_is_made() -> None:
+    with pytest.raises(InvalidDefinition, match=r"self\.shipp"):
+
+        class Typo(Machine):
+            @step
+            async def start(self, ctx: Context) -> Await:
+                return Await("x", then=self.shipp)
+
+
+def test_x4_steps_by_their_own_names_and_inherited_ones_are_found() -> None:
+    class Shared:
+        @step("wrap up")
+        async def end(self, ctx: Context) -> Done:
+            return Done()
+
+    class Derived(Shared, Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            return Next(self.end) if ctx.attempt else Next("wrap up")
+
+    assert set(Derived.__hark_program__.steps) == {"start", "wrap up"}
+
+
+def test_x4_a_machine_needs_its_first_step() -> None:
+    with pytest.raises(InvalidDefinition, match=r"no step 'start' to begin with.*initial="):
+
+        class Headless(Machine):
+            @step
+            async def go(self, ctx: Context) -> Done:
+                return Done()
+
+
+def test_x4_two_steps_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidDefinition, match=r"two steps named 'start'.*Rename one"):
+
+        class Twins(Machine):
+            @step
+            async def start(self, ctx: Context) -> Done:
+                return Done()
+
+            @step("start")
+            async def begin(self, ctx: Context) -> Done:
+                return Done()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"name": ""}, InvalidInput, "empty"),
+        ({"name": 5}, InvalidInput, "must be text"),
+        ({"name": "x" * 256}, InvalidInput, "255 bytes"),
+        ({"name": "a\0"}, InvalidInput, "NUL"),
+        ({"queue": ""}, InvalidInput, "empty"),
+        ({"queue": 5}, InvalidInput, "must be text"),
+        ({"version": -1}, InvalidDefinition, "whole number from 0"),
+        ({"version": "1"}, InvalidDefinition, "whole number from 0"),
+        ({"version": 2**31}, InvalidDefinition, "whole number from 0"),
+        ({"initial": "nope"}, InvalidDefinition, "no step 'nope'"),
+    ],
+)
+def test_x4_options_of_a_machine_are_checked(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+
+        class Odd(Machine, **options):
+            @step
+            async def start(self, ctx: Context) -> Done:
+                return Done()
+
+
+async def test_x4_a_state_of_a_plain_class_is_refused_at_the_start() -> None:
+    class Plain:
+        pass
+
+    class Odd(Machine, state=Plain):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done()
+
+    async with Hark("sqlite://") as app:
+        with pytest.raises(InvalidInput, match="cannot be read from JSON; use a dataclass"):
+            await app.start(Odd)
+        assert await app.list() == []
+
+
+@pytest.mark.parametrize("state", [5, "dict"])
+async def test_x4_a_state_that_cannot_be_stored_is_refused_when_it_is_registered(state: Any) -> None:
+    class Odd(Machine, state=state):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done()
+
+    async with Hark("sqlite://") as app:
+        with pytest.raises(InvalidDefinition, match=r"cannot be a state.*dataclass"):
+            await app.start(Odd)
+        assert await app.list() == []
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\0", 5, None])
+def test_x4_a_step_has_a_proper_name(name: Any) -> None:
+    with pytest.raises((InvalidInput, InvalidDefinition), match="step"):
+        step(name)
+
+
+async def test_x4_two_different_definitions_of_one_name_and_version_are_refused() -> None:
+    def make(result: int) -> type[Machine]:
+        class Same(Machine, version=3):
+            @step
+            async def start(self, ctx: Context) -> Done:
+                return Done(result)
+
+        return Same
+
+    one, two = make(1), make(2)
+    async with Hark("sqlite://") as app:
+        await app.register(one)
+        await app.register(one)  # the same again is nothing new
+        with pytest.raises(InvalidDefinition, match=r"'Same' version 3 is registered twice.*name= or version="):
+            app.register(two)
+        with pytest.raises(InvalidDefinition):
+            app.start(two)
+        assert await app.list() == []

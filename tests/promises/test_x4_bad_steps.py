@@ -1,0 +1,476 @@
+"""X4, inside a step: a bad outcome goes to `handle`, once; nothing of it is written, and it never loops."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from hark import (
+    Await,
+    Broadcast,
+    Child,
+    Context,
+    Done,
+    Hark,
+    InstanceFailed,
+    InvalidInput,
+    InvalidOutcome,
+    InvalidState,
+    Machine,
+    Next,
+    PayloadTooLarge,
+    Rate,
+    Retry,
+    Spawn,
+    Stop,
+    step,
+)
+from hark.testing import Harness
+from tests.support.inspect import Tables, everything, query
+from tests.support.stores import Store, postgres_schema, sqlite_file
+
+NAN, INFINITY = float("nan"), float("inf")
+LIMIT = 2000
+LIMITS = {"api": Rate(allowed=10, period=60)}
+
+
+@dataclass
+class Counted:
+    n: int = 0
+
+
+class Struct(msgspec.Struct):
+    n: int = 0
+
+
+class Model(pydantic.BaseModel):
+    n: int = 0
+
+
+def machine(name: str, body: Callable[[Context], Any]) -> type[Machine]:
+    """A machine whose first step sends three effects and then does as `body` says."""
+
+    class Odd(Machine, name=name):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            ctx.signal("bystander", "hello")
+            ctx.broadcast("everybody")
+            ctx.start(Bystander, id="effect")
+            return body(ctx)
+
+        @step
+        async def other(self, ctx: Context) -> Done:
+            return Done("other")
+
+    return Odd
+
+
+class Bystander(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("hello", Broadcast("everybody"), then=self.start)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    if request.param == "sqlite":
+        yield sqlite_file(tmp_path_factory.mktemp("bad-steps"))
+        return
+    with postgres_schema(request.getfixturevalue("postgres").url) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def app(shared: Store) -> Iterator[Hark]:
+    """One worker for all: the bad must not harm it."""
+    app = Hark(shared.url, rate_limits=LIMITS, max_payload=LIMIT, **shared.options)
+    app.register(Bystander, Elsewhere)
+    with app, app.worker():
+        app.start(Bystander, id="bystander").result()
+        while app.get("bystander").result().status != "awaiting_signal":
+            pass
+        yield app
+
+
+async def others(store: Store, id: str) -> Tables:
+    """All rows that are not this instance's own."""
+    return {
+        table: [row for row in rows if table not in ("instances", "events") or id not in row]
+        for table, rows in (await everything(store)).items()
+    }
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
+    # no outcome at all
+    "nothing": (lambda ctx: None, r"returned None, which is no outcome\. Return Next, Retry, Await"),
+    "text": (lambda ctx: "done", "InvalidOutcome.*no outcome"),
+    "a dict": (lambda ctx: {"done": True}, "no outcome"),
+    "the class instead of an outcome": (lambda ctx: Done, "no outcome"),
+    "an exception returned": (lambda ctx: ValueError("x"), "no outcome"),
+    "several outcomes": (lambda ctx: (Next("other"), Done()), "no outcome"),
+    # steps that are not there
+    "a next that is not there": (lambda ctx: Next("no" + "where"), "no step 'nowhere'. It has: other, start"),
+    "a then that is not there": (lambda ctx: Await("x", then="no" + "where"), "no step 'nowhere'"),
+    "a then of a spawn that is not there": (lambda ctx: Spawn([], then="no" + "where"), "no step 'nowhere'"),
+    "a step that is no step": (lambda ctx: Next(len), "InvalidInput.*@step missing"),
+    "a step of another machine": (lambda ctx: Await("x", then=Elsewhere.away), "no step 'away'"),
+    # results and states
+    "an unserialisable result": (lambda ctx: Done(object()), "InvalidInput: the result contains object.*has no JSON"),
+    "NaN as a result": (lambda ctx: Done({"x": NAN}), r"NaN.*\$\.x"),
+    "NUL in a result": (lambda ctx: Done("a\0"), "NUL"),
+    "half a pair in a result": (lambda ctx: Done("\ud800"), "surrogate"),
+    "a circle as a result": (lambda ctx: Done(_circle()), "contains itself"),
+    "a result over the limit": (lambda ctx: Done("x" * LIMIT), "PayloadTooLarge.*store it elsewhere"),
+    "an unserialisable state": (lambda ctx: Next("other", state={"x": object()}), "InvalidState.*has no JSON"),
+    "a state over the limit": (lambda ctx: Next("other", state="x" * LIMIT), "PayloadTooLarge"),
+    "an unserialisable state that was left": (lambda ctx: ctx.state.update(x=object()) or Done(), "has no JSON"),
+    "an unserialisable reason": (lambda ctx: Stop(object()), "has no JSON"),
+    # durations
+    "a negative delay": (lambda ctx: Retry(-1), "InvalidInput.*Retry delay is negative"),
+    "NaN as a delay": (lambda ctx: Retry(NAN), "finite"),
+    "an endless delay": (lambda ctx: Retry(INFINITY), "finite"),
+    "a huge delay": (lambda ctx: Retry(1e18), "100 years"),
+    "a timeout of zero": (lambda ctx: Await("x", then="other", timeout=0), "Await timeout is zero"),
+    "a negative timeout": (lambda ctx: Await("x", then="other", timeout=-1), "negative"),
+    "NaN as a timeout": (lambda ctx: Await("x", then="other", timeout=NAN), "finite"),
+    "a huge timeout": (lambda ctx: Await("x", then="other", timeout=timedelta.max), "100 years"),
+    "a naive deadline": (lambda ctx: Await("x", then="other", deadline=datetime(2030, 1, 1)), "no time zone"),
+    "a number as a deadline": (lambda ctx: Await("x", then="other", deadline=5), "must be a datetime"),
+    # names and limits
+    "an await for nothing": (lambda ctx: Await(then="other"), "wait for nothing, forever"),
+    "an await for NUL": (lambda ctx: Await("a\0", then="other"), "NUL"),
+    "an await for a long name": (lambda ctx: Await("x" * 256, then="other"), "255 bytes"),
+    "an await for a number": (lambda ctx: Await(5, then="other"), "must be text"),
+    "a long concurrency key": (lambda ctx: Next("other", concurrency_key="x" * 256), "255 bytes"),
+    "an unknown rate limit": (lambda ctx: Next("other", rate_limit="nope"), r"no rate limit 'nope' \(known: api\)"),
+    "a weight above the burst": (lambda ctx: Next("other", rate_limit="api", weight=11), "Lower the weight"),
+    "a weight of NaN": (lambda ctx: Next("other", rate_limit="api", weight=NAN), "above zero"),
+    "a weight that is none": (lambda ctx: Next("other", weight="heavy"), "weight='heavy'"),
+    # children
+    "a child that is none": (lambda ctx: Spawn([5], then="other"), "Spawn takes Child"),
+    "children that are no list": (lambda ctx: Spawn(Child(Bystander), then="other"), "takes a list of Child"),
+    "more to join than there are": (lambda ctx: Spawn([Child(Bystander)], then="other", join=2), "Use 1…1, or 'all'"),
+    "none to join": (lambda ctx: Spawn([Child(Bystander)], then="other", join=0), "not possible with 1 children"),
+    "a child of no definition": (lambda ctx: Spawn([Child(5)], then="other"), "no definition"),
+    "a child with an unknown option": (lambda ctx: Spawn([Child(Bystander, prio=1)], then="other"), "no option prio"),
+    "a child with an unknown limit": (lambda ctx: Spawn([Child(Bystander, rate_limit="no")], then="other"), "no rate"),
+    "a child whose input does not fit": (lambda ctx: Spawn([Child(Elsewhere, {"n": "x"})], then="other"), "not fit"),
+    # effects
+    "a signal to nobody's name": (lambda ctx: ctx.signal("", "x") or Done(), "empty"),
+    "a signal without a name": (lambda ctx: ctx.signal("bystander", "") or Done(), "empty"),
+    "a signal that cannot be stored": (lambda ctx: ctx.signal("bystander", "x", NAN) or Done(), "NaN"),
+    "a signal over the limit": (lambda ctx: ctx.signal("bystander", "x", "x" * LIMIT) or Done(), "PayloadTooLarge"),
+    "a broadcast without a name": (lambda ctx: ctx.broadcast("") or Done(), "empty"),
+    "a start with a bad id": (lambda ctx: ctx.start(Bystander, id="a b") and Done(), "not an id"),
+    "a start with a bad delay": (lambda ctx: ctx.start(Bystander, delay=-1) and Done(), "negative"),
+    "an answer to no name": (lambda ctx: ctx.resolve("") or Done(), "empty"),
+    "an answer that cannot be stored": (lambda ctx: ctx.resolve("prom_1x", {1, object()}) or Done(), "has no JSON"),
+    "an error that is no text": (lambda ctx: ctx.reject("prom_1x", 5) or Done(), "must be text"),
+    # whatever a step may raise
+    "an error": (lambda ctx: _raise(ValueError("mine")), "ValueError: mine"),
+    "an error without words": (lambda ctx: _raise(KeyError()), "KeyError"),
+    "an error with NUL in it": (lambda ctx: _raise(ValueError("a\0b")), "ValueError"),
+    "an error with half a pair in it": (lambda ctx: _raise(ValueError("a\ud800b")), "ValueError"),
+    "a very long error": (lambda ctx: _raise(ValueError("x" * 5_000_000)), "ValueError"),
+    "an error that cannot be shown": (lambda ctx: _raise(Unspeakable()), "Unspeakable"),
+    "the end of an iteration": (lambda ctx: _raise(StopIteration(5)), "StopIteration"),
+    "a cancellation of its own": (lambda ctx: _raise(asyncio.CancelledError()), "CancelledError"),
+    "the end of a generator": (lambda ctx: _raise(GeneratorExit()), "GeneratorExit"),
+}  # fmt: skip
+
+
+class Elsewhere(Machine):
+    @dataclass
+    class State:
+        n: int = 0
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        return Done()
+
+    @step
+    async def away(self, ctx: Context) -> Done:
+        return Done()
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def _circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
+
+
+@pytest.mark.parametrize("what", OUTCOMES)
+async def test_x4_a_bad_outcome_fails_the_instance_once_and_writes_nothing_else(
+    app: Hark, shared: Store, what: str
+) -> None:
+    body, message = OUTCOMES[what]
+    odd = machine(what, body)
+    id = what.replace(" ", "-").replace("'", "")
+    await app.register(odd)
+    before = await others(shared, id)
+    instance = await app.start(odd, id=id)
+    with pytest.raises(InstanceFailed, match=message):
+        await instance.result(timeout=30)
+    assert await others(shared, id) == before
+    assert [event.type for event in await app.events(id)] == ["started", "stop"]
+    failed = await instance.get()
+    assert (failed.step, failed.state, failed.attempt) == ("start", {}, 0)
+    assert len(failed.error) < 100_000
+
+
+async def test_x4_what_handle_gets_is_the_specific_error(store: Store) -> None:
+    seen: list[type] = []
+
+    class Handled(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            return {0: None, 1: Done(object()), 2: Retry(-1) if ctx.attempt == 2 else None, 3: Done("x" * LIMIT)}[
+                ctx.attempt
+            ]
+
+        def handle(self, error: Exception, ctx: Context) -> Retry | Done:
+            seen.append(type(error))
+            return Retry() if ctx.attempt < 3 else Done("enough")
+
+    async with Harness(Handled, url=store.url, max_payload=LIMIT, **store.options) as app:
+        handled = await app.start(Handled)
+        assert await app.drain() == {"steps": 4, "retry": 3, "done": 1}
+        assert await handled.result() == "enough"
+    assert seen == [InvalidOutcome, InvalidInput, InvalidInput, PayloadTooLarge]
+
+
+@pytest.mark.parametrize("shape", [Counted, Struct, Model])
+@pytest.mark.parametrize("how", ["left", "returned"])
+async def test_x4_a_state_of_the_wrong_type_goes_to_handle(store: Store, shape: type, how: str) -> None:
+    seen: list[Exception] = []
+
+    class Wrong(Machine, state=shape):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            if how == "left":
+                ctx.state = {"n": 1}
+                return Next(self.end)
+            return Next(self.end, state="something else")
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done()
+
+        def handle(self, error: Exception, ctx: Context) -> Stop:
+            seen.append(error)
+            assert isinstance(ctx.state, shape)  # as it was before the step
+            return Stop(error)
+
+    async with Harness(Wrong, url=store.url, **store.options) as app:
+        wrong = await app.start(Wrong, {"n": 5})
+        assert await app.drain() == {"steps": 1, "stop": 1}
+        failed = await wrong.get()
+    assert failed.state == {"n": 5}
+    [error] = seen
+    assert isinstance(error, InvalidState)
+    assert f"the state must be {shape.__name__}" in str(error)
+
+
+@pytest.mark.parametrize("shape", [Counted, Struct])
+async def test_x4_a_field_of_the_wrong_type_goes_to_handle(store: Store, shape: type) -> None:
+    class Wrong(Machine, state=shape):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            ctx.state.n = "not a number"
+            return Done()
+
+    async with Harness(Wrong, url=store.url, **store.options) as app:
+        wrong = await app.start(Wrong, {"n": 5})
+        assert await app.drain() == {"steps": 1, "stop": 1}
+        failed = await wrong.get()
+    assert failed.status == "failed"
+    assert "InvalidState" in failed.error
+    assert "Expected `int`" in failed.error
+    assert failed.state == {"n": 5}
+
+
+async def test_x4_input_that_does_not_fit_is_refused_by_the_worker_when_the_starter_had_no_code(store: Store) -> None:
+    class Typed(Machine):
+        @dataclass
+        class State:
+            n: int
+
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done(ctx.state.n)
+
+        def handle(self, error: Exception, ctx: Context) -> Stop | Next:
+            if ctx.state == {"n": "mendable"}:
+                return Next(self.start, state=Typed.State(7))
+            return Stop(error)
+
+    async with Harness(Typed, url=store.url, **store.options) as worker:
+        async with Harness(url=store.url, **store.options) as starter:  # knows the name from the store alone
+            bad = await starter.start("Typed", {"n": "one"})
+            mendable = await starter.start("Typed", {"n": "mendable"})
+        assert await worker.drain() == {"steps": 3, "stop": 1, "next": 1, "done": 1}
+        failed = await worker.get(bad)
+        assert failed.status == "failed"
+        assert "InvalidState" in failed.error
+        assert "Expected `int`" in failed.error
+        assert failed.state == {"n": "one"}
+        assert await worker.result(mendable) == 7
+
+
+async def test_x4_a_handle_that_returns_nonsense_fails_with_both_errors(store: Store) -> None:
+    class Worse(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            raise ValueError("first")
+
+        def handle(self, error: Exception, ctx: Context) -> Any:
+            return "nonsense"
+
+    async with Harness(Worse, url=store.url, **store.options) as app:
+        worse = await app.start(Worse)
+        assert await app.drain() == {"steps": 1, "stop": 1}
+        error = (await worse.get()).error
+    assert "ValueError: first" in error
+    assert "'nonsense', which is no outcome" in error
+
+
+async def test_x4_a_handle_whose_outcome_cannot_be_stored_fails_too(store: Store) -> None:
+    class Worse(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            raise ValueError("first")
+
+        def handle(self, error: Exception, ctx: Context) -> Done:
+            return Done(object())
+
+    async with Harness(Worse, url=store.url, **store.options) as app:
+        worse = await app.start(Worse)
+        assert await app.drain() == {"steps": 1, "stop": 1}
+        error = (await worse.get()).error
+    assert "ValueError: first" in error
+    assert "has no JSON" in error
+
+
+async def test_x4_a_step_that_is_gone_from_the_code_goes_to_handle(store: Store) -> None:
+    class Before(Machine, name="Changing"):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await("go", then=self.removed)
+
+        @step
+        async def removed(self, ctx: Context) -> Done:
+            return Done()
+
+    class After(Machine, name="Changing"):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done()
+
+    async with Harness(Before, url=store.url, **store.options) as app:
+        await app.start(Before, id="old")
+        await app.drain()
+    async with Harness(After, url=store.url, **store.options) as app:
+        await app.signal("old", "go")
+        assert await app.drain() == {"steps": 1, "stop": 1}
+        error = (await app.get("old")).error
+    assert "no step 'removed'. It has: start. Add the step, then retry" in error
+
+
+async def test_x4_an_unknown_child_is_there_as_failed_and_counts(store: Store) -> None:
+    class Parent(Machine):
+        @step
+        async def start(self, ctx: Context) -> Spawn:
+            return Spawn([Child("Nobody", {"x": 1}), Child(Elsewhere, version=9), Child(Elsewhere)], then=self.joined)
+
+        @step
+        async def joined(self, ctx: Context) -> Done:
+            return Done([[child.status, child.error and child.error[:30]] for child in ctx.children])
+
+    async with Harness(Parent, Elsewhere, url=store.url, **store.options) as app:
+        parent = await app.start(Parent)
+        assert await app.drain() == {"steps": 3, "spawn": 1, "done": 2}
+        children = sorted(await parent.result(), key=str)
+    assert children == [
+        ["done", None],
+        ["failed", "'Elsewhere' has no version 9; "],
+        ["failed", "Nobody ever registered 'Nobody"],
+    ]
+
+
+async def test_x4_an_effect_that_cannot_be_done_is_an_event_and_not_a_failure(store: Store) -> None:
+    class Sender(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            ctx.signal("nobody", "hello")
+            ctx.start("Nobody")
+            ctx.start(Elsewhere, id="taken")
+            ctx.resolve("prom_1nobody", 1)
+            return Done("sent")
+
+    async with Harness(Sender, Elsewhere, url=store.url, **store.options) as app:
+        await app.start(Elsewhere, id="taken")
+        await app.drain()
+        sender = await app.start(Sender)
+        assert await app.drain() == {"steps": 1, "done": 1}
+        assert await sender.result() == "sent"
+        types = [event.type for event in await app.events(sender)]
+    assert sorted(types) == ["done", "start_refused", "start_refused", "started", "undelivered", "unsettled"]
+    assert await query(store, "SELECT count(*) FROM signals") == [(0,)]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+async def test_fault_64_a_result_at_the_limit_is_taken_and_one_byte_more_is_not(store: Store, extra: int) -> None:
+    class Big(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done("x" * (LIMIT - 2 + extra))
+
+    async with Harness(Big, url=store.url, max_payload=LIMIT, **store.options) as app:
+        big = await app.start(Big)
+        await app.drain()
+        assert (await big.get()).status == ("failed" if extra else "done")
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+async def test_fault_64_a_state_at_the_limit_is_taken_and_one_byte_more_is_not(store: Store, extra: int) -> None:
+    class Big(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            return Done(state="x" * (LIMIT - 2 + extra))
+
+    async with Harness(Big, url=store.url, max_payload=LIMIT, **store.options) as app:
+        big = await app.start(Big)
+        await app.drain()
+        assert (await big.get()).status == ("failed" if extra else "done")
+
+
+async def test_x4_one_bad_instance_does_not_hold_up_its_neighbours(store: Store) -> None:
+    class Mixed(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            return None if ctx.state["bad"] else Done("good")
+
+    app = Hark(store.url, **store.options)
+    async with app, app.worker():
+        handles = await app.start_many([(Mixed, {"bad": n % 7 == 0}) for n in range(70)])
+        statuses = []
+        for handle in handles:
+            try:
+                statuses.append(await handle.result(timeout=30))
+            except Exception as error:
+                statuses.append(type(error).__name__)
+    assert statuses == ["InstanceFailed" if n % 7 == 0 else "good" for n in range(70)]

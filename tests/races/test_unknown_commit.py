@@ -1,0 +1,88 @@
+"""FAULTS 37, 70: the connection is cut in COMMIT. What became of it is asked, never guessed, and it happens once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hark import Await, Context, Done, Hark, Machine, Next, step
+from hark.store.postgres import PostgresTx
+from hark.store.protocol import Lost
+from tests.support.stores import Store
+
+
+class Sender(Machine):
+    @step
+    async def start(self, ctx: Context) -> Next:
+        ctx.signal("friend", "hello")
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        return Next(self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(ctx.state["n"])
+
+
+class Friend(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("hello", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(len(ctx.all))
+
+
+@pytest.fixture(params=["before the server committed", "after the server committed"])
+def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Callable[[], int]]:
+    """Cut these many of the next commits; ask how many are left to cut."""
+    original = PostgresTx.commit
+    left = 0
+
+    async def commit(tx: PostgresTx) -> None:
+        nonlocal left
+        if left == 0:
+            return await original(tx)
+        left -= 1
+        if request.param.startswith("after"):
+            await original(tx)
+        tx._db.terminate()
+        raise Lost("cut")
+
+    def arm(count: int) -> Callable[[], int]:
+        nonlocal left
+        left = count
+        return lambda: left
+
+    monkeypatch.setattr(PostgresTx, "commit", commit)
+    return arm
+
+
+async def test_fault_70_a_signal_and_a_start_whose_commit_is_cut_happen_once(
+    pg_store: Store, cut: Callable[[int], Callable[[], int]]
+) -> None:
+    async with Hark(pg_store.url, **pg_store.options) as app:
+        app.register(Friend)
+        left = cut(1)
+        friend = await app.start(Friend, correlation_key="friend")
+        assert left() == 0
+        left = cut(1)
+        assert (await app.signal("friend", "hello")).status == "stored"
+        assert left() == 0
+        assert [event.type for event in await app.events(friend)] == ["started", "signal"]
+        async with app.worker():
+            assert await friend.result(timeout=30) == 1
+
+
+async def test_fault_70_outcomes_whose_commits_are_cut_again_and_again_happen_once(
+    pg_store: Store, cut: Callable[[int], Callable[[], int]]
+) -> None:
+    async with Hark(pg_store.url, **pg_store.options) as app:
+        friend = await app.start(Friend, correlation_key="friend")
+        sender = await app.start(Sender)
+        left = cut(3)
+        async with app.worker():
+            assert await sender.result(timeout=60) == 1
+            assert await friend.result(timeout=60) == 1
+        assert left() == 0
+        types = [event.type for event in await app.events(sender)]
+        assert types == ["started", "next", "done"]
