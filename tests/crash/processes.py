@@ -73,8 +73,8 @@ class Workers:
         lines = file.read_text().splitlines() if file.exists() else []
         return [Life(int(pid), what) for pid, _, what in (line.partition(" ") for line in lines)]
 
-    def open_gate(self) -> None:
-        (self.folder / "gate").touch()
+    def open_gate(self, name: str = "gate") -> None:
+        (self.folder / name).touch()
 
     async def until_traced(self, what: str, pid: int | None = None, times: int = 1) -> None:
         await until(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hark import Hark
+from hark.store.postgres import PostgresTx
+from hark.store.sqlite import SqliteTx
 from tests.crash.machines import ALL, Gated, Threaded
 from tests.crash.processes import Workers, gone, until
 from tests.support.inspect import query
@@ -53,3 +58,36 @@ async def test_m5_what_does_not_finish_is_handed_back_and_that_adds_nothing(
             async with app.worker():
                 await handle.result(timeout=60)
         assert not [life.what for life in workers.trace() if life.what.startswith("handle")]
+
+
+async def test_m9_a_step_claimed_while_the_worker_stops_is_handed_back_and_not_begun(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would run beside its next owner, whatever its concurrency key says."""
+    workers = Workers(store, tmp_path)
+    kind = {"sqlite": SqliteTx, "postgres": PostgresTx}[store.name]
+    committing, go_on = threading.Event(), threading.Event()
+    commit = kind.commit
+
+    async def slow(self: Any) -> None:
+        committing.set()
+        await asyncio.to_thread(go_on.wait)
+        await commit(self)
+
+    app = Hark(store.url, **workers.options)
+    app.register(*ALL)
+    async with app:
+        worker = app.worker()
+        await worker.start()
+        monkeypatch.setattr(kind, "commit", slow)
+        app.start(Gated)  # and its claim, in one turn
+        await until(committing.is_set, "the turn that claims it")
+        stopping = asyncio.create_task(worker.stop())
+        await until(lambda: not worker.open, "the worker to stop")
+        go_on.set()
+        await stopping
+        [instance] = await app.list()
+        assert (instance.status, instance.attempt) == ("runnable", 0)
+        await asyncio.sleep(0)
+    assert workers.trace() == []
+    assert await query(store, "SELECT type FROM events ORDER BY seq") == [("started",), ("handed_back",)]

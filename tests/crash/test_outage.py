@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hark import Hark
+from hark import Handle, Hark
+from hark.store.postgres import PostgresLease
+from hark.store.protocol import Full
+from hark.store.sqlite import SqliteLease
 from tests.crash.machines import Gated
 from tests.crash.processes import Workers, all_renewed, leases, until
 from tests.support.inspect import query
@@ -35,62 +40,82 @@ async def test_m5_an_outage_longer_than_the_lease_quarantines_nobody(
     """Two workers, no seat free: neither has a reason to write, and each could take the other for dead."""
     with Workers(outage_store, tmp_path, lease=1.0, max_crashes=1) as workers:
         first, second = (Hark(outage_store.url, **workers.options) for _ in range(2))
-        first.register(Gated)
-        second.register(Gated)
-        async with first, second, first.worker({"default": 1}), second.worker({"default": 1}):
-            handles = [await first.start(Gated), await first.start(Gated)]
-            await workers.until_traced("start 0", times=2)
+        async with two_busy_workers(first, second, workers) as (handles, owners):
             for _ in range(2):
                 begun = await leases(outage_store)
                 await asyncio.to_thread(server.kill)
                 await asyncio.sleep(1.5)  # the outage itself: the leases run out
                 await asyncio.to_thread(server.start)
                 await until(lambda begun=begun: all_renewed(outage_store, begun, 2.5), "both to be back for a while")
-            assert len(begun) == 2
-            workers.open_gate()
-            await asyncio.gather(*(handle.result(timeout=60) for handle in handles))
-        assert [life.what for life in workers.trace()] == ["start 0"] * 2 + ["end 0"] * 2
-        assert await query(outage_store, "SELECT max(attempt), max(crashes) FROM instances") == [(0, 0)]
+            assert set(begun) == set(owners)
+            await finish_undisturbed(handles, workers)
 
 
 async def test_m5_who_is_back_first_after_an_outage_gives_the_others_a_lease_to_come_back(
-    pg_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pg_store: Store, tmp_path: Path
 ) -> None:
-    with Workers(pg_store, tmp_path, lease=6.0, max_crashes=1) as workers:
+    with Workers(pg_store, tmp_path, lease=3.0, max_crashes=1) as workers:
         async with Proxy(pg_store.url) as near, Proxy(pg_store.url) as far:
             first, second = (Hark(proxy.url, **workers.options) for proxy in (near, far))
-            first.register(Gated)
-            second.register(Gated)
-            async with first, second, first.worker({"default": 1}), second.worker({"default": 1}):
-                handles = [await first.start(Gated), await first.start(Gated)]
-                await workers.until_traced("start 0", times=2)
-                for proxy in (near, far):
-                    proxy.go_away()
+            async with two_busy_workers(first, second, workers) as (handles, owners):
+                near.go_away()
+                far.go_away()
                 await workers.bury()  # the outage was longer than the lease
-                first._clerk.store._quiet = 0  # the server has not just started
-                looked = count_patrols(first, monkeypatch)
                 near.up.set()
-                await until(lambda: len(looked) >= 1, "the first to look for the dead")
+                await until(lambda: all_renewed(pg_store, {owners[0]: 0}, 0), "the first to be back")
+                first._clerk.store._quiet = 0  # as if only its lease had noticed the outage
+                await first.sweep()
                 far.up.set()
-                await until(lambda: all_renewed(pg_store, dict.fromkeys(owners(first, second), 0), 1), "the second")
-                workers.open_gate()
-                await asyncio.gather(*(handle.result(timeout=60) for handle in handles))
-        assert [life.what for life in workers.trace()] == ["start 0"] * 2 + ["end 0"] * 2
-        assert await query(pg_store, "SELECT max(attempt), max(crashes) FROM instances") == [(0, 0)]
+                await until(lambda: all_renewed(pg_store, dict.fromkeys(owners, 0), 0), "the second to be back")
+                await finish_undisturbed(handles, workers)
 
 
-def owners(*apps: Hark) -> list[str]:
-    return [app._clerk.seat.owner for app in apps if app._clerk.seat is not None]
+async def test_m5_who_could_not_renew_its_own_lease_takes_nobody_for_dead(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database reads and does not write, or hangs: no connection breaks, and all leases run out together."""
+    stuck, failed = set[str](), set[str]()
+    kind = {"sqlite": SqliteLease, "postgres": PostgresLease}[store.name]
+    renew = kind.renew
+
+    def perhaps_renew(self: Any, worker: str, length: int, definitions: str) -> None:
+        if worker in stuck:
+            failed.add(worker)
+            raise Full("injected")
+        renew(self, worker, length, definitions)
+
+    monkeypatch.setattr(kind, "renew", perhaps_renew)
+    with Workers(store, tmp_path, lease=3.0, max_crashes=1) as workers:
+        first, second = (Hark(store.url, **workers.options) for _ in range(2))
+        async with two_busy_workers(first, second, workers) as (handles, owners):
+            stuck.update(owners)
+            await until(lambda: failed == set(owners), "both to fail")
+            await workers.bury()
+            stuck.remove(owners[0])
+            await until(lambda: all_renewed(store, {owners[0]: 0}, 0), "the first to be back")
+            await first.sweep()
+            stuck.clear()
+            await until(lambda: all_renewed(store, dict.fromkeys(owners, 0), 0), "the second to be back")
+            await finish_undisturbed(handles, workers)
 
 
-def count_patrols(app: Hark, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Grows with every look this app has taken for workers that died."""
-    looked: list[bool] = []
-    patrol = app._clerk._patrol
+@asynccontextmanager
+async def two_busy_workers(
+    first: Hark, second: Hark, workers: Workers
+) -> AsyncIterator[tuple[list[Handle], list[str]]]:
+    first.register(Gated)
+    second.register(Gated)
+    async with first, second, first.worker({"default": 1}) as one, second.worker({"default": 1}) as other:
+        handles = [await first.start(Gated), await first.start(Gated)]
+        await workers.until_traced("start 0", times=2)
+        for app in (first, second):
+            if workers.store.name == "postgres":
+                app._clerk.store._quiet = 0  # the server has not just started
+        yield handles, [one.owner, other.owner]
 
-    async def counted() -> None:
-        await patrol()
-        looked.append(True)
 
-    monkeypatch.setattr(app._clerk, "_patrol", counted)
-    return looked
+async def finish_undisturbed(handles: list[Handle], workers: Workers) -> None:
+    workers.open_gate()
+    await asyncio.gather(*(handle.result(timeout=60) for handle in handles))
+    assert sorted(life.what for life in workers.trace()) == ["end 0"] * 2 + ["start 0"] * 2
+    assert await query(workers.store, "SELECT max(attempt), max(crashes) FROM instances") == [(0, 0)]

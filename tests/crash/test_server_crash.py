@@ -25,7 +25,7 @@ class Patient(Machine):
         return Done(ctx.awaited[0].payload)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     # What is not committed stays in memory, so that a kill forgets it for sure.
     with PostgresServer(options={"wal_writer_delay": "10s"}) as server:
@@ -60,10 +60,10 @@ class Crash:
 async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothing(
     server: PostgresServer, use_again: bool
 ) -> None:
-    store = Store("postgres", server.url, {"schema": "hark"})
-    async with Proxy(server.url) as proxy, Hark(proxy.url) as app:
+    store = Store("postgres", server.url, {"schema": f"hark_{int(use_again)}"})
+    async with Proxy(server.url) as proxy, Hark(proxy.url, **store.options) as app:
         await app.start(Patient, id="patient")
-        server.psql("CREATE TABLE other ()")
+        server.psql("CREATE TABLE IF NOT EXISTS other ()")
         crash = Crash(server, proxy, use_again=use_again)
         proxy.at_commit(crash)
         await app.signal("patient", "tick", "told")

@@ -30,8 +30,9 @@ async def test_x2_fault_26_27_a_zombie_commits_nothing_whatever_its_outcome(stor
             for outcome in Family.OUTCOMES:
                 await workers.until_traced(f"work {outcome}", zombie.pid)
             await workers.freeze(zombie)
-            workers.start()
-            await until(lambda: parked(app, "end", [*ids, "witness"]), "another worker to take over and park them all")
+            successor = workers.start()
+            for outcome in Family.OUTCOMES:
+                await workers.until_traced(f"work {outcome}", successor.pid)
             before = await everything(store)
 
             workers.open_gate()
@@ -40,6 +41,8 @@ async def test_x2_fault_26_27_a_zombie_commits_nothing_whatever_its_outcome(stor
                 await workers.until_traced(f"refused {id}", zombie.pid)
             assert await everything(store) == before
 
+            workers.open_gate("later gate")
+            await until(lambda: parked(app, "end", [*ids, "witness"]), "the successor to commit its own outcomes")
             for id in ids:
                 await app.signal(id, "end")
             assert await family.result(timeout=60) == {id: ["note", "end"] for id in ids}
@@ -53,7 +56,7 @@ async def parked(app: Hark, name: str, ids: list[str]) -> bool:
 
 
 async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=2.0) as workers:
+    with Workers(store, tmp_path, lease=1.5) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             workers.start()
@@ -62,7 +65,7 @@ async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(stor
             handle = await app.start(Blocking)
             await workers.until_traced("start 0")
             begun = await leases(store)
-            await until(lambda: all_renewed(store, begun, 3.0), "more than a lease to pass, renewed by both")
+            await until(lambda: all_renewed(store, begun, 2.0), "more than a lease to pass, renewed by both")
             workers.open_gate()
             assert await handle.result(timeout=60) == workers.trace()[0].pid
             assert [life.what for life in workers.trace()] == ["start 0"]
@@ -83,7 +86,7 @@ async def test_fault_28_two_workers_with_the_same_host_name_and_pid_leave_each_o
             await workers.until_traced("start 0", times=2)
             begun = await leases(store)
             assert len(begun) == 2
-            await until(lambda: all_renewed(store, begun, 2.0), "two leases to pass")
+            await until(lambda: all_renewed(store, begun, 1.3), "more than a lease to pass")
             await asyncio.gather(first.sweep(), second.sweep())
             workers.open_gate()
             await asyncio.gather(*(handle.result(timeout=60) for handle in handles))

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hark import Await, Broadcast, Context, Done, HarkError, InvalidInput, Machine, Next, Stop, step
 from hark.kernel.requests import Cancel, Deliver, Publish, Register
 from hark.model.decisions import Arm, Park
+from hark.store import statements
 from hark.store.protocol import StoreFault
 from tests.promises.support_signals import (
     Gate,
@@ -25,7 +27,7 @@ from tests.promises.support_signals import (
     statuses,
     until_blocked,
 )  # fmt: skip
-from tests.support.inspect import query
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 LIMITS = pytest.mark.parametrize("limit", [50_000, 10], ids=["whole", "chunked"])
@@ -160,26 +162,29 @@ async def test_b1_a_subscriber_whose_step_runs_is_still_one(store: Store) -> Non
         assert await handle.result() == [["x", "during"]]
 
 
-async def test_b1_the_finished_are_no_subscribers(store: Store) -> None:
-    class Fails(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await("go", Broadcast("x"), then=self.end)
+class Fails(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("go", Broadcast("x"), then=self.end)
 
-        @step
-        async def end(self, ctx: Context) -> Stop:
-            return Stop(f"{len(ctx.all)} in the inbox")
+    @step
+    async def end(self, ctx: Context) -> Stop:
+        return Stop(f"{len(ctx.all)} in the inbox")
 
-    async with harness(store, Fails, Waiter) as app:
-        for id in ("failed", "cancelled", "live"):
+
+@LIMITS
+async def test_b1_the_finished_are_no_subscribers(store: Store, limit: int) -> None:
+    async with harness(store, Fails, Waiter, broadcast_limit=limit) as app:
+        await subscribe(store, app.clock, names(12))
+        for id in ("failed", "cancelled"):
             await app.start(Fails, id=id)
         await app.drain()
         await app.signal("failed", "go")
         await app.drain()
         await app.cancel("cancelled")
-        assert await app.broadcast("x") == 1
+        assert await app.broadcast("x") == 12
         await app.drain()
-        assert await statuses(app, "failed", "cancelled", "live") == ["failed", "cancelled", "failed"]
+        assert await statuses(app, "failed", "cancelled", "s-0000") == ["failed", "cancelled", "done"]
         await app.retry("failed")
         await app.drain()
         assert (await app.get("failed")).error == "1 in the inbox"  # what was broadcast meanwhile passed it by
@@ -380,6 +385,31 @@ async def test_b1_while_chunks_are_on_their_way_the_woken_get_theirs_and_latecom
         assert await rows(store, "SELECT status FROM instances WHERE id IN ('late', 's-0024') ORDER BY id") == [
             ("awaiting_signal",), ("cancelled",),
         ]  # fmt: skip
+
+
+async def test_b1_marks_made_while_somebody_looks_for_marks_are_not_forgotten(store: Store) -> None:
+    """The poll reads that there are none, a broadcast marks, and only then does the poll hear its answer."""
+    asked, answer, heard = threading.Event(), threading.Event(), threading.Event()
+    async with harness(store, Waiter, broadcast_limit=10) as app:
+        await subscribe(store, app.clock, names(25))
+        read = app._clerk.store.read
+
+        async def slow(sql: Any, *args: Any, **values: Any) -> Any:
+            found = await read(sql, *args, **values)
+            if sql is statements.any_marks and not asked.is_set():
+                asked.set()
+                while not answer.is_set():
+                    await asyncio.sleep(0.001)
+                asyncio.get_running_loop().call_soon(heard.set)  # when the poll has gone on
+            return found
+
+        app._clerk.store.read = slow
+        await subscribe(store, app.clock, ["one-more"])  # the poll looks when somebody else has written
+        await until(asked.is_set, "the poll to look")
+        assert await app.broadcast("x", 1) == 26
+        answer.set()
+        await until(heard.is_set, "the poll to hear")
+        assert await app.drain() == {"steps": 26, "done": 26}
 
 
 async def test_b1_the_count_of_a_large_one_is_whole_or_absent(store: Store) -> None:

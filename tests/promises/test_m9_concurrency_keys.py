@@ -20,13 +20,15 @@ class Counted(Machine):
 
     @step
     async def start(self, ctx: Context) -> Done:
-        key = ctx.state
+        await self.enter(ctx.state)
+        return Done()
+
+    async def enter(self, key: str) -> None:
         self.inside[key] = self.inside.get(key, 0) + 1
         self.most[key] = max(self.most.get(key, 0), self.inside[key])
         for _ in range(3):
             await asyncio.sleep(0.001)
         self.inside[key] -= 1
-        return Done()
 
 
 @pytest.fixture
@@ -47,6 +49,27 @@ async def test_m9_at_most_k_at_once_per_key_across_all_workers(store: Store, mos
         assert most["tenant:a"] == 3, "by the part before the colon, for each key of its own"
         assert most["tenant:b"] == 3
         assert most["tenant"] == 3
+
+
+async def test_m9_the_bound_holds_when_seats_are_few_and_steps_make_room_for_each_other(
+    store: Store, most: dict[str, int]
+) -> None:
+    class Walks(Counted):
+        @step
+        async def start(self, ctx: Context) -> Next | Done:
+            key, left = ctx.state
+            await self.enter(key)
+            return Next(self.start, [key, left - 1]) if left else Done()
+
+    options = {"concurrency": {"tenant": 3}}
+    async with harness(store, Walks, **options) as app, neighbour(app, store, Walks, **options) as other:
+        async with app.worker({"default": 4}), other.worker({"default": 4}):
+            keys = ["order", "tenant:a", None]
+            starts = [Start(Walks, [key or "free", 4], concurrency_key=key) for _ in range(8) for key in keys]
+            for handle in await app.start_many(starts):
+                await handle.result(timeout=100)
+        assert most["order"] == 1
+        assert most["tenant:a"] <= 3
 
 
 async def test_m9_those_who_wait_for_a_key_go_by_priority_and_then_by_age(store: Store) -> None:

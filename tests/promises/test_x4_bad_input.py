@@ -353,7 +353,7 @@ async def test_x4_neighbours_of_a_refused_call_are_not_harmed(app: Harness) -> N
 
 async def test_x4_a_page_after_one_that_nobody_has_is_not_an_empty_page(app: Harness) -> None:
     """Retention may have taken it: an empty page would say that all has been seen."""
-    with pytest.raises(NotFound, match=r"no instance 'gone'.*from the beginning"):
+    with pytest.raises(NotFound, match=r"no 'gone' to go on after.*from the beginning"):
         await app.list(after="gone")
 
 

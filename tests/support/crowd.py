@@ -20,10 +20,10 @@ _ID = "{label}-' || (1000000 + ({n} * 7919) % {size})"  # 7919 is prime: every n
 _INSTANCES = """
     INSERT INTO instances (id, definition, version, kind, queue, priority, status, step, state, since, created_at,
         updated_at, correlation_key, holds_key, finished_at, due_at, blocked_on, lease_owner, concurrency_key,
-        rate_limit, mail, epoch)
+        rate_limit, parent_id, parent_wait, mail, epoch)
     SELECT '{id}, '{definition}', 1, 'machine', 'default', {n} % 7, '{status}', 'start', '{{}}', {now} - {n},
         {now} - {n}, {now}, {key}, {holds}, {finished_at}, {due_at}, {blocked_on}, {lease_owner}, {concurrency_key},
-        {rate_limit}, {mail}, 3
+        {rate_limit}, {parent_id}, {parent_wait}, {mail}, 3
     FROM {numbers}
 """
 
@@ -35,7 +35,16 @@ def statements(size: int, dialect: str) -> list[str]:
         words = _words(dialect, count)
         id = _ID.format(label=label, **words)
         named = values.pop("named", False)
-        nothing = ("finished_at", "due_at", "blocked_on", "lease_owner", "concurrency_key", "rate_limit")
+        nothing = (
+            "finished_at",
+            "due_at",
+            "blocked_on",
+            "lease_owner",
+            "concurrency_key",
+            "rate_limit",
+            "parent_id",
+            "parent_wait",
+        )
         given = {
             "definition": HERE,
             "mail": words["false"],
@@ -62,9 +71,10 @@ def statements(size: int, dialect: str) -> list[str]:
         "INSERT INTO buckets (kind, key, shard, capacity, available, refilled_at, due_at) "
         f"VALUES ('slot', 'one-key', 0, 1, 1, {NOW}, {NOW}), ('rate', 'api', 0, 10, 10, {NOW}, {NOW})"
     )
+    family = {"parent_id": "'somebody'", "parent_wait": "'somebodys-join'"}
     return [
-        rows("parked", "awaiting_signal", due_at="{now} + 3600000000 + {n}", named=True),
-        rows("finished", "done", finished_at="{now}"),
+        rows("parked", "awaiting_signal", due_at="{now} + 3600000000 + {n}", named=True, **family),
+        rows("finished", "done", finished_at="{now}", **family),
         rows("codeless", "runnable", definition=ELSEWHERE),
         rows("blocked", "runnable", blocked_on="'slot:one-key'", concurrency_key="'one-key'"),
         rows("limited", "runnable", blocked_on="'rate:api'", rate_limit="'api'"),
@@ -128,6 +138,8 @@ def _targets(size: int) -> list[tuple[Any, ...]]:
     return [(target,) for id in parked[::4] for target in (id, f"key-of-{id}", f"nobody-{id}", f"no-key-of-{id}")]
 
 
+_OLD = {"before": NOW - 10**9, "size": 1000}  # nobody is that old: looking must not cost more for that
+
 # What a turn sends while others wait for it.
 TURN: dict[str, Question] = {
     "claimable": Question(sql.claimable, {"instances_claim"}, _lanes, lambda size: {"most": 50}),
@@ -153,7 +165,7 @@ TURN: dict[str, Question] = {
         sql.addresses, {"instances_pkey", "instances_key", "instances_kept_key"}, _targets
     ),
     "taken": Question(
-        sql.taken, {"instances_pkey", "instances_key", "tombstones_pkey"}, None,
+        sql.taken, {"instances_pkey", "instances_key", "instances_kept_key", "tombstones_pkey"}, None,
         lambda size: {"names": [row[0] for row in _targets(size)]},
     ),
     "inbox": Question(sql.inbox, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
@@ -170,5 +182,45 @@ TURN: dict[str, Question] = {
     "descendants": Question(sql.descendants, {"instances_parent"}, None, lambda size: {"ids": ids("parked", size)}),
     "abandoned": Question(
         sql.abandoned, {"instances_leased", "workers_pkey"}, None, lambda size: {"owners": ["me", "somebody"]},
+    ),
+    # Retention comes by in turns too.
+    "expired": Question(sql.expired, {"instances_finished", "instances_pkey"}, None, lambda size: _OLD),
+    "forget_signals": Question(
+        sql.forget_signals, {"signals_inbox", "signals_dedup", "signals_pkey"}, None,
+        lambda size: {"ids": ids("finished", size)},
+    ),
+    "forget_waits": Question(sql.forget_waits, {"waits_instance"}, None, lambda size: {"ids": ids("finished", size)}),
+    "forget_events": Question(
+        sql.forget_events, {"events_instance"}, None, lambda size: {"ids": ids("finished", size)}
+    ),
+    "forget_awakeables": Question(
+        sql.forget_awakeables, {"awakeables_instance_id_entry_index_key"}, None,
+        lambda size: {"ids": ids("finished", size)},
+    ),
+    "forget_journal": Question(sql.forget_journal, {"journal_pkey"}, None, lambda size: {"ids": ids("finished", size)}),
+    "forget_consumed": Question(sql.forget_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
+    "empty_consumed": Question(sql.empty_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
+}  # fmt: skip
+
+# What is read beside the turns, again and again.
+_ANY = {"status": None, "definition": None, "kind": None, "job": None}
+READS: dict[str, Question] = {
+    "list_instances": Question(
+        sql.list_instances, {"instances_newest"}, None,
+        lambda size: {**_ANY, "at": NOW - size // 2, "after": "parked-1000000", "size": 100},  # a page in the middle
+    ),
+    "read_instances": Question(sql.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "outcomes": Question(sql.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
+    "events_of": Question(sql.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50}),
+    "latest_events": Question(sql.latest_events, {"events_pkey"}, None, lambda size: {"size": 50}),
+    "events_after": Question(
+        sql.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100}
+    ),
+    "next_due": Question(sql.next_due, {"instances_due", "buckets_due"}),
+    "owners": Question(sql.owners, {"instances_leased", "workers_pkey"}),
+    "list_awakeables": Question(
+        sql.list_awakeables, {"awakeables_newest"}, None,
+        lambda size: {**_ANY, "at": NOW, "after": "prom", "size": 100},
     ),
 }  # fmt: skip

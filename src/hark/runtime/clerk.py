@@ -19,8 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
-from weakref import ref
+from typing import Any, Protocol
 
 from hark.kernel.requests import (
     Appetite,
@@ -39,13 +38,11 @@ from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
-from hark.model.values import TERMINAL
+from hark.runtime.ends import Ends
 from hark.runtime.reply import Reply, answer_all
-from hark.runtime.views import not_found
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Unknown
 
-T = TypeVar("T")
 Item = tuple[Request, Reply[Any] | None, float]
 _log = logging.getLogger("hark")
 _MOST = 2000  # requests in a turn: far above what a turn collects, so that none grows without end
@@ -70,6 +67,7 @@ class Seat(Protocol):
     def waits_for(self, queued: int) -> bool:
         """Would it have nothing to run while so many outcomes are being committed?"""
         ...
+
     def steady(self) -> bool: ...
 
 
@@ -103,12 +101,7 @@ class Clerk:
         self._marks = True  # a large broadcast may have been left by somebody who died
         self._due: int | None = None
         self._offset = 0  # the database's clock less ours, µs
-        self._waiting: dict[str, list[ref[Reply[Any]]]] = {}  # weak: who gave up waiting leaves nothing behind
-        self._asked: deque[tuple[str, float | None, Reply[Any]]] = deque()
-        self._asking = False
-        self._finding = 0  # looks under way; what ends or is heard meanwhile is kept for them
-        self._ended: dict[str, tuple[Any, ...]] = {}
-        self._heard = False
+        self.ends = Ends(self._read, self.hint)
         self.turns = 0
         self.store: Store
 
@@ -159,10 +152,8 @@ class Clerk:
             await asyncio.gather(errand, *self._tasks, return_exceptions=True)
             gone = NotOpen("The app was closed before this was done. Open it again and repeat the call.")
             answer_all([(reply, gone) for _, reply, _ in self._queue if reply is not None])
-            answer_all([(reply, gone) for id in self._waiting for reply in self._live_waiters(id)])
-            answer_all([(reply, gone) for _, _, reply in self._asked])
             self._queue.clear()
-            self._waiting.clear()
+            self.ends.close(gone)
             await self.store.close()
             if self._closing:
                 answer_all([(self._closed, None)])
@@ -227,7 +218,7 @@ class Clerk:
     def hint(self) -> None:
         """Somebody else may have made work, or ended something we wait for."""
         self._hinted = self._hungry = True
-        self._heard = self._heard or self._finding > 0
+        self.ends.hear()
         self._ring()
 
     def now(self) -> int:
@@ -248,56 +239,8 @@ class Clerk:
         loop = self._loop
         if loop is None or self._closing:
             raise not_open()
-        self._asked.append((target, seconds, reply))
-        if not self._asking:
-            self._asking = True
-            loop.call_soon_threadsafe(lambda: self._keep(self._find_ends()))
-
-    async def _find_ends(self) -> None:
-        """All who asked since the last time share a statement, like all who wait."""
-        self._asking = False
-        asked = [self._asked.popleft() for _ in range(len(self._asked))]
-        found: Reply[Any] = Reply()
-        targets = sorted({target for target, _, _ in asked})
-        self._finding += 1
-        await self._read(lambda store: store.read(sql.ends, [(target,) for target in targets]), found)
-        self._finding -= 1
-        try:
-            ends: dict[str, tuple[Any, ...]] = {row[0]: tuple(row[1:]) for row in await found}
-        except Exception as error:
-            answer_all([(reply, error) for _, _, reply in asked])
-            return
-        answers: list[tuple[Reply[Any], Any]] = []
-        for target, seconds, reply in asked:
-            id, status, _, _ = end = ends[target]
-            if id is None:
-                answers.append((reply, not_found(target)))
-            elif status in TERMINAL:
-                answers.append((reply, end))
-            elif id in self._ended:  # while we looked
-                answers.append((reply, self._ended[id]))
-            else:
-                self._waiting.setdefault(id, []).append(ref(reply))
-                if seconds is not None:
-                    asyncio.get_running_loop().call_later(seconds, self._too_late, id, ref(reply), seconds)
-        answer_all(answers)
-        if not self._finding:
-            self._ended.clear()
-        if self._heard:  # another process may have ended one while we looked
-            self._heard = False
-            await self._answer_waiting({end[0] for end in ends.values() if end[0] is not None})
-
-    def _too_late(self, id: str, waiter: ref[Reply[Any]], seconds: float) -> None:
-        waiters = self._waiting.get(id, [])
-        if waiter in waiters:
-            waiters.remove(waiter)
-            if not waiters:
-                del self._waiting[id]
-            error = TimeoutError(f"Instance {id} has not ended within {seconds:g} s; its work goes on.")
-            answer_all([(reply, error) for reply in [waiter()] if reply is not None])
-
-    def _live_waiters(self, id: str) -> list[Reply[Any]]:
-        return [reply for waiter in self._waiting[id] if (reply := waiter()) is not None]
+        if self.ends.ask(target, seconds, reply):
+            loop.call_soon_threadsafe(lambda: self._keep(self.ends.find()))
 
     # -- working ----------------------------------------------------------------------------------
 
@@ -313,8 +256,8 @@ class Clerk:
                     await self._rest()
             if self._hinted:
                 self._hinted = False
-                if self._waiting:
-                    self._keep(self._answer_waiting(None))
+                if self.ends.waiting:
+                    self._keep(self.ends.look(self.store))
             # SQLite never waits within a turn: without this nobody else would get this loop, or the file.
             await asyncio.sleep(_GAP if self.store.crowded() else 0)
             if not self._has_work():
@@ -431,7 +374,7 @@ class Clerk:
         while True:
             try:
                 committed = await self.store.committed(xid)
-                if committed and turn.events:
+                if committed and (turn.events or turn.ran_on):
                     committed = bool(await self.store.read(sql.proof, tx=xid, now=turn.now))
                 return committed
             except StoreFault as fault:
@@ -516,42 +459,11 @@ class Clerk:
             self._keep(self._look_ahead())
         if turn.earliest is not None and (self._due is None or turn.earliest < self._due):
             self._due = turn.earliest
-        self._tell_ends(turn.finished)
+        self.ends.tell(turn.finished)
         if turn.finished or turn.cancelled or turn.unclaimed or turn.marks:
             self._keep(self.store.announce())
 
-    def _tell_ends(self, finished: dict[str, tuple[str, str, str | None, str | None]]) -> None:
-        if self._finding:
-            self._ended |= finished
-        answers: list[tuple[Reply[Any], Any]] = []
-        for id in finished.keys() & self._waiting.keys():
-            answers.extend((reply, finished[id]) for waiter in self._waiting.pop(id) if (reply := waiter()) is not None)
-        answer_all(answers)
-
     # -- beside the turns -------------------------------------------------------------------------
-
-    async def _answer_waiting(self, ids: set[str] | None) -> None:
-        """All who wait for results share one statement."""
-        wanted = []
-        for id in list(self._waiting if ids is None else ids & self._waiting.keys()):
-            if waiters := [waiter for waiter in self._waiting[id] if waiter() is not None]:
-                self._waiting[id] = waiters
-                wanted.append(id)
-            else:
-                del self._waiting[id]
-        if not wanted:
-            return
-        try:
-            rows = await self.store.read(sql.outcomes, ids=wanted)
-        except StoreFault:
-            asyncio.get_running_loop().call_later(0.2, self.hint)  # ask again
-            return
-        answers: list[tuple[Reply[Any], Any]] = []
-        for row in rows:
-            if row[0] in self._waiting:
-                answers.extend((reply, row) for reply in self._live_waiters(row[0]))
-                del self._waiting[row[0]]
-        answer_all(answers)
 
     async def _look_ahead(self) -> None:
         """When is the next thing due, whoever armed it?"""

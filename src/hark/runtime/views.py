@@ -13,6 +13,7 @@ from hark.model.names import from_micros
 from hark.model.values import Awakeable, Event, Instance, Wait
 from hark.store import statements as sql
 from hark.store.protocol import Store
+from hark.store.sql import Sql
 
 
 def _time(at: int | None) -> Any:
@@ -83,14 +84,22 @@ async def get(store: Store, target: str) -> Instance:
     return found[id]
 
 
+async def _place(store: Store, read: Sql, created_at: int, after: str | None) -> tuple[int, str]:
+    """Where a page begins: the time and the id of the last one seen."""
+    if after is None:
+        return 2**63 - 1, ""
+    for row in await store.read(read, ids=[after]):
+        return row[created_at], after
+    raise NotFound(f"There is no {after!r} to go on after; retention took it. List from the beginning.")
+
+
 async def listing(
     store: Store, status: str | None, definition: str | None, kind: str | None, limit: int, after: str | None
 ) -> builtins.list[Instance]:
+    at, last = await _place(store, sql.read_instances, 13, after)
     rows = await store.read(
-        sql.list_instances, status=status, definition=definition, kind=kind, after=after, size=limit
+        sql.list_instances, status=status, definition=definition, kind=kind, at=at, after=last, size=limit
     )
-    if after is not None and not rows and not await store.read(sql.read_instances, ids=[after]):
-        raise NotFound(f"There is no instance {after!r} to go on after; retention took it. List from the beginning.")
     found = await instances(store, [row[0] for row in rows])
     return [found[row[0]] for row in rows if row[0] in found]
 
@@ -140,7 +149,10 @@ async def awakeables(
     store: Store, base: str, *, id: str | None = None, job: str | None = None, status: str | None = None,
     limit: int = 100, after: str | None = None,
 ) -> builtins.list[Awakeable]:  # fmt: skip
-    rows = await store.read(sql.read_awakeables, id=id, job=job, status=status, size=limit, after=after)
+    if id is not None:
+        return [_awakeable(row, base) for row in await store.read(sql.read_awakeables, ids=[id])]
+    at, last = await _place(store, sql.read_awakeables, 8, after)
+    rows = await store.read(sql.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
     return [_awakeable(row, base) for row in rows]
 
 

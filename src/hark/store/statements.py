@@ -36,7 +36,7 @@ descendants = Sql(
     """
     WITH RECURSIVE below(id) AS (
         SELECT id FROM instances WHERE parent_id IN :ids[text] AND finished_at IS NULL
-        UNION SELECT i.id FROM instances i JOIN below b ON i.parent_id = b.id WHERE i.finished_at IS NULL)
+        UNION SELECT i.id FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id AND i.finished_at IS NULL)
     SELECT id FROM below
     """
 )
@@ -578,7 +578,14 @@ bury = Sql(
     """
 )
 forget_instances = Sql("DELETE FROM instances WHERE id IN :ids[text]")
-forget_signals = Sql("DELETE FROM signals WHERE instance_id IN :ids[text]")
+# By the two indexes there are; what was consumed without a key is old enough for `forget_consumed`.
+forget_signals = Sql(
+    """
+    DELETE FROM signals WHERE seq IN (
+        SELECT seq FROM signals WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+        UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL)
+    """
+)
 forget_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
 forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]")
 forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
@@ -627,15 +634,14 @@ forget_buckets = Sql(
 _INSTANCE = """id, definition, kind, version, step, status, state, result, error, attempt, queue,
            correlation_key, parent_id, created_at, finished_at, priority, blocked_on, due_at"""
 read_instances = Sql(f"SELECT {_INSTANCE} FROM instances WHERE id IN :ids[text]")
-# Newest first; `after` is the last one seen.
+# Newest first; (at, after) is the place of the last one seen, a plain value so that an index goes straight there.
 list_instances = Sql(
     f"""
     SELECT {_INSTANCE} FROM instances i
     WHERE (:status::text IS NULL OR i.status = :status::text)
         AND (:definition::text IS NULL OR i.definition = :definition::text)
         AND (:kind::text IS NULL OR i.kind = :kind::text)
-        AND (:after::text IS NULL OR (i.created_at, i.id) < (
-            SELECT a.created_at, a.id FROM instances a WHERE a.id = :after::text))
+        AND (i.created_at, i.id) < (:at::bigint, :after::text)
     ORDER BY i.created_at DESC, i.id DESC LIMIT :size::bigint
     """
 )
@@ -665,7 +671,11 @@ events_of = Sql(
     SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id = :id::text ORDER BY e.seq DESC LIMIT :size::bigint
     """
 )
-latest_events = Sql(f"SELECT {_EVENT}, e.tx FROM events e ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint")
+latest_events = Sql(
+    f"SELECT {_EVENT}, e.tx FROM events e ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint",
+    # Its key is seq alone.
+    sqlite=f"SELECT {_EVENT}, e.tx FROM events e ORDER BY e.seq DESC LIMIT :size",
+)
 # Invariant 17: a cursor over several instances does not pass a transaction that is still running.
 events_after = Sql(
     f"""
@@ -687,14 +697,14 @@ signals_of_all = Sql(
     WHERE instance_id IN :ids[text] AND kind IN ('signal', 'broadcast', 'message') ORDER BY seq
     """
 )
-read_awakeables = Sql(
-    """
-    SELECT id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
-        title, description, schema, assignees, answered_by, nonce FROM awakeables
-    WHERE (:id::text IS NULL OR id = :id::text) AND (:job::text IS NULL OR instance_id = :job::text)
-        AND (:status::text IS NULL OR status = :status::text)
-        AND (:after::text IS NULL OR (created_at, id) < (
-            SELECT a.created_at, a.id FROM awakeables a WHERE a.id = :after::text))
+_AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
+        title, description, schema, assignees, answered_by, nonce"""
+read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[text]")
+list_awakeables = Sql(
+    f"""
+    SELECT {_AWAKEABLE} FROM awakeables
+    WHERE (:job::text IS NULL OR instance_id = :job::text) AND (:status::text IS NULL OR status = :status::text)
+        AND (created_at, id) < (:at::bigint, :after::text)
     ORDER BY created_at DESC, id DESC LIMIT :size::bigint
     """
 )

@@ -1,0 +1,328 @@
+"""The kernel against its model: whatever is asked of it, in whatever order and company.
+
+Requests are queued and then sent as one turn, as the clerk does it, by hand and with a clock by hand. After every
+turn each answer, each instance and each claim must be what the model says, and the audit must find nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Publish, Reclaim, Request, Revive, Start
+from hark.kernel.turn import Turn
+from hark.model.activation import Claim
+from hark.model.decisions import Effect, NewInstance, SendBroadcast, SendSignal
+from hark.model.values import PARKED, TERMINAL, Rate
+from hark.store.postgres import PostgresStore
+from hark.store.sql import Sql
+from hark.store.sqlite import SqliteStore
+from tests.support.model import Model
+from tests.support.stores import Store
+from tests.support.turns import (
+    REGISTER,
+    TABLES,
+    Content,
+    TickingClock,
+    advance,
+    appetite,
+    audit,
+    done,
+    new,
+    on,
+    park,
+    retry,
+    rules,
+    spawn,
+    stop,
+    timer,
+)  # fmt: skip
+
+SECOND = 1_000_000
+_CONTENT = {table: Sql(f"SELECT {', '.join(columns)} FROM {table}") for table, columns in TABLES.items()}
+_EMPTY = [Sql(f"DELETE FROM {table}") for table in (*TABLES, "events", "broadcasts", "deliveries")]
+_WORKERS = st.sampled_from(["w1", "w2"])
+_NAMES = st.sampled_from(["a", "b"])
+_KEYS = st.sampled_from([None, None, "k1", "k2"])
+_LIMITS = st.sampled_from([None, None, None, "one", "two:x"])
+_DEDUP = st.sampled_from([None, None, "d1", "d2"])
+
+
+class Kernel(RuleBasedStateMachine):
+    def __init__(self, run: Callable[[Any], Any], store: Any, clock: TickingClock) -> None:
+        super().__init__()
+        self.await_, self.store, self.clock = run, store, clock
+        self.rules = rules(slots={"two": 2}, rates={"rate": Rate(allowed=2, period=10)}, max_crashes=2)
+        self.catalog: dict[str, Any] = {}
+        self.model = Model(max_crashes=2)
+        self.claims: dict[str, Claim] = {}
+        self.zombies: list[Claim] = []
+        self.seen: dict[str, tuple[int, ...]] = {}
+        self.queue: list[Request] = []
+        self.made = 0
+
+    @initialize()
+    def empty(self) -> None:
+        async def clear() -> None:
+            tx = await self.store.begin()
+            for sql in _EMPTY:
+                await tx.fetch(sql)
+            await Turn(tx, self.rules, self.catalog).run([REGISTER])
+            await tx.commit()
+
+        self.await_(clear())
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    def _token(self) -> str:
+        self.made += 1
+        return f'"{self.made}"'
+
+    def _item(self, data: st.DataObject) -> NewInstance:
+        self.made += 1
+        return new(
+            f"i{self.made:03}",
+            correlation_key=data.draw(_KEYS, "key"),
+            concurrency_key=data.draw(_LIMITS, "limit"),
+            rate_limit=data.draw(st.sampled_from([None, None, None, "rate"]), "rate"),
+            delay=data.draw(st.sampled_from([None, None, 5 * SECOND]), "delay"),
+        )
+
+    def _target(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from([*self.model.all, "k1", "k2", "nobody"]), "target")
+
+    def _effects(self, data: st.DataObject) -> list[Effect]:
+        made: list[Effect] = []
+        for kind in data.draw(st.lists(st.sampled_from(["signal", "broadcast", "start"]), max_size=2), "effects"):
+            if kind == "signal":
+                made.append(SendSignal(self._target(data), data.draw(_NAMES), self._token(), data.draw(_DEDUP)))
+            elif kind == "broadcast":
+                made.append(SendBroadcast("news", self._token()))
+            else:
+                made.append(self._item(data))
+        return made
+
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        self.queue.append(Start(items=[self._item(data)]))
+
+    @rule(data=st.data(), name=_NAMES, dedup=_DEDUP)
+    def signal(self, data: st.DataObject, name: str, dedup: str | None) -> None:
+        self.queue.append(Deliver(target=self._target(data), name=name, payload=self._token(), dedup_key=dedup))
+
+    @rule()
+    def broadcast(self) -> None:
+        self.queue.append(Publish(name="news", payload=self._token()))
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self.queue.append(Cancel(target=self._target(data)))
+
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        failed = [inst.id for inst in self.model.all.values() if inst.status == "failed"]
+        self.queue.append(Revive(target=data.draw(st.sampled_from(failed)) if failed else self._target(data)))
+
+    @rule(worker=_WORKERS)
+    def reclaim(self, worker: str) -> None:
+        self.queue.append(Reclaim(owners=[worker]))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def hand_back(self, data: st.DataObject) -> None:
+        self.queue.append(HandBack(claims=[self._claim(data)]))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), kind=st.sampled_from(["next", "next", "limited", "rekeyed", "retry", "done", "stop"]))
+    def outcome(self, data: st.DataObject, kind: str) -> None:
+        claim, effects = self._claim(data), self._effects(data)
+        match kind:
+            case "next":
+                self.queue.append(advance(claim, *effects))
+            case "limited":
+                self.queue.append(advance(claim, *effects, rate_limit="rate"))
+            case "rekeyed":
+                self.queue.append(advance(claim, *effects, rekey=True, concurrency_key=data.draw(_LIMITS)))
+            case "retry":
+                self.queue.append(retry(claim, *effects, delay=data.draw(st.sampled_from([0, 5 * SECOND]))))
+            case "done":
+                self.queue.append(done(claim, *effects))
+            case "stop":
+                self.queue.append(stop(claim, *effects))
+
+    @precondition(lambda self: self.claims)
+    @rule(
+        data=st.data(), names=st.sets(st.sampled_from(["a", "b", "news", "timer", "children"]), min_size=1),
+        timeout=st.sampled_from([None, 10 * SECOND, 20 * SECOND, -SECOND]), keep=st.booleans(),
+    )  # fmt: skip
+    def park_on(self, data: st.DataObject, names: set[str], timeout: int | None, keep: bool) -> None:
+        """Any number of waits at once, of every kind; `keep`: those not answered yet stay armed."""
+        claim = self._claim(data)
+        when = {} if timeout is None else {"timeout": timeout}
+        arms = []
+        for name in sorted(names):
+            if name == "children":
+                items = [self._item(data) for _ in range(data.draw(st.integers(1, 3), "children"))]
+                arms += spawn(claim, items, join=data.draw(st.integers(1, len(items)), "join")).decision.move.arm
+            elif name == "timer":
+                arms.append(timer(timeout=15 * SECOND))
+            else:
+                arms.append(on(name, "broadcast" if name == "news" else "signal", **when))
+        answered = {row.wait_id for row in claim.inbox}
+        drop = tuple(wait.id for wait in claim.waits if wait.id in answered or wait.fired_at is not None)
+        self.queue.append(park(claim, *arms, effects=self._effects(data), disarm=drop if keep else None))
+
+    @precondition(lambda self: self.zombies)
+    @rule(data=st.data(), end=st.booleans())
+    def zombie(self, data: st.DataObject, end: bool) -> None:
+        claim, effects = data.draw(st.sampled_from(self.zombies), "zombie"), self._effects(data)
+        self.queue.append(done(claim, *effects) if end else spawn(claim, [self._item(data)], *effects))
+
+    def _claim(self, data: st.DataObject) -> Claim:
+        return replace(self.claims[data.draw(st.sampled_from(sorted(self.claims)), "claim")])
+
+    # -- the turn ---------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.queue)
+    @rule(worker=_WORKERS, room=st.integers(0, 3))
+    def send(self, worker: str, room: int) -> None:
+        self._turn(worker, room)
+
+    @rule(worker=_WORKERS, room=st.integers(1, 3))
+    def claim(self, worker: str, room: int) -> None:
+        self._turn(worker, room)
+
+    @rule(seconds=st.sampled_from([1, 5, 10, 30]), worker=_WORKERS, room=st.integers(0, 3))
+    def pass_time(self, seconds: int, worker: str, room: int) -> None:
+        self.clock.advance(seconds * SECOND)
+        self._turn(worker, room, sweep=True)
+
+    def _turn(self, worker: str, room: int, sweep: bool = False) -> None:
+        requests, self.queue = self.queue, []
+        turn, content = self.await_(self._run(requests, worker if room else None, room, sweep))
+        assert not turn.again
+        expected = self.model.turn(requests, turn.now, sweep)
+        for request in requests:
+            if request in expected:
+                _assert_answer(request, expected[request])
+        for commit in [r for r in requests if isinstance(r, Commit) and not r.fenced]:
+            self._committed(commit, turn)
+        for claim in turn.claims:
+            self._claimed(claim, worker, content)
+        self._compare(content)
+        audit(content, self.rules, {seq for id, seqs in self.seen.items() for seq in seqs})
+
+    async def _run(self, requests: list[Request], worker: str | None, room: int, sweep: bool) -> tuple[Turn, Content]:
+        tx = await self.store.begin()
+        turn = Turn(tx, self.rules, self.catalog)
+        try:
+            await turn.run(requests, appetite(worker, room) if worker else None, sweep=sweep)
+        except BaseException:
+            await tx.rollback()
+            raise
+        await tx.commit()
+        return turn, Content({table: await self.store.read(sql) for table, sql in _CONTENT.items()})
+
+    def _committed(self, commit: Commit, turn: Turn) -> None:
+        id = commit.claim.id
+        inst = self.model.all[id]
+        if commit.decision.label in ("await", "spawn"):
+            self.seen[id] = commit.decision.handed
+        if commit.answer is True:
+            before = self.claims[id]
+            self.zombies.append(replace(before))
+            before.go_on(commit.decision, turn.now, turn.inboxes.get(id))
+            assert sorted(row.payload for row in before.inbox) == sorted(letter[2] for letter in inst.inbox)
+        elif inst.status == "executing":
+            inst.status, inst.owner = "runnable", None  # somebody more urgent took its seat
+
+    def _claimed(self, claim: Claim, worker: str, content: Content) -> None:
+        inst = self.model.all[claim.id]
+        self.model.claimed(claim, worker)
+        if claim.id in self.claims:
+            self.zombies.append(self.claims[claim.id])
+        self.claims[claim.id] = claim
+        assert (claim.attempt, claim.crashes) == (inst.attempt, inst.crashes)
+        letters = [(row.kind, row.name, row.payload, row.wait_id) for row in claim.inbox]
+        assert sorted(map(repr, letters)) == sorted(map(repr, inst.inbox))
+        assert [x for x in letters if x[0] == "signal"] == [x for x in inst.inbox if x[0] == "signal"], "FIFO"
+        stored = {w.id: (w.kind, w.name, w.deadline, w.remaining, w.fired_at) for w in content.waits_of(claim.id)}
+        assert {w.id: (w.kind, w.name, w.deadline, w.remaining, w.fired_at) for w in claim.waits} == stored
+
+    def _compare(self, content: Content) -> None:
+        for id, row in content.instances.items():
+            if id not in self.model.all:
+                assert (row.status, bool(row.counted)) == ("failed", True), "a child that could not start"
+                continue
+            inst = self.model.all[id]
+            assert (row.status, row.attempt, row.crashes, row.lease_owner, row.due_at) == (
+                inst.status, inst.attempt, inst.crashes, inst.owner, inst.due,
+            )  # fmt: skip
+            assert sorted((s.kind, s.name) for s in content.inbox(id)) == sorted(x[:2] for x in inst.inbox)
+            if inst.live:
+                waits = {
+                    w.id: (w.kind, w.name, w.deadline, w.remaining, w.fired_at is not None)
+                    for w in content.waits_of(id)
+                }
+                assert waits == {w.id: (w.kind, w.name, w.deadline, w.remaining, w.fired) for w in inst.waits.values()}
+            if inst.status != "executing" and id in self.claims:
+                self.zombies.append(self.claims.pop(id))
+        assert self.model.all.keys() <= content.instances.keys()
+
+    def teardown(self) -> None:
+        """Whoever can run does, in the end: nobody is left behind a limit, a delay or a lost lease."""
+        self.queue = [Reclaim(owners=["w1", "w2"])]
+        for _ in range(200):
+            self.clock.advance(11 * SECOND)
+            self._turn("w1", 3, sweep=True)
+            self.queue = [done(claim) for claim in self.claims.values()]
+            if not self.queue and all(inst.status in TERMINAL | PARKED for inst in self.model.all.values()):
+                return
+        raise AssertionError([inst for inst in self.model.all.values() if inst.status == "runnable"])
+
+
+def _assert_answer(request: Request, expected: Any) -> None:
+    answer = request.answer
+    match request:
+        case Commit():
+            assert request.fenced != expected, f"fenced: {request}"
+        case Deliver():
+            assert (type(answer).__name__ if isinstance(answer, Exception) else answer.status) == expected
+        case Start():
+            assert [type(a).__name__ if isinstance(a, Exception) else a for a in answer] == expected
+        case _:
+            assert (type(answer).__name__ if isinstance(answer, Exception) else answer) == expected
+
+
+def _check(store: Any, clock: TickingClock, examples: int) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(store.open())
+        try:
+            run_state_machine_as_test(
+                lambda: Kernel(runner.run, store, clock),
+                settings=settings(
+                    max_examples=examples, stateful_step_count=40, deadline=None,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )  # fmt: skip
+        finally:
+            runner.run(store.close())
+
+
+def test_the_kernel_does_what_its_model_says_on_sqlite() -> None:
+    clock = TickingClock()
+    _check(SqliteStore("sqlite://", clock=clock), clock, examples=150)
+
+
+@pytest.mark.usefixtures("postgres")
+def test_the_kernel_does_what_its_model_says_on_postgresql(pg_store: Store) -> None:
+    clock = TickingClock()
+    url = f"{pg_store.url}?synchronous_commit=off"
+    _check(PostgresStore(url, schema=pg_store.options["schema"], lease=180, clock=clock), clock, examples=10)

@@ -1,0 +1,113 @@
+"""FAULT 72 on SQLite: a turn costs what it costs among a thousand, whatever else is in the table.
+
+What is measured are the steps of SQLite's virtual machine, and the rows it went over without an index. With
+statistics and without: nobody runs ANALYZE here, but somebody may. HARK_PLANS=full makes it a million of each kind.
+"""
+
+import os
+import re
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from hark.store import migrate
+from tests.support import crowd
+
+SMALL = 1_000
+LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 100_000
+QUESTIONS = crowd.TURN | crowd.READS
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def gather(size: int, *, analysed: bool) -> apsw.Connection:
+    db = apsw.Connection(":memory:")
+    db.execute("BEGIN")
+    for _, _, script in migrate.scripts("sqlite"):
+        db.execute(script)
+    for statement in crowd.statements(size, "sqlite"):
+        db.execute(statement)
+    db.execute("COMMIT")
+    if analysed:
+        db.execute("ANALYZE")
+    return db
+
+
+def bound(name: str, size: int) -> dict[str, Any]:
+    """As the store binds: whole lists as one JSON text."""
+    rows, values = QUESTIONS[name].asked(size)
+    if rows is not None:
+        values["rows"] = rows
+    return {k: msgspec.json.encode(v).decode() if isinstance(v, list | tuple) else v for k, v in values.items()}
+
+
+def run(db: apsw.Connection, name: str, size: int) -> tuple[int, dict[str, int]]:
+    """How many rows came, and what it took; nothing stays changed."""
+    spent: dict[str, int] = {}
+
+    def note(event: dict[str, Any]) -> None:
+        for what, count in event["stmt_status"].items():
+            spent[what] = spent.get(what, 0) + count
+
+    with_status = apsw.SQLITE_TRACE_PROFILE
+    db.execute("SAVEPOINT asking")
+    try:
+        db.trace_v2(with_status, note)
+        found = len(db.execute(QUESTIONS[name].statement.sqlite, bound(name, size)).fetchall())
+        db.trace_v2(0, None)
+    finally:
+        db.execute("ROLLBACK TO asking")
+        db.execute("RELEASE asking")
+    return found, spent
+
+
+def plan(db: apsw.Connection, name: str, size: int) -> list[str]:
+    text = QUESTIONS[name].statement.sqlite
+    return [
+        row[3]
+        for part in text.split(";")
+        for row in db.execute(f"EXPLAIN QUERY PLAN {part}", bound(name, size)).fetchall()
+    ]
+
+
+def scans(lines: list[str]) -> list[str]:
+    """Steps of a plan that go over a whole table or a whole index of ours, by its name or what statements call it."""
+    ours = {"instances", "i", "c", "p", "signals", "s", "waits", "w", "events", "e", "awakeables", "journal", "buckets"}
+    return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in ours]
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_fault_72_a_turn_takes_as_few_steps_in_a_crowd_as_among_a_thousand(analysed: bool) -> None:
+    small, large = gather(SMALL, analysed=analysed), gather(LARGE, analysed=analysed)
+    problems = {}
+    for name in QUESTIONS:
+        (found, few), (as_found, many) = run(small, name, SMALL), run(large, name, LARGE)
+        steps = "SQLITE_STMTSTATUS_VM_STEP"
+        if as_found != found or many[steps] > 1.5 * few[steps] + 500 or many["SQLITE_STMTSTATUS_AUTOINDEX"]:
+            problems[name] = (found, as_found, few, many, plan(large, name, LARGE))
+    assert problems == {}
+    small.close()
+    large.close()
+
+
+@pytest.mark.parametrize("name", crowd.TURN)
+@pytest.mark.parametrize("analysed", [False, True])
+def test_fault_72_every_statement_of_a_turn_goes_through_its_index(name: str, analysed: bool) -> None:
+    db = gather(SMALL, analysed=analysed)
+    lines = plan(db, name, SMALL)
+    named = {match for line in lines for match in re.findall(r"(?<!TABLE) INDEX (\w+)", line)}
+    named = {index for index in named if not index.startswith("sqlite_autoindex")}  # of a PRIMARY KEY
+    assert scans(lines) == [], lines
+    assert named <= QUESTIONS[name].indexes, lines
+    db.close()
+
+
+def test_fault_72_the_claim_uses_the_index_that_was_made_for_it() -> None:
+    db = gather(SMALL, analysed=False)
+    assert any("instances_claim" in line for line in plan(db, "claimable", SMALL))
+    found, spent = run(db, "claimable", SMALL)
+    assert found >= 50
+    assert spent["SQLITE_STMTSTATUS_SORT"] <= 1  # the few it found, put in line
+    db.close()

@@ -1,0 +1,332 @@
+"""The kernel in two hundred lines of plain Python: what must have become of everybody after a turn.
+
+One writer, no SQL, no locks: an instance is an object, its inbox a list. The phases are those of a turn (ends,
+starts, deliveries, broadcasts, outcomes, the sweep), each over everybody before the next. Who is claimed, and who is
+blocked by a limit, the model does not say: it only knows who could be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Publish, Reclaim, Request, Revive, Start
+from hark.model.activation import Claim
+from hark.model.decisions import Advance, Arm, Finish, NewInstance, Park, Redo, SendBroadcast, SendSignal
+from hark.model.values import PARKED, TERMINAL
+
+Letter = tuple[str, str, str, str | None]  # kind, name, payload, the wait it answers
+
+
+@dataclass
+class Wait:
+    id: str
+    kind: str
+    name: str | None
+    deadline: int | None
+    remaining: int | None
+    fired: bool = False
+
+    def takes(self, letter: Letter) -> bool:
+        kind, name, _, wait = letter
+        return wait == self.id if wait is not None else (kind, name) == (self.kind, self.name)
+
+
+@dataclass
+class Instance:
+    id: str
+    key: str | None
+    created: int
+    parent_wait: str | None = None
+    parent: str | None = None
+    status: str = "runnable"
+    attempt: int = 0
+    crashes: int = 0
+    due: int | None = None
+    owner: str | None = None
+    epoch: int = 0
+    counted: bool = False
+    inbox: list[Letter] = field(default_factory=list)
+    waits: dict[str, Wait] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def live(self) -> bool:
+        return self.status not in TERMINAL
+
+    @property
+    def parked(self) -> bool:
+        return self.status in PARKED
+
+    def post(self, *letter: Any) -> bool:
+        """Into the inbox; does it wake?"""
+        self.inbox.append(letter)  # type: ignore[arg-type]
+        if not self.parked or not any(wait.takes(letter) for wait in self.waits.values()):  # type: ignore[arg-type]
+            return False
+        self.status, self.due = "runnable", None
+        return True
+
+    def sleep(self) -> None:
+        joins = any(wait.kind == "children" for wait in self.waits.values())
+        self.status = "awaiting_children" if joins else "awaiting_signal"
+        self.due = min(
+            (w.deadline for w in self.waits.values() if w.deadline is not None and not w.fired), default=None
+        )
+
+
+class Model:
+    def __init__(self, max_crashes: int) -> None:
+        self.all: dict[str, Instance] = {}
+        self.max_crashes = max_crashes
+        self.expected: dict[Request, Any] = {}
+        self._ended: list[tuple[str | None, str]] = []
+
+    # -- one turn ---------------------------------------------------------------------------------
+
+    def turn(self, requests: list[Request], now: int, sweep: bool) -> dict[Request, Any]:
+        """Do it all; what each is answered: a word, an id, or the name of an error."""
+        self.expected = {}
+        self._ended = []
+        addresses = {r.target: self.find(r.target) for r in requests if isinstance(r, Deliver | Cancel | Revive)}
+        commits = [request for request in requests if isinstance(request, Commit)]
+        for commit in commits:
+            for effect in commit.decision.effects:
+                if isinstance(effect, SendSignal):
+                    addresses[effect.target] = self.find(effect.target)
+        listening = {
+            i.id: {w.name for w in i.waits.values() if w.kind == "broadcast"} for i in self.all.values() if i.live
+        }
+        live = self._fence(commits)
+        self._ends(requests, addresses)
+        live = [commit for commit in live if self.all[commit.claim.id].status == "executing"]
+        for commit in commits:
+            self.expected[commit] = commit in live
+        stillborn = self._starts(requests, live, addresses, now)
+        self._delivers(requests, live, addresses)
+        for publish in [r for r in requests if isinstance(r, Publish)]:
+            self.expected[publish] = self._publish(publish.name, publish.payload, listening)
+        for commit in live:
+            for effect in commit.decision.effects:
+                if isinstance(effect, SendBroadcast):
+                    self._publish(effect.name, effect.payload, listening)
+        past = self._outcomes(live, stillborn, now)
+        if sweep or past:
+            self._sweep(now)
+        return self.expected
+
+    def find(self, target: str) -> str | None:
+        if target in self.all:
+            return target
+        kept = [i for i in self.all.values() if i.key == target]
+        holders = [i for i in kept if i.live] or sorted(kept, key=lambda i: i.created)[-1:]
+        return holders[0].id if holders else None
+
+    def claimed(self, claim: Claim, owner: str) -> None:
+        inst = self.all[claim.id]
+        assert inst.status == "runnable", f"claimed though {inst.status}: {claim.id}"
+        assert inst.due is None, f"claimed before its time: {claim.id}"
+        inst.status, inst.owner, inst.epoch = "executing", owner, claim.epoch
+
+    # -- its phases -------------------------------------------------------------------------------
+
+    def _fence(self, commits: list[Commit]) -> list[Commit]:
+        live: dict[str, Commit] = {}
+        for commit in commits:
+            inst = self.all[commit.claim.id]
+            if inst.status == "executing" and inst.epoch == commit.claim.epoch:
+                live.setdefault(inst.id, commit)
+        return list(live.values())
+
+    def _ends(self, requests: list[Request], addresses: dict[str, str | None]) -> None:
+        wanted: dict[str, Cancel] = {}
+        for cancel in [r for r in requests if isinstance(r, Cancel)]:
+            id = addresses[cancel.target]
+            if id is None:
+                self.expected[cancel] = "NotFound"
+            elif not self.all[id].live or id in wanted:
+                self.expected[cancel] = "Conflict"
+            else:
+                wanted[id] = cancel
+                self.expected[cancel] = id
+        tree = list(wanted)
+        while tree:
+            inst = self.all[tree.pop()]
+            if inst.live:
+                tree += [child.id for child in self.all.values() if child.parent == inst.id]
+                inst.waits.clear()
+                self._end(inst, "cancelled")
+        dead = {owner for r in requests if isinstance(r, Reclaim) for owner in r.owners}
+        for inst in [i for i in self.all.values() if i.status == "executing" and i.owner in dead]:
+            if inst.crashes + 1 >= self.max_crashes:
+                self._end(inst, "failed")
+            else:
+                inst.status, inst.owner = "runnable", None
+                inst.attempt, inst.crashes = inst.attempt + 1, inst.crashes + 1
+        for claim in [claim for r in requests if isinstance(r, HandBack) for claim in r.claims]:
+            inst = self.all[claim.id]
+            if inst.status == "executing" and inst.epoch == claim.epoch:
+                inst.status, inst.owner = "runnable", None
+        for revive in [r for r in requests if isinstance(r, Revive)]:
+            self.expected[revive] = self._revive(addresses[revive.target])
+
+    def _revive(self, id: str | None) -> str:
+        if id is None:
+            return "NotFound"
+        inst = self.all[id]
+        if inst.status != "failed":
+            return "Conflict"
+        if inst.key is not None and any(i.live and i.key == inst.key for i in self.all.values()):
+            return "Duplicate"
+        inst.status, inst.attempt, inst.crashes = "runnable", 0, 0
+        return id
+
+    def _end(self, inst: Instance, status: str) -> None:
+        inst.status, inst.owner, inst.due = status, None, None
+        if status == "done":
+            inst.waits.clear()
+        if inst.parent_wait is not None and not inst.counted:
+            self._ended.append((inst.parent, inst.parent_wait))
+        inst.counted = True
+
+    def _starts(
+        self, requests: list[Request], live: list[Commit], addresses: dict[str, str | None], now: int
+    ) -> dict[str, int]:
+        stillborn: dict[str, int] = {}
+        for start in [r for r in requests if isinstance(r, Start)]:
+            self.expected[start] = [self._start(item, now, addresses) for item in start.items]
+        for commit in live:
+            for item in commit.decision.effects:
+                if isinstance(item, NewInstance):
+                    self._start(item, now, addresses)
+            arms = commit.decision.move.arm if isinstance(commit.decision.move, Park) else ()
+            for arm in arms:
+                for item in arm.children:
+                    if self._start(item, now, addresses, commit.claim.id, arm.id) == "Duplicate":
+                        stillborn[arm.id] = stillborn.get(arm.id, 0) + 1
+        return stillborn
+
+    def _start(
+        self, item: NewInstance, now: int, addresses: dict[str, str | None], parent: str | None = None,
+        wait: str | None = None,
+    ) -> str:  # fmt: skip
+        if self._taken(item.correlation_key):
+            return "Duplicate"
+        inst = Instance(item.id, item.correlation_key, now, wait, parent)
+        inst.due = now + item.delay if item.delay else None
+        self.all[item.id] = inst
+        addresses[item.id] = item.id
+        if item.correlation_key is not None:
+            addresses[item.correlation_key] = item.id
+        return item.id
+
+    def _taken(self, key: str | None) -> bool:
+        return key is not None and any(i.live and i.key == key for i in self.all.values())
+
+    def _delivers(self, requests: list[Request], live: list[Commit], addresses: dict[str, str | None]) -> None:
+        for request in [r for r in requests if isinstance(r, Deliver)]:
+            self.expected[request] = self._deliver(request, addresses[request.target])
+        for commit in live:
+            for effect in commit.decision.effects:
+                if isinstance(effect, SendSignal):
+                    self._deliver(effect, addresses[effect.target])
+
+    def _deliver(self, sent: Deliver | SendSignal, id: str | None) -> str:
+        inst = self.all[id] if id is not None else None
+        if inst is not None and sent.dedup_key is not None and sent.dedup_key in inst.seen:
+            return "duplicate"
+        if inst is None or not inst.live:
+            return "NoTarget"
+        if sent.dedup_key is not None:
+            inst.seen.add(sent.dedup_key)
+        return "woke" if inst.post("signal", sent.name, sent.payload, None) else "stored"
+
+    def _publish(self, name: str, payload: str, listening: dict[str, set[str | None]]) -> int:
+        reached = [self.all[id] for id, names in listening.items() if name in names and self.all[id].live]
+        for inst in reached:
+            inst.post("broadcast", name, payload, None)
+        return len(reached)
+
+    def _outcomes(self, live: list[Commit], stillborn: dict[str, int], now: int) -> bool:
+        """True when a deadline was past as it was armed: then the turn sweeps."""
+        past = False
+        for commit in live:
+            inst, decision = self.all[commit.claim.id], commit.decision
+            used = {
+                (row.kind, row.name, row.payload, row.wait_id)
+                for row in commit.claim.inbox
+                if row.seq in decision.consume
+            }
+            inst.inbox = [letter for letter in inst.inbox if letter not in used]
+            inst.epoch += 1
+            if isinstance(decision.move, Finish):
+                self._end(inst, decision.move.status)
+        self._count()
+        for commit in live:
+            inst, move = self.all[commit.claim.id], commit.decision.move
+            match move:
+                case Advance():
+                    inst.waits.clear()
+                    inst.attempt = inst.crashes = 0
+                    if move.rate_limit is not None or move.rekey:
+                        inst.status, inst.owner = "runnable", None
+                case Redo(delay):
+                    inst.attempt, inst.crashes = inst.attempt + 1, 0
+                    inst.status, inst.owner = "runnable", None
+                    inst.due = now + delay if delay else None
+                case Park():
+                    past = self._park(inst, commit, stillborn, now) or past
+                case Finish():
+                    inst.attempt = inst.crashes = 0
+        return past
+
+    def _park(self, inst: Instance, commit: Commit, stillborn: dict[str, int], now: int) -> bool:
+        move = commit.decision.move
+        assert isinstance(move, Park)
+        handed = {(r.kind, r.name, r.payload, r.wait_id) for r in commit.claim.inbox if r.seq in commit.decision.handed}
+        drop = inst.waits.keys() if move.disarm is None else move.disarm
+        inst.waits = {id: wait for id, wait in inst.waits.items() if id not in drop}
+        for arm in move.arm:
+            wait = inst.waits[arm.id] = _armed(arm, stillborn.get(arm.id, 0), now)
+            if wait.remaining is not None and wait.remaining <= 0:
+                inst.inbox.append(("children", "", "null", arm.id))
+        inst.attempt = inst.crashes = 0
+        inst.owner = None
+        news = [letter for letter in inst.inbox if letter not in handed]
+        if any(wait.takes(letter) for wait in inst.waits.values() for letter in news):
+            inst.status = "runnable"
+            return False
+        inst.sleep()
+        return inst.due is not None and inst.due <= now
+
+    def _count(self) -> None:
+        before = {w.id: w.remaining for i in self.all.values() for w in i.waits.values() if w.remaining is not None}
+        for parent, id in self._ended:
+            wait = self.all[parent].waits.get(id) if parent is not None else None
+            if wait is not None:
+                assert wait.remaining is not None
+                wait.remaining -= 1
+        for parent, id in dict.fromkeys(self._ended):
+            wait = self.all[parent].waits.get(id) if parent is not None else None
+            if wait is not None and wait.remaining is not None and wait.remaining <= 0 < before[id]:
+                self.all[parent].post("children", "", "null", id)  # type: ignore[index]
+
+    def _sweep(self, now: int) -> None:
+        for inst in self.all.values():
+            if inst.due is None or inst.due > now:
+                continue
+            if not inst.parked:
+                inst.due = None
+                continue
+            over = [w for w in inst.waits.values() if w.deadline is not None and w.deadline <= now and not w.fired]
+            for wait in over:
+                wait.fired = True
+            inst.post("timer", "", "null", min(wait.id for wait in over))
+
+
+def _armed(arm: Arm, stillborn: int, now: int) -> Wait:
+    ends: Iterable[int] = [
+        t for t in (arm.deadline, None if arm.timeout is None else now + arm.timeout) if t is not None
+    ]
+    remaining = arm.join - stillborn if arm.kind == "children" else None
+    return Wait(arm.id, arm.kind, arm.name, min(ends, default=None), remaining)
