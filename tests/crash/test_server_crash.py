@@ -8,11 +8,22 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, step
+from hark import Await, Broadcast, Context, Done, Hark, Machine, step
+from tests.crash.processes import until
 from tests.support.inspect import query
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Line, Proxy
-from tests.support.stores import Store
+from tests.support.stores import postgres_schema
+
+
+class Listener(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await(Broadcast("bell"), then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(len(ctx.awaited))
 
 
 class Patient(Machine):
@@ -60,14 +71,34 @@ class Crash:
 async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothing(
     server: PostgresServer, use_again: bool
 ) -> None:
-    store = Store("postgres", server.url, {"schema": f"hark_{int(use_again)}"})
-    async with Proxy(server.url) as proxy, Hark(proxy.url, **store.options) as app:
-        await app.start(Patient, id="patient")
-        server.psql("CREATE TABLE IF NOT EXISTS other ()")
-        crash = Crash(server, proxy, use_again=use_again)
-        proxy.at_commit(crash)
-        await app.signal("patient", "tick", "told")
-        assert (crash.reached == crash.forgotten) is use_again
-        assert await query(store, "SELECT name, payload FROM signals") == [("tick", '"told"')]
-        async with app.worker():
-            assert await app.result("patient", timeout=30) == "told"
+    with postgres_schema(server.url) as store:
+        async with Proxy(server.url) as proxy, Hark(proxy.url, **store.options) as app:
+            await app.start(Patient, id="patient")
+            server.psql("CREATE TABLE IF NOT EXISTS other ()")
+            crash = Crash(server, proxy, use_again=use_again)
+            proxy.at_commit(crash)
+            await app.signal("patient", "tick", "told")
+            assert (crash.reached == crash.forgotten) is use_again
+            assert await query(store, "SELECT name, payload FROM signals") == [("tick", '"told"')]
+            async with app.worker():
+                assert await app.result("patient", timeout=30) == "told"
+
+
+async def test_b1_fault_37_a_broadcast_whose_commit_was_lost_in_a_crash_is_made_again(server: PostgresServer) -> None:
+    """So large that it only marks whom it reaches: its commit leaves no event to look for."""
+    with postgres_schema(server.url) as store:
+        async with Proxy(server.url) as proxy, Hark(proxy.url, broadcast_limit=1, **store.options) as app:
+            listeners = [await app.start(Listener) for _ in range(2)]
+            async with app.worker():
+                await until(lambda: subscribed(app, 2), "both to listen")
+            server.psql("CREATE TABLE IF NOT EXISTS other ()")
+            crash = Crash(server, proxy, use_again=True)
+            proxy.at_commit(crash)
+            assert await app.broadcast("bell") == 2
+            assert crash.reached == crash.forgotten
+            async with app.worker():
+                assert [await listener.result(timeout=30) for listener in listeners] == [1, 1]
+
+
+async def subscribed(app: Hark, number: int) -> bool:
+    return len(await app.waits(kind="broadcast")) == number

@@ -241,6 +241,18 @@ async def test_m7_who_waits_for_many_tokens_is_not_overtaken_by_who_needs_few(st
         assert ran == ["first", "heavy", "light", "newcomer"]
 
 
+async def test_m7_nobody_overtakes_among_those_who_ask_at_once(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=4)}) as app, app.worker({"default": 10}):
+        weights = {"first": 3, "heavy": 4, "light": 1, "lighter": 0.5}
+        await app.start_many([Start(Call, name, rate_limit="api", weight=w) for name, w in weights.items()])
+        await (await app.start(Call, "free")).result(timeout=30)
+        await until(lambda: len(ran) == 2, "the first and the free one")
+        assert sorted(ran) == ["first", "free"]
+        for seconds, name in ((3, "heavy"), (1, "light"), (0.5, "lighter")):
+            await app.advance(seconds)
+            await until(lambda name=name: ran[-1] == name, f"{name} to run")
+
+
 async def test_m7_the_more_urgent_goes_first_in_the_line_of_a_bucket(store: Store, ran: list[str]) -> None:
     async with harness(store, Call, rate_limits={"api": SECOND}) as app:
         await calls(app, "abc", rate_limit="api")

@@ -7,7 +7,6 @@ blocked by a limit, the model does not say: it only knows who could be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +57,9 @@ class Instance:
     @property
     def parked(self) -> bool:
         return self.status in PARKED
+
+    def subscriptions(self) -> set[str | None]:
+        return {wait.name for wait in self.waits.values() if wait.kind == "broadcast"}
 
     def post(self, *letter: Any) -> bool:
         """Into the inbox; does it wake?"""
@@ -283,7 +285,7 @@ class Model:
     def _park(self, inst: Instance, commit: Commit, stillborn: dict[str, int], now: int) -> bool:
         move = commit.decision.move
         assert isinstance(move, Park)
-        handed = {(r.kind, r.name, r.payload, r.wait_id) for r in commit.claim.inbox if r.seq in commit.decision.handed}
+        handed = _letters(commit.claim, commit.decision.handed)
         drop = inst.waits.keys() if move.disarm is None else move.disarm
         inst.waits = {id: wait for id, wait in inst.waits.items() if id not in drop}
         for arm in move.arm:
@@ -324,9 +326,12 @@ class Model:
             inst.post("timer", "", "null", min(wait.id for wait in over))
 
 
+def _letters(claim: Claim, seqs: tuple[int, ...]) -> set[Letter]:
+    return {(row.kind, row.name, row.payload, row.wait_id) for row in claim.inbox if row.seq in seqs}
+
+
 def _armed(arm: Arm, stillborn: int, now: int) -> Wait:
-    ends: Iterable[int] = [
-        t for t in (arm.deadline, None if arm.timeout is None else now + arm.timeout) if t is not None
-    ]
+    ends = [] if arm.deadline is None else [arm.deadline]
+    ends += [] if arm.timeout is None else [now + arm.timeout]
     remaining = arm.join - stillborn if arm.kind == "children" else None
     return Wait(arm.id, arm.kind, arm.name, min(ends, default=None), remaining)

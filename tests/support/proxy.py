@@ -132,15 +132,13 @@ class Proxy:
             return
         line = Line(writer, ours)
         self._lines.add(line)
-        try:
-            back = asyncio.create_task(self._backwards(theirs, line))
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._forwards(reader, line)
-            back.cancel()
-            await asyncio.gather(back, return_exceptions=True)
-        finally:
-            self._lines.discard(line)
-            line.cut()
+        back = asyncio.create_task(self._backwards(theirs, line))
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self._forwards(reader, line)
+        back.cancel()
+        await asyncio.gather(back, return_exceptions=True)
+        self._lines.discard(line)
+        line.cut()
 
     async def _forwards(self, reader: asyncio.StreamReader, line: Line) -> None:
         code = 0

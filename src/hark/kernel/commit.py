@@ -145,6 +145,9 @@ async def count_ended(turn: Turn) -> None:
     turn.ended = []
     for wait, parent, remaining, _closed in await turn.tx.fetch(sql.count_children, sorted(counts.items())):
         row = turn.rows.get(parent)
+        for armed in row.waits if row is not None else ():
+            if armed.id == wait:
+                armed.remaining = remaining
         # Reached now, not before; a failed parent gets it too: a retry finds its inbox as it should be.
         if row is not None and remaining <= 0 < remaining + counts[wait]:
             turn.post(row, "children", "", "null", wait_id=wait)

@@ -121,6 +121,8 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
             granted.append(candidate)
             if slot is not None:
                 used[slot] = used.get(slot, 0) + 1
+    for key, (_, _, weight) in heads.items():
+        _await_head(turn, buckets[("rate", key)], weight)
     if blocked:
         await turn.tx.fetch(sql.block, blocked)
         turn.shut.update(bucket for _, bucket in blocked)
@@ -188,12 +190,12 @@ def _refill(turn: Turn, bucket: Bucket) -> None:
     bucket.available = min(bucket.capacity, bucket.available + elapsed * rate.per_micro)
 
 
-async def _heads(turn: Turn, buckets: dict[tuple[str, str], list[Bucket]]) -> dict[str, tuple[int, int]]:
-    """Who is first in line at the token buckets that have a line."""
+async def _heads(turn: Turn, buckets: dict[tuple[str, str], list[Bucket]]) -> dict[str, tuple[int, int, float]]:
+    """Who is first in line at the token buckets that have a line: priority, since, weight."""
     lines = [(f"rate:{key}",) for (kind, key), shards in buckets.items() if kind == "rate" and _has_line(shards)]
     if not lines:
         return {}
-    return {name[5:]: (priority, since) for name, priority, since in await turn.tx.fetch(sql.blocked_heads, lines)}
+    return {name[5:]: tuple(head) for name, *head in await turn.tx.fetch(sql.blocked_heads, lines)}
 
 
 def _has_line(shards: list[Bucket]) -> bool:
@@ -201,14 +203,14 @@ def _has_line(shards: list[Bucket]) -> bool:
 
 
 def _spend(
-    turn: Turn, shards: list[Bucket], candidate: Candidate, head: tuple[int, int] | None, closed: set[str]
+    turn: Turn, shards: list[Bucket], candidate: Candidate, head: tuple[int, int, float] | None, closed: set[str]
 ) -> bool:
     """Take the tokens, or say when they will be there. Strictly in order: who waits is not overtaken."""
     rate = turn.rules.limits.rate(shards[0].key)
     if rate is None:
         return True  # this process was not told of the limit, and no row can say more
     need = min(candidate.weight, rate.capacity)
-    if shards[0].key in closed or (head is not None and (candidate.priority, candidate.since) > head):
+    if shards[0].key in closed or (head is not None and (candidate.priority, candidate.since) > head[:2]):
         return False
     for bucket in shards:
         if bucket.available >= need - 1e-9:
@@ -216,13 +218,20 @@ def _spend(
             bucket.changed = True
             return True
     closed.add(shards[0].key)
-    best = max(shards, key=lambda bucket: bucket.available)
-    _queue_up(turn, best, need, rate)
+    _queue_up(turn, shards, need, rate)
     return False
 
 
-def _queue_up(turn: Turn, bucket: Bucket, need: float, rate: Rate) -> None:
+def _await_head(turn: Turn, shards: list[Bucket], weight: float) -> None:
+    """What was spent before him is known now, so the bucket can be due to the moment."""
+    rate = turn.rules.limits.rate(shards[0].key)
+    if rate is not None:
+        _queue_up(turn, shards, min(weight, rate.capacity), rate)
+
+
+def _queue_up(turn: Turn, shards: list[Bucket], need: float, rate: Rate) -> None:
     """The bucket is due when the tokens for its first in line will be there."""
+    bucket = max(shards, key=lambda shard: shard.available)
     due = turn.now + max(1, math.ceil((need - bucket.available) / rate.per_micro))
     bucket.due_at = due if bucket.due_at is None or bucket.due_at <= turn.now else min(bucket.due_at, due)
     bucket.changed = True

@@ -137,7 +137,7 @@ class Clerk:
             await self.store.open()
             self._offset = await self.store.time() - time.time_ns() // 1000
         except BaseException as error:
-            answer_all([(opened, error)])
+            answer_all([(opened, _unavailable(error) if isinstance(error, StoreFault) else error)])
             return
         self._loop = asyncio.get_running_loop()
         self._bell = asyncio.Event()
@@ -374,7 +374,7 @@ class Clerk:
         while True:
             try:
                 committed = await self.store.committed(xid)
-                if committed and (turn.events or turn.ran_on):
+                if committed and (turn.events or turn.ran_on or turn.publishes):
                     committed = bool(await self.store.read(sql.proof, tx=xid, now=turn.now))
                 return committed
             except StoreFault as fault:

@@ -127,7 +127,7 @@ class Worker:
         return Appetite(self.owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
 
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
-        """Outcomes that were committed, fenced or refused, and new claims. Who runs on, or was refused, keeps its seat."""
+        """Outcomes committed, fenced or refused, and new claims. Who runs on or was refused keeps its seat."""
         begin = list(claims)
         refused = []
         for commit in commits:

@@ -339,9 +339,12 @@ class PostgresStore:
     async def _notify(self) -> None:
         while True:
             self._again = False
-            with contextlib.suppress(*_FAULTS):
-                if self._ear is not None and not self._ear.is_closed():
-                    await self._ear.execute(f'NOTIFY "{self._channel}"')
+            ear = self._ear
+            if ear is not None and not ear.is_closed():
+                try:
+                    await ear.execute(f'NOTIFY "{self._channel}"')
+                except _FAULTS:
+                    ear.terminate()  # silent, perhaps for good: the next poll opens another
             if not self._again:
                 return
 

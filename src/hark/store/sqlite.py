@@ -23,8 +23,8 @@ from hark.store.protocol import Conflicted, Full, Refused, Rows, StoreFault
 from hark.store.sql import Sql
 
 _encode: Final = msgspec.json.Encoder().encode
-# A writer waits this long for another one, looking every fifth of a millisecond, then every whole one. `busy_timeout` backs off to
-# 100 ms between looks: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
+# A writer waits this long for another one, looking every fifth of a millisecond, then every whole one.
+# `busy_timeout` backs off to 100 ms between looks: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
 _PATIENCE: Final = 10_000
 
 

@@ -222,8 +222,8 @@ requeue = Sql(
 park = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, attempt = 0, crashes = 0,
-        epoch = i.epoch + 1, since = :line::bigint, due_at = r.due_at, lease_owner = NULL, rate_limit = NULL, weight = 1,
-        updated_at = :now::bigint
+        epoch = i.epoch + 1, since = :line::bigint, due_at = r.due_at, lease_owner = NULL, rate_limit = NULL,
+        weight = 1, updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, status text, step text, state text, due_at bigint}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
@@ -368,13 +368,13 @@ blocked_keys = Sql(
 # The first in line for each bucket: who came later does not overtake it.
 blocked_heads = Sql(
     """
-    SELECT r.bucket, h.priority, h.since FROM {rows: bucket text}
+    SELECT r.bucket, h.priority, h.since, h.weight FROM {rows: bucket text}
     CROSS JOIN LATERAL (
-        SELECT i.priority, i.since FROM instances i WHERE i.blocked_on = r.bucket
+        SELECT i.priority, i.since, i.weight FROM instances i WHERE i.blocked_on = r.bucket
         ORDER BY i.priority, i.since LIMIT 1) h
     """,
     sqlite="""
-    SELECT r.bucket, i.priority, i.since FROM {rows: bucket text}
+    SELECT r.bucket, i.priority, i.since, i.weight FROM {rows: bucket text}
     JOIN instances i ON i.rowid = (
         SELECT h.rowid FROM instances h WHERE h.blocked_on = r.bucket ORDER BY h.priority, h.since LIMIT 1)
     """,
@@ -543,7 +543,13 @@ insert_events = Sql(
     """
 )
 # A turn that wrote events has committed when they are there: its number alone may be another's after a crash.
-proof = Sql("SELECT 1 FROM events WHERE tx = :tx::bigint AND at = :now::bigint LIMIT 1")
+# (A broadcast may write no event at all.)
+proof = Sql(
+    """
+    SELECT 1 FROM events WHERE tx = :tx::bigint AND at = :now::bigint
+    UNION ALL SELECT 1 FROM broadcasts WHERE at = :now::bigint LIMIT 1
+    """
+)
 record_definitions = Sql(
     """
     INSERT INTO definitions (name, version, kind, queue, initial, source, digest, created_at)
