@@ -13,7 +13,7 @@ from tests.crash.processes import until
 from tests.support.inspect import query
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Line, Proxy
-from tests.support.stores import postgres_schema
+from tests.support.stores import Store, postgres_schema
 
 
 class Listener(Machine):
@@ -43,6 +43,13 @@ def server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture
+def crash_store(server: PostgresServer) -> Iterator[Store]:
+    server.psql("CREATE TABLE IF NOT EXISTS other ()")
+    with postgres_schema(server.url) as store:
+        yield store
+
+
 class Crash:
     """At the COMMIT the server is killed; before anybody gets through to it again, others may use up the
     numbers it has forgotten."""
@@ -69,35 +76,33 @@ class Crash:
 
 @pytest.mark.parametrize("use_again", [False, True], ids=["forgotten", "given to another"])
 async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothing(
-    server: PostgresServer, use_again: bool
+    server: PostgresServer, crash_store: Store, use_again: bool
 ) -> None:
-    with postgres_schema(server.url) as store:
-        async with Proxy(server.url) as proxy, Hark(proxy.url, **store.options) as app:
-            await app.start(Patient, id="patient")
-            server.psql("CREATE TABLE IF NOT EXISTS other ()")
-            crash = Crash(server, proxy, use_again=use_again)
-            proxy.at_commit(crash)
-            await app.signal("patient", "tick", "told")
-            assert (crash.reached == crash.forgotten) is use_again
-            assert await query(store, "SELECT name, payload FROM signals") == [("tick", '"told"')]
-            async with app.worker():
-                assert await app.result("patient", timeout=30) == "told"
+    async with Proxy(server.url) as proxy, Hark(proxy.url, **crash_store.options) as app:
+        await app.start(Patient, id="patient")
+        crash = Crash(server, proxy, use_again=use_again)
+        proxy.at_commit(crash)
+        await app.signal("patient", "tick", "told")
+        assert (crash.reached == crash.forgotten) is use_again
+        assert await query(crash_store, "SELECT name, payload FROM signals") == [("tick", '"told"')]
+        async with app.worker():
+            assert await app.result("patient", timeout=30) == "told"
 
 
-async def test_b1_fault_37_a_broadcast_whose_commit_was_lost_in_a_crash_is_made_again(server: PostgresServer) -> None:
+async def test_b1_fault_37_a_broadcast_whose_commit_was_lost_in_a_crash_is_made_again(
+    server: PostgresServer, crash_store: Store
+) -> None:
     """So large that it only marks whom it reaches: its commit leaves no event to look for."""
-    with postgres_schema(server.url) as store:
-        async with Proxy(server.url) as proxy, Hark(proxy.url, broadcast_limit=1, **store.options) as app:
-            listeners = [await app.start(Listener) for _ in range(2)]
-            async with app.worker():
-                await until(lambda: subscribed(app, 2), "both to listen")
-            server.psql("CREATE TABLE IF NOT EXISTS other ()")
-            crash = Crash(server, proxy, use_again=True)
-            proxy.at_commit(crash)
-            assert await app.broadcast("bell") == 2
-            assert crash.reached == crash.forgotten
-            async with app.worker():
-                assert [await listener.result(timeout=30) for listener in listeners] == [1, 1]
+    async with Proxy(server.url) as proxy, Hark(proxy.url, broadcast_limit=1, **crash_store.options) as app:
+        listeners = [await app.start(Listener) for _ in range(2)]
+        async with app.worker():
+            await until(lambda: subscribed(app, 2), "both to listen")
+        crash = Crash(server, proxy, use_again=True)
+        proxy.at_commit(crash)
+        assert await app.broadcast("bell") == 2
+        assert crash.reached == crash.forgotten
+        async with app.worker():
+            assert [await listener.result(timeout=30) for listener in listeners] == [1, 1]
 
 
 async def subscribed(app: Hark, number: int) -> bool:

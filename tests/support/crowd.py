@@ -95,7 +95,7 @@ def _words(dialect: str, count: int) -> dict[str, str]:
     counting = f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {count}) SELECT n FROM c"
     own = {
         "sqlite": {"numbers": f"({counting}) AS s", "true": "1", "false": "0"},
-        "postgres": {"numbers": f"generate_series(1, {count}) AS s(n)", "true": "true", "false": "false"},
+        "postgres": {"numbers": f"generate_series(1::bigint, {count}) AS s(n)", "true": "true", "false": "false"},
     }[dialect]
     return {"n": "s.n", "size": str(count), "now": str(NOW), **own}
 

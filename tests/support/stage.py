@@ -221,7 +221,9 @@ class Stage:
         self.make_rules = make_rules
         self.clock = TickingClock()
         url = f"{store.url}?synchronous_commit=off"  # races are no matter of the disk
-        stores = [PostgresStore(url, schema=store.options["schema"], lease=3 * _HANG, clock=self.clock) for _ in range(2)]
+        stores = [
+            PostgresStore(url, schema=store.options["schema"], lease=3 * _HANG, clock=self.clock) for _ in range(2)
+        ]
         self.one, self.two = (Side(name, s, self) for name, s in zip(("one", "two"), stores, strict=True))
         self._url = url
         self._schema = store.options["schema"]

@@ -66,6 +66,7 @@ async def apply(turn: Turn) -> None:
         _tell(turn, item, asker, error)
     if rows:
         await turn.tx.fetch(sql.insert_instances, rows)
+        turn.tx.line += len(rows)  # each has its own place in line
         turn.runnable = True
 
 

@@ -141,7 +141,7 @@ class PostgresStore:
         self._seats = asyncio.Semaphore(_READERS)
         self._quiet = 0
         self._cut = False
-        self._line = 0
+        self._tx: PostgresTx | None = None  # the last one
         self._opened = False
         self._announcing: asyncio.Task[None] | None = None
         self._again = False
@@ -247,8 +247,9 @@ class PostgresStore:
             db.terminate()
             raise Lost(str(fault)) from error
         now = self._clock() if self._clock else now
-        self._line = max(now, self._line + 1)
-        return PostgresTx(db, now, self._line, xid)
+        line = max(now, self._tx.line + 1) if self._tx is not None else now
+        self._tx = PostgresTx(db, now, line, xid)
+        return self._tx
 
     def crowded(self) -> bool:
         return False  # writers do not exclude each other here

@@ -131,7 +131,7 @@ class SqliteStore:
         self._version = 0
         self._beside = 0
         self._crowded_until = 0.0
-        self._line = 0
+        self._tx: SqliteTx | None = None  # the last one
 
     async def open(self) -> None:
         self._db = _connect(self._path)
@@ -174,8 +174,8 @@ class SqliteStore:
         except apsw.Error as error:
             raise _fault(error) from error
         now = self._clock()
-        self._line = max(now, self._line + 1)
-        tx = SqliteTx(self._db, now, self._line)
+        line = max(now, self._tx.line + 1) if self._tx is not None else now
+        self._tx = tx = SqliteTx(self._db, now, line)
         try:
             version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
         except apsw.Error as error:

@@ -57,7 +57,7 @@ insert_instances = Sql(
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
         counted, created_at, updated_at, finished_at)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
-        r.queue, r.priority, r.status, r.step, r.state, r.error, :line::bigint, r.due_at, r.concurrency_key,
+        r.queue, r.priority, r.status, r.step, r.state, r.error, :line::bigint + r.ord, r.due_at, r.concurrency_key,
         r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.error IS NOT NULL, :now::bigint, :now::bigint,
         CASE WHEN r.error IS NOT NULL THEN :now::bigint END
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
@@ -344,10 +344,11 @@ hold_buckets = Sql(
     WHERE kind = 'slot' AND key IN :keys[text] ORDER BY kind, key, shard FOR NO KEY UPDATE
     """
 )
+# The last refill never moves back, or an hour would be refilled twice after a clock that jumped.
 save_buckets = Sql(
     """
-    UPDATE buckets AS b SET available = r.available, refilled_at = :now::bigint, due_at = r.due_at,
-        capacity = r.capacity
+    UPDATE buckets AS b SET available = r.available, due_at = r.due_at, capacity = r.capacity,
+        refilled_at = CASE WHEN b.refilled_at > :now::bigint THEN b.refilled_at ELSE :now::bigint END
     FROM {rows: kind text, key text, shard integer, capacity double precision, available double precision,
         due_at bigint}
     WHERE b.kind = r.kind AND b.key = r.key AND b.shard = r.shard

@@ -1,0 +1,69 @@
+"""Errors nobody expected: they are logged, and what does not concern them goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hark import Await, Context, Done, Hark, Machine, step
+from hark.kernel import end
+from hark.kernel.requests import Deliver, Reclaim
+from hark.runtime.reply import Reply
+from tests.crash.processes import until
+from tests.support.stores import Store
+
+
+class Patient(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("tick", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(ctx.awaited[0].payload)
+
+
+async def test_x5_a_look_around_that_fails_is_not_the_last_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, other = Hark(store.url, **store.options), Hark(store.url, **store.options)
+    app.register(Patient)
+    async with app, other, app.worker():
+        patient = await app.start(Patient, id="patient")
+        await until(lambda: app.waits(name="tick"), "the park")
+        changed = app._clerk.store.changed
+        failures: list[bool] = []
+
+        async def fail_once() -> bool:
+            if not failures:
+                failures.append(True)
+                raise RuntimeError("nobody expected this")
+            return await changed()
+
+        monkeypatch.setattr(app._clerk.store, "changed", fail_once)
+        await until(lambda: failures, "the failure")
+        await other.signal("patient", "tick", "told")
+        assert await patient.result(timeout=60) == "told"
+    assert "nobody expected this" in caplog.text
+
+
+async def test_x5_a_request_that_fails_takes_no_neighbour_with_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that nobody waits for, at the head of a turn: the rest of the turn is done and answered."""
+
+    async def fail(turn: Any) -> None:
+        if turn.reclaims:
+            raise RuntimeError("nobody expected this")
+
+    monkeypatch.setattr(end, "_reclaim", fail)
+    async with Hark(store.url, **store.options) as app:
+        await app.start(Patient, id="patient")
+        replies: list[Reply[Any]] = [Reply() for _ in range(3)]
+        told = [(Deliver(target="patient", name="tick"), reply, time.monotonic()) for reply in replies]
+        app._clerk._queue.extend([(Reclaim(owners=["nobody"]), None, time.monotonic()), *told])
+        app._clerk._ring()
+        assert [(await reply).status for reply in replies] == ["stored"] * 3
+    assert "Reclaim failed: nobody expected this" in caplog.text
