@@ -77,10 +77,10 @@ async def test_m9_a_step_claimed_while_the_worker_stops_is_handed_back_and_not_b
     app = Hark(store.url, **workers.options)
     app.register(*ALL)
     async with app:
+        await app.start(Gated)
+        monkeypatch.setattr(kind, "commit", slow)
         worker = app.worker()
         await worker.start()
-        monkeypatch.setattr(kind, "commit", slow)
-        app.start(Gated)  # and its claim, in one turn
         await until(committing.is_set, "the turn that claims it")
         stopping = asyncio.create_task(worker.stop())
         await until(lambda: not worker.open, "the worker to stop")

@@ -37,7 +37,7 @@ async def _run_all(stage: Stage, *wanted: str) -> None:
     for _ in range(30):
         if set(wanted) <= ran:
             return
-        stage.clock.advance(20_000)
+        stage.clock.advance(500_000)
         turn = await stage.one.run(*(done(claim) for claim in turn.claims), sweep=True, claim=appetite("all", 10))
         ran |= {claim.id for claim in turn.claims}
     raise AssertionError(f"never ran: {set(wanted) - ran}")
@@ -136,6 +136,21 @@ async def test_m9_the_cancel_of_the_next_in_line_does_not_strand_the_one_behind(
         return Duel(part(done(holder)), part(Cancel(target="x")), check)
 
     await stage.explore(prepare, deep=True)
+
+
+async def test_fault_32_a_next_in_line_whose_code_is_gone_does_not_keep_the_slot_for_ever(stage: Stage) -> None:
+    """A rolling deploy: the worker of the old version is gone, its blocked row is promoted, and nobody takes it."""
+    holder = await stage.executing("holder", concurrency_key="k")
+    await stage.start("old", concurrency_key="k", version=2)
+    assert (await stage.one.run(claim=appetite("gone", version=2))).claims == []
+    await stage.start("new", concurrency_key="k")
+    assert await stage.claim() == []
+    await stage.one.run(done(holder))
+    assert {row.id: row.blocked_on for row in (await stage.look()).instances.values() if row.status == "runnable"} == {
+        "old": None,
+        "new": "slot:k",
+    }
+    await _run_all(stage, "new")
 
 
 async def test_m9_a_promotion_that_meets_a_row_held_by_a_delivery_looks_again(stage: Stage) -> None:

@@ -1,30 +1,87 @@
 """S3, S4, S5: a signal that arrives before, during or after the outcome is never lost, and never seen twice."""
 
+from dataclasses import replace
+
 import pytest
 
-from hark.kernel.requests import Deliver
+from hark.kernel.requests import Cancel, Deliver, Request
 from hark.kernel.turn import Turn
 from hark.model.errors import NoTarget
-from tests.support.stage import Duel, Stage, part
-from tests.support.turns import advance, done, handed, on, park, retry, stop, timer
+from tests.support.stage import Duel, Part, Stage, part
+from tests.support.turns import MINUTE, advance, appetite, done, handed, on, park, retry, stop, timer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_fault_1_and_3_a_park_and_a_delivery_meet_at_every_statement(stage: Stage) -> None:
+@pytest.mark.parametrize("id", ["x", "01900000-0000-7000-8000-000000000000"], ids=["id given", "id made"])
+async def test_fault_1_and_3_a_park_and_a_delivery_meet_at_every_statement(stage: Stage, id: str) -> None:
     async def prepare() -> Duel:
-        claim = await stage.executing("x")
-        delivery = Deliver(target="x", name="paid")
+        claim = await stage.executing(id)
+        delivery = Deliver(target=id, name="paid")
 
         async def check(parking: Turn, delivering: Turn) -> None:
             content = await stage.content()
-            assert content.instances["x"].status == "runnable"
-            assert content.kinds("x") == ["paid"]
+            assert content.instances[id].status == "runnable"
+            assert content.kinds(id) == ["paid"]
             assert delivery.answer.status in ("woke", "stored")
 
         return Duel(part(park(claim, on("paid"))), part(delivery), check)
 
-    assert await stage.explore(prepare, deep=True, every=True) > 60
+    assert await stage.explore(prepare, deep=True, every=True) > 40
+
+
+async def test_s3_a_key_that_looks_like_an_id_is_found_while_its_holder_parks(stage: Stage) -> None:
+    key = "01900000-0000-7000-8000-000000000001"
+
+    async def prepare() -> Duel:
+        claim = await stage.executing("x", correlation_key=key)
+        deliveries = [Deliver(target=key, name="paid", payload=f'"{n}"') for n in "ab"]
+
+        async def check(parking: Turn, delivering: Turn) -> None:
+            assert {delivery.answer.instance_id for delivery in deliveries} == {"x"}
+            [claim] = await stage.claim()
+            assert [row.payload for row in claim.inbox] == ['"a"', '"b"']
+
+        return Duel(part(park(claim, on("paid"))), part(*deliveries), check)
+
+    await stage.explore(prepare)
+
+
+async def test_s3_a_delivery_that_claims_at_once_meets_everything_else_that_wakes_or_ends(stage: Stage) -> None:
+    """Who is woken in a turn that may run it is claimed straight from its park."""
+    others = {
+        "a signal": part(Deliver(target="x", name="paid")),
+        "a timeout": part(sweep=True),
+        "a cancel": part(Cancel(target="x")),
+        "another that claims": part(Deliver(target="x", name="paid"), claim=appetite("theirs")),
+        "a sweeper that claims": part(sweep=True, claim=appetite("theirs")),
+    }
+    for other in others.values():
+
+        async def prepare(other: Part = other) -> Duel:
+            await stage.parked("x", on("paid", timeout=MINUTE))
+            stage.clock.advance(MINUTE)
+            delivery = Deliver(target="x", name="paid")
+
+            async def check(delivering: Turn, meeting: Turn) -> None:
+                claims = [*delivering.claims, *meeting.claims]
+                assert len(claims) <= 1
+                row = (await stage.content()).instances["x"]
+                if isinstance(delivery.answer, NoTarget):
+                    assert row.status == "cancelled"
+                elif row.status == "executing":
+                    assert row.epoch == claims[0].epoch
+                    assert {r.kind for r in claims[0].inbox} <= {"signal", "timer"}
+                else:
+                    assert row.status in ("runnable", "cancelled")
+
+            return Duel(part(delivery, claim=appetite("ours")), replace(other, requests=_fresh(other)), check)
+
+        await stage.explore(prepare)
+
+
+def _fresh(part: Part) -> list[Request]:
+    return [replace(request) for request in part.requests]
 
 
 async def test_fault_13_a_delivery_of_another_name_leaves_the_park_alone(stage: Stage) -> None:

@@ -303,7 +303,7 @@ class Stage:
         """Sweep and claim until nothing more comes; the clock is moved past every short wait."""
         claims: list[Claim] = []
         for _ in range(50):
-            self.clock.advance(20_000)
+            self.clock.advance(200_000)
             turn = await self.one.run(claim=appetite("drain", 10), sweep=True)
             claims += turn.claims
             if not turn.claims and not turn.more and turn.earliest is None:

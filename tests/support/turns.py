@@ -19,7 +19,7 @@ from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwak
 from hark.model.values import PARKED, TERMINAL, Rate
 
 DEFINITION = "m"
-REGISTER = Register(rows=[(DEFINITION, 1, "machine", "default", "start", None, None)])
+REGISTER = Register(rows=[(DEFINITION, version, "machine", "default", "start", None, None) for version in (1, 2)])
 MINUTE = 60_000_000
 _START = 1_800_000_000_000_000
 _wait_ids = (f"wait-{n:06}" for n in count())
@@ -50,12 +50,12 @@ def rules(
     return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk)
 
 
-def appetite(owner: str, room: int = 1) -> Appetite:
-    return Appetite(owner, {"default": room}, [(DEFINITION, 1)])
+def appetite(owner: str, room: int = 1, version: int = 1) -> Appetite:
+    return Appetite(owner, {"default": room}, [(DEFINITION, version)])
 
 
-def new(id: str, **options: Any) -> NewInstance:
-    return NewInstance(DEFINITION, "{}", id, named=True, **options)
+def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:
+    return NewInstance(DEFINITION, "{}", id, named=True, version=version, **options)
 
 
 # -- outcomes ----------------------------------------------------------------------------------------

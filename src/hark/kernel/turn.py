@@ -275,10 +275,12 @@ class Turn:
         self.run_on = run_on
         self.deliver_marks = marks or bool(self.swept)
         tx = self.tx
-        for register in self.registers:
-            await tx.fetch(sql.record_definitions, register.rows)
-            for name, version, kind, queue, initial, _, _ in register.rows:
-                self.catalog.setdefault(name, {})[version] = (kind, queue, initial)
+        # In one statement, in order: two processes that record the same ones would deadlock in several.
+        recorded = {row[:2]: row for register in self.registers for row in register.rows}
+        if recorded:
+            await tx.fetch(sql.record_definitions, list(recorded.values()))
+        for name, version, kind, queue, initial, _, _ in recorded.values():
+            self.catalog.setdefault(name, {})[version] = (kind, queue, initial)
         # Before the locks: who is meant.
         start.plan(self)
         broadcast.plan_names(self)

@@ -1,0 +1,49 @@
+"""FAULT 28 through the whole engine: two workers with the same hostname and pid, which they have in one process."""
+
+import asyncio
+
+from hark import Context, Done, Hark, Machine, step
+from tests.support.stores import Store
+
+
+class Held(Machine):
+    """Runs until it is let go; says how often it was begun."""
+
+    begun: list[str] = []  # noqa: RUF012
+    let_go: asyncio.Event
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        Held.begun.append(ctx.id)
+        await Held.let_go.wait()
+        return Done(ctx.attempt)
+
+
+async def test_fault_28_two_workers_in_one_process_do_not_take_each_others_work(pg_store: Store) -> None:
+    Held.begun, Held.let_go = [], asyncio.Event()
+    async with Hark(pg_store.url, **pg_store.options) as ours, Hark(pg_store.url, **pg_store.options) as theirs:
+        ours.register(Held)
+        theirs.register(Held)
+        async with theirs.worker({"default": 1}):
+            first = await theirs.start(Held)
+            await _until(lambda: Held.begun == [first.id])
+            async with ours.worker({"default": 1}, grace=0):
+                second = await ours.start(Held)
+                await _until(lambda: Held.begun == [first.id, second.id])
+                for app in (ours, theirs):
+                    await app.sweep()
+                assert [(await app.get(h)).attempt for app, h in ((ours, first), (theirs, second))] == [0, 0]
+            # Ours left: what it held goes back, what the other holds stays where it is.
+            assert (await ours.get(second)).status == "runnable"
+            assert (await ours.get(first)).status == "executing"
+            await theirs.sweep()
+            Held.let_go.set()
+            assert await first.result(timeout=60) == 0
+            assert await second.result(timeout=60) == 0
+    assert Held.begun.count(first.id) == 1
+
+
+async def _until(condition: object) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.005)
