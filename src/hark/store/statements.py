@@ -31,13 +31,13 @@ details = Sql(
     FROM instances WHERE id IN :ids[text] ORDER BY id
     """
 )
-# Everybody below these instances, themselves not included.
+# The living below these instances, themselves not included; also those left over by a parent that has ended.
 descendants = Sql(
     """
-    WITH RECURSIVE below(id) AS (
-        SELECT id FROM instances WHERE parent_id IN :ids[text] AND finished_at IS NULL
-        UNION SELECT i.id FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id AND i.finished_at IS NULL)
-    SELECT id FROM below
+    WITH RECURSIVE below(id, finished_at) AS (
+        SELECT id, finished_at FROM instances WHERE parent_id IN :ids[text]
+        UNION SELECT i.id, i.finished_at FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id)
+    SELECT id FROM below WHERE finished_at IS NULL
     """
 )
 
