@@ -205,6 +205,29 @@ async def test_m8_a_child_that_ends_meets_a_parent_that_waits_on_for_it(stage: S
     await stage.explore(prepare, deep=True)
 
 
+async def test_x8_a_cancel_from_above_counts_with_a_failed_parent_in_between(stage: Stage) -> None:
+    """What it left behind is cancelled with its grandparent; a retry finds that in its inbox."""
+
+    async def prepare() -> Duel:
+        [middle] = await stage.family("root", "middle")
+        fan = spawn(middle, [new("leaf")])
+        fan.decision.move.arm += (on("poke"),)
+        await stage.one.run(fan)
+        await stage.one.run(Deliver(target="middle", name="poke"))
+        [middle] = [claim for claim in await stage.claim(room=2) if claim.id == "middle"]
+        await stage.one.run(stop(middle))
+
+        async def check(cancelling: Turn, retrying: Turn) -> None:
+            content = await stage.content()
+            if content.instances["middle"].status == "runnable":  # else it came first, and was cancelled too
+                assert content.kinds("middle") == ["poke", "children"]
+            assert content.instances["leaf"].status == "cancelled"
+
+        return Duel(part(Cancel(target="root")), part(Revive(target="middle")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
 async def test_fault_75_a_retried_child_ends_again_and_does_not_count_twice(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, second, _ = await stage.family("parent", "a", "b", "c")

@@ -154,8 +154,8 @@ class Model:
         tree = list(wanted)
         while tree:
             inst = self.all[tree.pop()]
+            tree += [child.id for child in self.all.values() if child.parent == inst.id]
             if inst.live:
-                tree += [child.id for child in self.all.values() if child.parent == inst.id]
                 inst.waits.clear()
                 self._end(inst, "cancelled")
         dead = {owner for r in requests if isinstance(r, Reclaim) for owner in r.owners}

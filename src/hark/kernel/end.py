@@ -35,7 +35,8 @@ async def plan_rows(turn: Turn) -> None:
     if roots:
         parents = (row[9] for row in await turn.tx.fetch(sql.details, ids=roots))
         turn.wants.update(parent for parent in parents if parent is not None)
-        turn.wants.update(row[0] for row in await turn.tx.fetch(sql.descendants, ids=roots))
+        for id, parent in await turn.tx.fetch(sql.descendants, ids=roots):
+            turn.wants.update((id, parent))  # a failed parent in between counts them too
     owners = sorted({owner for request in turn.reclaims for owner in request.owners})
     if owners:
         for id, parent in await turn.tx.fetch(sql.abandoned, owners=owners):

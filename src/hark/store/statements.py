@@ -34,10 +34,10 @@ details = Sql(
 # The living below these instances, themselves not included; also those left over by a parent that has ended.
 descendants = Sql(
     """
-    WITH RECURSIVE below(id, finished_at) AS (
-        SELECT id, finished_at FROM instances WHERE parent_id IN :ids[text]
-        UNION SELECT i.id, i.finished_at FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id)
-    SELECT id FROM below WHERE finished_at IS NULL
+    WITH RECURSIVE below(id, parent_id, finished_at) AS (
+        SELECT id, parent_id, finished_at FROM instances WHERE parent_id IN :ids[text]
+        UNION SELECT i.id, i.parent_id, i.finished_at FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id)
+    SELECT id, parent_id FROM below WHERE finished_at IS NULL
     """
 )
 
