@@ -8,7 +8,7 @@ from hark.kernel.requests import HandBack, Reclaim
 from hark.kernel.turn import Turn
 from hark.store import statements as sql
 from tests.support.stage import Duel, Side, Stage, part
-from tests.support.turns import MINUTE, done
+from tests.support.turns import MINUTE, appetite, done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,6 +17,19 @@ async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
     """Whom a worker would reclaim from now."""
     late = await side.store.read(sql.dead_workers, now=stage.clock(), me=me)
     return sorted({row[0] for row in (*late, *await side.store.read(sql.owners))} - {me})
+
+
+async def test_x2_two_claimers_share_what_is_there_and_never_a_row(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await stage.start("a", "b", "c")
+
+        async def check(one: Turn, two: Turn) -> None:
+            claims = [claim.id for claim in (*one.claims, *two.claims, *await stage.drain())]
+            assert sorted(claims) == ["a", "b", "c"]
+
+        return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+
+    await stage.explore(prepare, deep=True)
 
 
 async def test_fault_28_two_living_workers_never_take_from_each_other(stage: Stage) -> None:

@@ -216,8 +216,10 @@ def _audit_limits(content: Content, given: Rules) -> None:
     """M9: never above K, and nobody is left in a line that nobody serves."""
     rows = content.instances.values()
     used = Counter(row.concurrency_key for row in rows if row.status == "executing" and row.concurrency_key is not None)
+    kept = {f"{bucket.kind}:{bucket.key}" for bucket in content.buckets}
     for key, n in used.items():
         assert n <= given.limits.size(key), f"{n} at once under {key}"
+        assert f"slot:{key}" in kept, f"the bucket of {key} is gone: who ends under it will promote nobody"
     due = {f"{bucket.kind}:{bucket.key}" for bucket in content.buckets if bucket.due_at is not None}
     for line in {row.blocked_on for row in rows if row.blocked_on is not None} - due:
         kind, key = line.split(":", 1)
