@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hark
+import hark._public
 import hark.testing
 from hark.model import errors
 
@@ -30,6 +31,12 @@ NAMES = {
 
 def test_the_exported_names_are_these_and_no_others() -> None:
     assert set(hark.__all__) == NAMES
+    assert hark._public.__all__ == hark.__all__  # what type checkers see, and what is there
+
+
+def test_what_is_not_exported_is_not_there() -> None:
+    assert not hasattr(hark, "nothing_of_ours")
+    assert set(NAMES) < set(dir(hark))
 
 
 def test_each_name_is_there_once_and_in_order() -> None:

@@ -1,36 +1,9 @@
 """Hark: durable workflows that wait for the world."""
 
-from hark.app import Handle, Hark, Start
-from hark.dialects.machine import Machine, step
-from hark.model.errors import (
-    AlreadySettled,
-    AwakeableRejected,
-    AwakeableTimedOut,
-    Conflict,
-    Duplicate,
-    HarkError,
-    InstanceCancelled,
-    InstanceFailed,
-    InvalidAnswer,
-    InvalidDefinition,
-    InvalidInput,
-    InvalidOutcome,
-    InvalidState,
-    MalformedJson,
-    NoTarget,
-    NotFound,
-    NotOpen,
-    PayloadTooLarge,
-    SignalTimeout,
-    StoreTooNew,
-    StoreUnavailable,
-    WrongColour,
-)
-from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
-from hark.model.values import Awakeable, ChildView, Delivery, Event, Instance, Rate, Signal, Wait
-from hark.programs.steps import Context
-from hark.runtime.reply import Reply
-from hark.runtime.worker import Worker
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hark._public import *
 
 __version__ = "0.1.0"
 
@@ -42,3 +15,17 @@ __all__ = [
     "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "Wait",
     "Worker", "WrongColour", "step",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    # Gathered at the first use: the command line prints its help and completes words without the engine.
+    if name not in __all__:
+        raise AttributeError(f"module 'hark' has no attribute {name!r}")
+    from hark import _public
+
+    globals().update({public: getattr(_public, public) for public in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
