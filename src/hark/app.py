@@ -339,7 +339,7 @@ class Hark:
 
     def _settle(self, settle: Settle) -> Reply[Awakeable]:
         _check_texts(by=settle.by)
-        return self._then(Answer(settle=settle), self._one_awakeable)
+        return self._ask(Answer(settle=settle), lambda row: views.awakeable(row, self._base_url))
 
     def _then(self, request: Request, question: Callable[[Store, str], Any]) -> Reply[Any]:
         """Ask for a change and, once it is committed, read what came of it."""

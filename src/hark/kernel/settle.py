@@ -8,6 +8,7 @@ import msgspec
 
 from hark.kernel.requests import Answer
 from hark.kernel.rows import Locked
+from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, NotFound
 from hark.model.names import from_micros
 from hark.store import statements as sql
@@ -64,7 +65,16 @@ def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[s
         for wait in row.waits:
             if (wait.kind, wait.name) == ("awakeable", wish.awakeable):
                 wait.fired_at = turn.now
-        request.answer = wish.awakeable
+        request.answer = _settled(state, wish, turn.now)
+
+
+def _settled(state: Any, wish: Settle, now: int) -> tuple[Any, ...]:
+    """The row as `read_awakeables` would show it now, so that who settles needs no read of its own."""
+    id, owner, _, _, _, schema, task, entry, timeout, created, title, description, assignees, nonce = state
+    return (
+        id, owner, task, entry, wish.status, wish.payload, wish.error, timeout, created, now, title, description,
+        schema, assignees, wish.by, nonce,
+    )  # fmt: skip
 
 
 def tell(turn: Turn, row: Locked, id: str, status: str, payload: str | None, error: str | None) -> None:

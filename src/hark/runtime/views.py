@@ -150,13 +150,13 @@ async def awakeables(
     limit: int = 100, after: str | None = None,
 ) -> builtins.list[Awakeable]:  # fmt: skip
     if id is not None:
-        return [_awakeable(row, base) for row in await store.read(sql.read_awakeables, ids=[id])]
+        return [awakeable(row, base) for row in await store.read(sql.read_awakeables, ids=[id])]
     at, last = await _place(store, sql.read_awakeables, 8, after)
     rows = await store.read(sql.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
-    return [_awakeable(row, base) for row in rows]
+    return [awakeable(row, base) for row in rows]
 
 
-def _awakeable(row: Sequence[Any], base: str) -> Awakeable:
+def awakeable(row: Sequence[Any], base: str) -> Awakeable:
     (id, instance_id, task, entry, status, payload, error, timeout, created, resolved, title, description, schema,
      assignees, by, _) = row  # fmt: skip
     return Awakeable(

@@ -515,7 +515,9 @@ insert_awakeables = Sql(
 awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
 awakeable_states = Sql(
     """
-    SELECT id, instance_id, status, answered_by, resolved_at, schema FROM awakeables WHERE id IN :ids[text]
+    SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
+        title, description, assignees, nonce
+    FROM awakeables WHERE id IN :ids[text]
     """
 )
 # Invariant 8: settled once; its instance is under lock.
