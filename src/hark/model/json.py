@@ -112,11 +112,15 @@ class Codec(Generic[T]):
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> T:
         """A state from an instance of its type or a JSON-like value; None is {}."""
-        read = self._reader()
+        self._reader()  # a type that cannot be used is refused before the value is looked at
         if value is None:
             value = {}
         encode = self._encode if self.type is not None and self.accepts(value) else _encode
-        text = _write(value, encode, _decode, limit, what, InvalidInput)
+        return self.read(_write(value, encode, _decode, limit, what, InvalidInput), what)
+
+    def read(self, text: str | bytes, what: str) -> T:
+        """A value of this type from JSON text that somebody else wrote; InvalidInput when it does not fit."""
+        read = self._read or self._reader()
         try:
             return cast(T, read(text))
         except Exception as cause:

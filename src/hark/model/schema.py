@@ -1,0 +1,162 @@
+"""What an answer must look like: from what a developer says to JSON Schema text, and from an answer to its problems.
+
+`describe` takes a JSON Schema or a Python type and refuses at once what cannot be used later. `problems` is
+asked by the turn that settles, so it never raises: a schema that cannot be used is a problem too. Nothing is
+fetched, whatever a `$ref` says, and patterns cannot run away with the time of a turn.
+
+Reading and writing typed values is not done here: see json.Codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hark.model import json
+from hark.model.errors import HarkError, InvalidInput
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+Reader = Callable[[str], Any]
+"""From the JSON text of an accepted answer to the object the asker gets."""
+
+SIZE = 1 << 16  # bytes of a schema: it is read with every answer
+_MOST = 20  # problems that are told of one answer
+_LONGEST = 200  # characters of a problem: it may quote the answer
+_BACKTRACK = 10_000  # steps of a pattern that needs backtracking; then it does not match
+
+
+def describe(schema: Any) -> tuple[str | None, Reader]:
+    """The text to store, and how an accepted answer is read. None takes any JSON."""
+    if schema is None:
+        return None, json.load
+    if isinstance(schema, Mapping):
+        return _stored(schema, "this schema"), json.load
+    name = getattr(schema, "__qualname__", repr(schema)).rpartition("<locals>.")[2]
+    try:
+        text = _stored(_schema_of(schema), name)
+        codec = json.Codec(schema).prepare()
+    except HarkError as cause:
+        raise InvalidInput(f"{name} cannot be the schema of an answer: {cause}") from cause
+    except Exception as cause:  # pydantic and msgspec each have their own; hooks are the user's
+        reason = str(cause).strip().rpartition("\n")[2]
+        raise InvalidInput(
+            f"{name} cannot be the schema of an answer: {reason}; give a JSON Schema as a dict, a dataclass, "
+            "a msgspec Struct or a pydantic model"
+        ) from cause
+    return text, lambda answer: _typed(codec, answer)
+
+
+def problems(schema: str, payload: str) -> list[str]:
+    """Why this answer does not fit, each with its path: `items[2].amount: "x" is not of type "integer"`."""
+    try:
+        validator = _validator(schema)
+    except InvalidInput as cause:
+        return [f"the stored schema cannot be used: {cause}"]
+    found = (_told(error) for error in _leaves(validator.iter_errors(json.load(payload))))
+    return list(islice(dict.fromkeys(found), _MOST))
+
+
+def path(parts: Sequence[str | int]) -> str:
+    """Where in an answer: `items[2].amount`; the whole of it is `answer`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return text.removeprefix(".") or "answer"
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    if hasattr(kind, "model_json_schema"):
+        own: dict[str, Any] = kind.model_json_schema()
+        return own
+    return msgspec.json.schema(kind, schema_hook=_inner_schema)
+
+
+def _inner_schema(kind: Any) -> dict[str, Any]:
+    """A pydantic model inside another type: a document of its own, so that its references stay its own."""
+    if hasattr(kind, "model_json_schema"):
+        return {"$id": f"urn:hark:{kind.__module__}.{kind.__qualname__}", **kind.model_json_schema()}
+    raise NotImplementedError
+
+
+def _stored(schema: Mapping[str, Any], name: str) -> str:
+    text = json.dump(schema, what="schema")
+    if len(text.encode()) > SIZE:
+        raise InvalidInput(f"{name} is over {SIZE} bytes of JSON Schema; make it smaller, or check the rest in code")
+    _validator(text)
+    return text
+
+
+@lru_cache(256)
+def _validator(text: str) -> jsonschema_rs.Validator:
+    import jsonschema_rs  # slow to import, and most programs ask without a schema
+
+    try:
+        return jsonschema_rs.validator_for(
+            json.load(text),
+            offline=True,
+            validate_formats=True,  # a "date" that is none could not be read as the date it was asked as
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK, size_limit=1 << 20),
+        )
+    except jsonschema_rs.ValidationError as cause:
+        where = f"at {path(cause.instance_path)}: " if cause.instance_path else ""
+        fetched = isinstance(cause.kind, jsonschema_rs.ValidationErrorKind.Referencing)
+        advice = "point every $ref into the same schema, nothing is fetched" if fetched else "correct it"
+        raise InvalidInput(f"the JSON Schema is malformed: {where}{_short(cause.message)}; {advice}") from cause
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def _typed(codec: json.Codec[Any], answer: str) -> Any:
+    try:
+        return codec.read(answer, what="answer")
+    except InvalidInput:
+        # To JSON Schema 1.0 is an integer, to msgspec it is none.
+        return codec.read(json.dump(_integral(json.load(answer))), what="answer")
+
+
+def _integral(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_integral(inner) for inner in value]
+        case dict():
+            return {key: _integral(inner) for key, inner in value.items()}
+        case _:
+            return value
+
+
+def _leaves(errors: Iterator[jsonschema_rs.ValidationError]) -> Iterator[jsonschema_rs.ValidationError]:
+    """For "none of these fits" what is wrong with the one that was meant: the only one besides null."""
+    for error in errors:
+        context = getattr(error.kind, "context", None) or []
+        meant = [tried for tried in context if not (len(tried) == 1 and _asks_for_null(tried[0]))]
+        if len(meant) == 1 and len(context) > 1:
+            yield from _leaves(iter(meant[0]))
+        else:
+            yield error
+
+
+def _asks_for_null(error: jsonschema_rs.ValidationError) -> bool:
+    return error.kind.name == "type" and getattr(error.kind, "types", None) == ["null"]
+
+
+def _told(error: jsonschema_rs.ValidationError) -> str:
+    where = list(error.instance_path)
+    if error.kind.name == "required":
+        return f"{path([*where, getattr(error.kind, 'property', '')])}: is required"
+    return f"{path(where)}: {_short(error.message)}"
+
+
+def _short(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"

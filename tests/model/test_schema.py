@@ -1,0 +1,264 @@
+"""Schemas of answers (A8): what is taken as one, what is refused at once, and what is said of an answer."""
+
+from __future__ import annotations
+
+import enum
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal, TypedDict
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from hark import InvalidInput
+from hark.model import schema
+from hark.model.schema import describe, problems
+
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 1}}, "required": ["amount"]}
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Line:
+    item: str
+    due: date
+
+
+@dataclass
+class Verdict:
+    approve: bool
+    colour: Colour = Colour.RED
+    lines: list[Line] = field(default_factory=list)
+    note: str | None = None
+
+
+class Ticket(msgspec.Struct):
+    id: UUID
+    level: Literal["low", "high"] = "low"
+
+
+class Address(pydantic.BaseModel):
+    street: str
+    zip: str = pydantic.Field(alias="zipCode", max_length=5)
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    homes: list[Address] = []
+
+
+@dataclass
+class Delivery:
+    to: Person
+    count: int
+
+
+class Pair(TypedDict):
+    left: int
+    right: int
+
+
+def read(kind: Any, answer: Any) -> Any:
+    """The answer as its asker gets it, once it was found to fit."""
+    text, decode = describe(kind)
+    assert text is not None
+    assert problems(text, json.dumps(answer)) == []
+    return decode(json.dumps(answer))
+
+
+def found(kind: Any, answer: Any) -> list[str]:
+    text, _ = describe(kind)
+    assert text is not None
+    return problems(text, json.dumps(answer))
+
+
+def test_a8_no_schema_takes_any_json() -> None:
+    text, decode = describe(None)
+    assert text is None
+    assert decode('{"a": [1, null]}') == {"a": [1, None]}
+
+
+def test_a8_a_json_schema_is_stored_as_it_is_and_gives_plain_values() -> None:
+    text, decode = describe(AMOUNT)
+    assert text is not None
+    assert json.loads(text) == AMOUNT
+    assert decode('{"amount": 3}') == {"amount": 3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "expected"),
+    [
+        (Verdict, {"approve": True}, Verdict(True)),
+        (
+            Verdict,
+            {"approve": False, "colour": "blue", "lines": [{"item": "x", "due": "2026-02-01"}], "note": "n"},
+            Verdict(False, Colour.BLUE, [Line("x", date(2026, 2, 1))], "n"),
+        ),
+        (
+            Ticket,
+            {"id": "0191d5d4-0000-7000-8000-000000000000"},
+            Ticket(UUID("0191d5d4-0000-7000-8000-000000000000")),
+        ),
+        (Address, {"street": "s", "zipCode": "12345"}, Address(street="s", zipCode="12345")),
+        (
+            Delivery,
+            {"to": {"name": "n", "homes": [{"street": "s", "zipCode": "1"}]}, "count": 2},
+            Delivery(Person(name="n", homes=[Address(street="s", zipCode="1")]), 2),
+        ),
+        (Pair, {"left": 1, "right": 2}, {"left": 1, "right": 2}),
+        (int, 5, 5),
+        (int | None, None, None),
+        (Literal["yes", "no"], "yes", "yes"),
+        (list[date], ["2026-02-01"], [date(2026, 2, 1)]),
+    ],
+)
+def test_a8_a_python_type_gives_the_typed_object(kind: Any, answer: Any, expected: Any) -> None:
+    assert read(kind, answer) == expected
+
+
+def test_a8_what_json_schema_calls_an_integer_is_read_as_one() -> None:
+    assert read(Delivery, {"to": {"name": "n"}, "count": 2.0}).count == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "expected"),
+    [
+        (AMOUNT, {"amount": "x"}, ['amount: "x" is not of type "integer"']),
+        (AMOUNT, {}, ["amount: is required"]),
+        (AMOUNT, 3, ['answer: 3 is not of type "object"']),
+        (AMOUNT, {"amount": 0}, ["amount: 0 is less than the minimum of 1"]),
+        (Verdict, {"approve": True, "lines": [{"item": "x", "due": "soon"}]}, ['lines[0].due: "soon" is not a "date"']),
+        (Verdict, {"approve": True, "note": 3}, ['note: 3 is not of type "string"']),
+        (Delivery, {"to": {"name": "n", "homes": [{"street": 1, "zipCode": "1"}]}, "count": 1},
+         ['to.homes[0].street: 1 is not of type "string"']),
+    ],
+)  # fmt: skip
+def test_a8_each_problem_says_where_and_what(kind: Any, answer: Any, expected: list[str]) -> None:
+    assert found(kind, answer) == expected
+
+
+def test_a8_all_problems_are_told_at_once_but_not_a_thousand() -> None:
+    two = found(Verdict, {"approve": "x", "colour": "green"})
+    assert [line.partition(":")[0] for line in two] == ["approve", "colour"]
+    assert len(found(list[int], ["x"] * 1000)) == 20
+
+
+def test_a8_a_problem_stays_short_whatever_the_answer_quotes() -> None:
+    [line] = found(AMOUNT, {"amount": "x" * 100_000})
+    assert len(line) < 300
+    assert line.endswith('is not of type "integer"')
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({"type": "nope"}, "at type"),
+        ({"properties": {"a": {"minimum": "x"}}}, "at properties.a.minimum"),
+        ({"properties": {"a": {"pattern": "("}}}, "at properties.a.pattern"),
+        ({"$ref": "#/nowhere"}, "point every \\$ref into the same schema"),
+        ({"$schema": "http://example.com/meta"}, "malformed"),
+        ({"default": object()}, "no JSON"),
+        ({"title": "x" * schema.SIZE}, "make it smaller"),
+        ({"default": "\0"}, "NUL"),
+        (object, "object cannot be the schema"),
+        (lambda: 1, "cannot be the schema"),
+        (5, "5 cannot be the schema"),
+        ("{}", "cannot be the schema"),
+    ],
+)
+def test_a8_a_malformed_schema_is_refused_at_once(bad: Any, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        describe(bad)
+
+
+def test_a8_a_schema_that_nests_absurdly_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"items": deep}
+    with pytest.raises(InvalidInput, match="deep"):
+        describe(deep)
+
+
+def test_a8_a_type_that_cannot_be_resolved_is_refused_by_its_name() -> None:
+    @dataclass
+    class Half:
+        other: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(InvalidInput, match="Half cannot be the schema"):
+        describe(Half)
+
+
+def test_a8_a_schema_may_refer_to_itself() -> None:
+    tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}}
+    assert found(tree, {"kids": [{"kids": [{"kids": 1}]}]}) == ['kids[0].kids[0].kids: 1 is not of type "array"']
+    assert found({"$ref": "#"}, 1) == []
+
+
+def test_a8_a_pattern_cannot_run_away() -> None:
+    """A backtracking engine takes minutes for this."""
+    assert len(found({"pattern": r"^(?=a)(a+)+\1$"}, "a" * 64 + "!")) == 1
+
+
+def test_a8_a_stored_schema_that_cannot_be_used_is_a_problem_not_a_crash() -> None:
+    assert "cannot be used" in problems('{"type": "nope"}', "1")[0]
+
+
+@contextmanager
+def listening() -> Iterator[tuple[str, list[str]]]:
+    """A web server that would give any schema away, and who asked it."""
+    asked: list[str] = []
+
+    class Door(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Door)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a8_no_reference_is_ever_fetched(tmp_path: Any) -> None:
+    file = tmp_path / "other.json"
+    file.write_text("{}")
+    with listening() as (origin, asked):
+        for bad in (
+            {"$ref": f"{origin}/schema.json"},
+            {"$ref": file.as_uri()},
+            {"$id": f"{origin}/a", "properties": {"x": {"$ref": "b"}}},
+            {"$dynamicRef": f"{origin}/schema.json"},
+            {"$schema": f"{origin}/meta"},
+        ):
+            with pytest.raises(InvalidInput):
+                describe(bad)
+            assert "cannot be used" in problems(json.dumps(bad), "1")[0]
+        assert asked == []
+
+
+def test_importing_hark_does_not_import_the_validator() -> None:
+    code = "import sys, hark, hark.model.schema; print('jsonschema_rs' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
