@@ -22,7 +22,7 @@ NAMES = {
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Wait",
     # errors
-    "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer",
+    "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
     "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
     "StoreUnavailable", "StoreTooNew", "NotOpen", "WrongColour",

@@ -11,9 +11,9 @@ __all__ = [
     "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "ChildView",
     "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Handle", "Hark", "HarkError", "Instance",
     "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome",
-    "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotFound", "NotOpen", "PayloadTooLarge", "Rate",
-    "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "Wait",
-    "Worker", "WrongColour", "step",
+    "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound", "NotOpen",
+    "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew",
+    "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
 ]  # fmt: skip
 
 

@@ -327,18 +327,22 @@ class Hark:
         )
         return self._ask(request, self._handle)
 
-    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Reply[Awakeable]:
-        """Answer an awakeable."""
+    def resolve(
+        self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python"
+    ) -> Reply[Awakeable]:
+        """Answer an awakeable. Recorded are `by`, who answered, and `via`, the door: python, cli, http, link, step."""
         text = json.dump(payload, limit=self._max_payload)
-        return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", payload=text, by=by))
+        return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", text, None, by, via))
 
-    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Reply[Awakeable]:
+    def reject(
+        self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
+    ) -> Reply[Awakeable]:
         """Refuse an awakeable, with a reason."""
         reason = _text(error, "error")
-        return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=reason, by=by))
+        return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", None, reason, by, via))
 
     def _settle(self, settle: Settle) -> Reply[Awakeable]:
-        _check_texts(by=settle.by)
+        _check_texts(by=settle.by, via=settle.via)
         return self._ask(Answer(settle=settle), lambda row: views.awakeable(row, self._base_url))
 
     def _then(self, request: Request, question: Callable[[Store, str], Any]) -> Reply[Any]:

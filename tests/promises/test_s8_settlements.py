@@ -65,7 +65,7 @@ async def test_s8_resolve_rides_the_outcome_and_wakes_the_asker(store: Store) ->
         settled = await app.awakeable(PROMISE)
         assert (settled.status, settled.payload, settled.answered_by) == ("RESOLVED", {"yes": True}, "settler")
         assert await app.result("asker") == [
-            ["awakeable", PROMISE, {"status": "RESOLVED", "payload": {"yes": True}}]
+            ["awakeable", PROMISE, {"status": "RESOLVED", "payload": {"yes": True}, "by": "settler"}]
         ]  # fmt: skip
 
 
@@ -77,7 +77,9 @@ async def test_s8_reject_rides_the_outcome_with_its_reason(store: Store) -> None
         await app.drain()
         settled = await app.awakeable(PROMISE)
         assert (settled.status, settled.error, settled.answered_by) == ("REJECTED", reason, "the boss")
-        assert await app.result("asker") == [["awakeable", PROMISE, {"status": "REJECTED", "error": reason}]]
+        assert await app.result("asker") == [
+            ["awakeable", PROMISE, {"status": "REJECTED", "error": reason, "by": "the boss"}]
+        ]
 
 
 async def test_s8_a_step_that_raises_settles_nothing(store: Store) -> None:

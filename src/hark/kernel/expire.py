@@ -52,7 +52,7 @@ async def _time_out(turn: Turn, parked: dict[str, Locked]) -> None:
             if wait.kind == "awakeable":
                 assert wait.name is not None
                 timed_out.append((wait.name, "TIMEOUT", None, None, None))
-                settle.tell(turn, row, wait.name, "TIMEOUT", None, None)
+                settle.tell(turn, row, wait.name, "TIMEOUT")
             elif wait.place not in places:
                 places.add(wait.place)
                 _fire(turn, row, wait)

@@ -1,4 +1,8 @@
-"""Settle awakeables: resolved, rejected, timed out. Once (invariant 8), and the inbox row in the same commit."""
+"""Settle awakeables: resolved, rejected, timed out. Once (invariant 8), and the inbox row in the same commit.
+
+An answer is looked at here, in the turn, and not before: only here is it known which question it settles. What
+does not fit its schema, or comes from somebody it was not put to, is refused and nothing moves (A8).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ import msgspec
 
 from hark.kernel.requests import Answer
 from hark.kernel.rows import Locked
+from hark.model import json, schema
 from hark.model.decisions import Settle
-from hark.model.errors import AlreadySettled, HarkError, NotFound
+from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
 from hark.model.names import from_micros
 from hark.store import statements as sql
 
@@ -59,13 +64,38 @@ def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[s
                 status=status, by=by, at=when,
             ),
         )  # fmt: skip
+    elif (unfit := _unfit(state, wish)) is not None:
+        _refuse(turn, request, unfit)
     else:
         settled[wish.awakeable] = (wish.awakeable, wish.status, wish.payload, wish.error, wish.by)
-        tell(turn, row, wish.awakeable, wish.status, wish.payload, wish.error)
+        tell(turn, row, wish.awakeable, wish.status, wish.payload, wish.error, wish.by, wish.via)
         for wait in row.waits:
             if (wait.kind, wait.name) == ("awakeable", wish.awakeable):
                 wait.fired_at = turn.now
         request.answer = _settled(state, wish, turn.now)
+
+
+def _unfit(state: Any, wish: Settle) -> HarkError | None:
+    """Why this may not settle it, if so."""
+    asked, assignees = state[5], json.load(state[12]) if state[12] is not None else []
+    # Who gives no name is code with the store in its hands; a link and a step are permissions of their own.
+    if assignees and wish.by is not None and wish.by not in assignees and wish.via not in ("link", "step"):
+        problem = f"by: {wish.by} is not among those who were asked ({', '.join(assignees)})"
+        return NotAssigned(
+            f"Awakeable {wish.awakeable} is not for {wish.by} to answer, but for {', '.join(assignees)}. "
+            "Nothing was changed.",
+            problems=[problem],
+        )
+    if asked is None or wish.payload is None or wish.status != "RESOLVED":
+        return None
+    problems = schema.problems(asked, wish.payload)
+    if not problems:
+        return None
+    return InvalidAnswer(
+        f"The answer to awakeable {wish.awakeable} does not fit its schema: {'; '.join(problems)}. "
+        "Nothing was changed; correct that and answer again.",
+        problems=problems,
+    )
 
 
 def _settled(state: Any, wish: Settle, now: int) -> tuple[Any, ...]:
@@ -77,15 +107,21 @@ def _settled(state: Any, wish: Settle, now: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def tell(turn: Turn, row: Locked, id: str, status: str, payload: str | None, error: str | None) -> None:
-    """The answer, as a row in the asker's inbox."""
+def tell(
+    turn: Turn, row: Locked, id: str, status: str, payload: str | None = None, error: str | None = None,
+    by: str | None = None, via: str | None = None,
+) -> None:  # fmt: skip
+    """The answer, as a row in the asker's inbox; who gave it, and through which door, as an event."""
+    who = {key: value for key, value in (("by", by), ("via", via)) if value is not None}
     body: dict[str, Any] = {"status": status}
     if payload is not None:
         body["payload"] = msgspec.Raw(payload.encode())
     if error is not None:
         body["error"] = error
+    if by is not None:
+        body["by"] = by
     turn.post(row, "awakeable", id, msgspec.json.encode(body).decode())
-    turn.event(row.id, "awakeable", None, awakeable=id, status=status)
+    turn.event(row.id, "awakeable", None, awakeable=id, status=status, **who)
 
 
 def _refuse(turn: Turn, request: Answer, error: HarkError) -> None:

@@ -60,6 +60,7 @@ class Settle:
     payload: str | None = None
     error: str | None = None
     by: str | None = None
+    via: str | None = None  # the door it came through
 
 
 Effect = SendSignal | SendBroadcast | NewInstance | Settle

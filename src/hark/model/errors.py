@@ -6,6 +6,7 @@
     │   ├── PayloadTooLarge            .size .limit
     │   ├── InvalidState
     │   └── InvalidAnswer              .problems
+    │       └── NotAssigned            .problems
     ├── InvalidDefinition              .problems
     ├── InvalidOutcome (TypeError)
     ├── NotFound (LookupError)
@@ -84,6 +85,10 @@ class InvalidAnswer(InvalidInput):
     def __init__(self, message: str, *, problems: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.problems = list(problems)
+
+
+class NotAssigned(InvalidAnswer):
+    """The awakeable was put to others than who answered; it stays open."""
 
 
 class InvalidDefinition(HarkError):

@@ -177,7 +177,7 @@ class Context:
         """Resolve an awakeable with this step's outcome."""
         text = json.dump(payload, limit=self._desk.max_payload)
         self._effects.append(
-            Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", payload=text, by=by or self.id)
+            Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", payload=text, by=by or self.id, via="step")
         )
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> None:
@@ -186,7 +186,7 @@ class Context:
             raise InvalidInput(f"error must be text, not {error!r}.")
         json.dump(error, limit=self._desk.max_payload, what="error")
         self._effects.append(
-            Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=error, by=by or self.id)
+            Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=error, by=by or self.id, via="step")
         )
 
 

@@ -1,0 +1,160 @@
+"""A8: an awakeable carries what the answerer needs, refuses what does not fit, and records who answered how."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hark import AlreadySettled, Context, Done, InvalidAnswer, InvalidInput, Machine, NotAssigned, step
+from hark.testing import Harness
+from tests.promises.support_signals import harness
+from tests.support.inspect import everything
+from tests.support.questions import Asker, ask
+from tests.support.stores import Store
+
+
+@dataclass
+class Verdict:
+    approve: bool
+    amount: int = 0
+
+
+@asynccontextmanager
+async def asked(store: Store, *definitions: type[Machine], **question: Any) -> AsyncIterator[tuple[Harness, str]]:
+    async with harness(store, Asker, *definitions) as app:
+        yield app, await ask(app, store, **question)
+
+
+async def test_a8_a_question_carries_what_the_answerer_needs(store: Store) -> None:
+    async with asked(
+        store, title="Pay?", description="Invoice 7", schema=Verdict, assignees=["ann", "bob"], timeout=60
+    ) as (app, id):
+        shown = await app.awakeable(id)
+        assert (shown.title, shown.description, shown.assignees) == ("Pay?", "Invoice 7", ("ann", "bob"))
+        assert shown.schema["$defs"]["Verdict"]["required"] == ["approve"]
+        assert shown.timeout_at == shown.created_at + timedelta(seconds=60)
+
+
+async def test_a8_an_answer_that_does_not_fit_is_refused_with_the_reasons_and_nothing_moves(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, id):
+        before = await everything(store)
+        with pytest.raises(InvalidAnswer) as refused:
+            await app.resolve(id, {"approve": "maybe", "amount": "x"}, by="ann")
+        assert refused.value.problems == [
+            'approve: "maybe" is not of type "boolean"',
+            'amount: "x" is not of type "integer"',
+        ]
+        assert all(problem in str(refused.value) for problem in refused.value.problems)
+        assert await everything(store) == before
+        assert await app.drain() == {"steps": 0}
+
+
+async def test_a8_an_answer_that_fits_after_one_that_did_not_settles_it(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, id):
+        with pytest.raises(InvalidAnswer):
+            await app.resolve(id)  # null is an answer too, and no verdict
+        settled = await app.resolve(id, Verdict(True, 3), by="ann")
+        assert (settled.status, settled.payload) == ("RESOLVED", {"approve": True, "amount": 3})
+        assert await app.drain() == {"steps": 1, "done": 1}
+        assert (await app.result("asker"))[0]["payload"] == {"approve": True, "amount": 3}
+
+
+async def test_a8_one_that_does_not_fit_does_not_keep_its_neighbours_from_settling(store: Store) -> None:
+    """All in one turn: each is decided for itself, and the first that fits wins."""
+    async with asked(store, schema=Verdict) as (app, id):
+        replies = [app.resolve(id, payload) for payload in ("no", {"approve": True}, {"approve": False}, 7)]
+        answers: list[Any] = []
+        for reply in replies:
+            try:
+                answers.append(await reply)
+            except Exception as error:
+                answers.append(error)
+        assert [type(answer).__name__ for answer in answers] == [
+            "InvalidAnswer", "Awakeable", "AlreadySettled", "AlreadySettled",
+        ]  # fmt: skip
+        assert (await app.awakeable(id)).payload == {"approve": True}
+
+
+async def test_a8_a_rejection_needs_no_schema(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, id):
+        assert (await app.reject(id, "not my business")).error == "not my business"
+
+
+async def test_a8_a_settled_one_says_who_won_before_it_says_that_the_answer_does_not_fit(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, id):
+        await app.resolve(id, Verdict(True), by="ann")
+        with pytest.raises(AlreadySettled) as late:
+            await app.resolve(id, "nonsense")
+        assert late.value.by == "ann"
+
+
+async def test_a8_an_effect_that_does_not_fit_is_an_event_on_its_sender(store: Store) -> None:
+    class Settler(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            ctx.resolve(ctx.state["id"], {"approve": 1})
+            return Done()
+
+    async with asked(store, Settler, schema=Verdict) as (app, id):
+        await app.start(Settler, {"id": id}, id="settler")
+        assert await app.drain() == {"steps": 1, "done": 1}
+        [refused] = [event.data for event in await app.events("settler") if event.type == "unsettled"]
+        assert refused["awakeable"] == id
+        assert 'approve: 1 is not of type "boolean"' in refused["error"]
+        assert (await app.awakeable(id)).status == "PENDING"
+
+
+async def test_a8_who_answered_through_which_door_and_when_is_recorded(store: Store) -> None:
+    async with asked(store) as (app, id):
+        settled = await app.resolve(id, 1, by="ann", via="cli")
+        assert (settled.answered_by, settled.resolved_at) == ("ann", (await app.awakeable(id)).resolved_at)
+        [event] = [event for event in await app.events("asker") if event.type == "awakeable"]
+        assert event.data == {"awakeable": id, "status": "RESOLVED", "by": "ann", "via": "cli"}
+        assert event.at == settled.resolved_at
+
+
+async def test_a8_the_door_of_code_is_python_and_that_of_a_workflow_a_step(store: Store) -> None:
+    class Settler(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            ctx.reject(ctx.state["id"], "no")
+            return Done()
+
+    async with asked(store, Settler, asker="first") as (app, id):
+        second = await ask(app, store, "second")
+        await app.resolve(second, 1)
+        await app.start(Settler, {"id": id}, id="settler")
+        await app.drain()
+        doors = {
+            event.data["awakeable"]: (event.data.get("by"), event.data["via"])
+            for event in await app.events(limit=100)
+            if event.type == "awakeable"
+        }
+        assert doors == {id: ("settler", "step"), second: (None, "python")}
+
+
+async def test_a8_who_gives_a_name_must_be_one_of_those_who_were_asked(store: Store) -> None:
+    async with asked(store, assignees=["ann", "bob"]) as (app, id):
+        before = await everything(store)
+        for verb in (app.resolve, app.reject):
+            with pytest.raises(NotAssigned) as refused:
+                await verb(id, "x", by="mallory", via="http")
+            assert refused.value.problems == ["by: mallory is not among those who were asked (ann, bob)"]
+        assert await everything(store) == before
+        assert (await app.resolve(id, "x", by="bob")).answered_by == "bob"
+
+
+@pytest.mark.parametrize("how", [{}, {"by": "a passer-by", "via": "link"}])
+async def test_a8_code_without_a_name_and_a_link_are_permissions_of_their_own(store: Store, how: Any) -> None:
+    async with asked(store, assignees=["ann"]) as (app, id):
+        assert (await app.resolve(id, "x", **how)).status == "RESOLVED"
+
+
+@pytest.mark.parametrize("bad", [{"by": ""}, {"by": "x" * 300}, {"by": 3}, {"via": "\0"}])
+async def test_x4_malformed_names_are_refused(store: Store, bad: Any) -> None:
+    async with asked(store) as (app, id):
+        with pytest.raises(InvalidInput):
+            await app.resolve(id, 1, **bad)

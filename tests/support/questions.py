@@ -1,0 +1,52 @@
+"""Questions put by hand: an instance parked on awakeables, as an interpreter would park it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from typing import Any
+
+from hark import Context, Done, Hark, Machine, step
+from hark.model.decisions import Arm, NewAwakeable, Park
+from hark.model.names import SECOND
+from hark.model.schema import describe
+from tests.promises.support_signals import Turns
+from tests.support.stores import Store
+
+
+class Asker(Machine):
+    """Ends with the answer it got, as its inbox has it."""
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        raise AssertionError("parked by hand, before it ran")
+
+    @step
+    async def answered(self, ctx: Context) -> Done:
+        return Done([json.loads(row.payload) for row in ctx._claim.inbox])
+
+
+async def ask(
+    app: Hark,
+    store: Store,
+    asker: str = "asker",
+    *,
+    title: str | None = "May I?",
+    description: str | None = None,
+    schema: Any = None,
+    assignees: list[str] | None = None,
+    timeout: float | None = None,
+) -> str:
+    """Put a question in this app's store; the awakeable's id."""
+    id = "prom_1" + base64.urlsafe_b64encode(f"{asker}:0".encode()).decode().rstrip("=")
+    span = None if timeout is None else int(timeout * SECOND)
+    arm = Arm("awakeable", f"wait-{asker}", name=id, timeout=span)
+    new = NewAwakeable(
+        id, 0, arm.id, timeout=span, nonce=secrets.token_urlsafe(16), title=title, description=description,
+        schema=describe(schema)[0], assignees=None if assignees is None else json.dumps(assignees),
+    )  # fmt: skip
+    async with Turns(store, getattr(app, "clock", None)) as turns:
+        await app.start(Asker, id=asker)
+        await turns.commit(await turns.claim("Asker"), Park((arm,), awakeables=(new,)), step="answered")
+    return id
