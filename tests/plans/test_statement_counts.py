@@ -29,7 +29,7 @@ from hark.kernel.requests import (
 )
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
-from hark.model.decisions import Arm, NewInstance, SendSignal, Settle
+from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal, Settle
 from hark.model.values import Rate
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
@@ -203,6 +203,23 @@ async def answers_to_awakeables(t: Table, n: int) -> Any:
 async def a_broadcast_to_as_many_subscribers(t: Table, n: int) -> Any:
     await t.parked(n, lambda: on("open", "broadcast"))
     return t.turn(Publish(name="open"))
+
+
+@work
+async def broadcasts_among_the_signals_of_one_step(t: Table, n: int) -> Any:
+    [id] = await t.parked(1, lambda: on("open", "broadcast"))
+    [claim] = await t.claimed(1)
+    effects: list[Effect] = []
+    for i in range(n):
+        effects += [SendBroadcast("open", f"{i}", f"{i}"), SendSignal(id, "go", f"{i}")]
+    return t.turn(advance(claim, *effects))
+
+
+@work
+async def large_broadcasts(t: Table, n: int) -> Any:
+    t.rules.broadcast_limit = 0
+    await t.parked(1, lambda: on("open", "broadcast"))
+    return t.turn(*(Publish(name="open", dedup_key=f"{i}") for i in range(n)))
 
 
 @work

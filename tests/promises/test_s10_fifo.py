@@ -68,6 +68,26 @@ async def test_s10_signals_of_one_step_arrive_in_the_order_of_its_calls(store: S
         assert (await app.result("w"))["all"] == [["go", n] for n in range(10)] + [["end", None]]
 
 
+async def test_s10_signals_and_broadcasts_of_one_step_are_one_line(store: Store) -> None:
+    class Sender(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            for n in range(30):
+                if n % 3:
+                    ctx.signal("w", "note", n)
+                else:
+                    ctx.broadcast("all", n)
+            return Done()
+
+    async with harness(store, Sender, Waiter) as app:
+        await app.start(Waiter, {"names": ["go"], "broadcasts": ["all"]}, id="w")
+        await app.drain()
+        await app.start(Sender)
+        await app.drain()
+        found = await rows(store, "SELECT payload FROM signals ORDER BY seq")
+        assert [int(payload) for (payload,) in found] == list(range(30))
+
+
 async def test_s10_fault_14_many_senders_one_instance_each_seen_once_and_in_order(store: Store) -> None:
     """Eight senders, half of them plain threads, while the receiver collects."""
     senders, each = 8, 25

@@ -1,7 +1,7 @@
 """The kernel in two hundred lines of plain Python: what must have become of everybody after a turn.
 
 One writer, no SQL, no locks: an instance is an object, its inbox a list. The phases are those of a turn (ends,
-starts, deliveries, broadcasts, outcomes, the sweep), each over everybody before the next. Who is claimed, and who is
+starts, deliveries with the broadcasts among them, outcomes, the sweep), each over everybody before the next. Who is claimed, and who is
 blocked by a limit, the model does not say: it only knows who could be.
 """
 
@@ -105,13 +105,7 @@ class Model:
         for commit in commits:
             self.expected[commit] = commit in live
         stillborn = self._starts(requests, live, addresses, now)
-        self._delivers(requests, live, addresses)
-        for publish in [r for r in requests if isinstance(r, Publish)]:
-            self.expected[publish] = self._publish(publish.name, publish.payload, listening)
-        for commit in live:
-            for effect in commit.decision.effects:
-                if isinstance(effect, SendBroadcast):
-                    self._publish(effect.name, effect.payload, listening)
+        self._delivers(requests, live, addresses, listening)
         past = self._outcomes(live, stillborn, now)
         if sweep or past:
             self._sweep(now)
@@ -225,13 +219,25 @@ class Model:
     def _taken(self, key: str | None) -> bool:
         return key is not None and any(i.live and i.key == key for i in self.all.values())
 
-    def _delivers(self, requests: list[Request], live: list[Commit], addresses: dict[str, str | None]) -> None:
-        for request in [r for r in requests if isinstance(r, Deliver)]:
-            self.expected[request] = self._deliver(request, addresses[request.target])
+    def _delivers(
+        self,
+        requests: list[Request],
+        live: list[Commit],
+        addresses: dict[str, str | None],
+        listening: dict[str, set[str | None]],
+    ) -> None:
+        """S10: in the order of the calls, whether one is meant or everybody."""
+        for request in requests:
+            if isinstance(request, Deliver):
+                self.expected[request] = self._deliver(request, addresses[request.target])
+            elif isinstance(request, Publish):
+                self.expected[request] = self._publish(request.name, request.payload, listening)
         for commit in live:
             for effect in commit.decision.effects:
                 if isinstance(effect, SendSignal):
                     self._deliver(effect, addresses[effect.target])
+                elif isinstance(effect, SendBroadcast):
+                    self._publish(effect.name, effect.payload, listening)
 
     def _deliver(self, sent: Deliver | SendSignal, id: str | None) -> str:
         inst = self.all[id] if id is not None else None

@@ -8,9 +8,11 @@ committed before the subscribers were read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hark.kernel.requests import Publish
+from hark.kernel.rows import Locked
 from hark.model.names import new_id
 from hark.store import statements as sql
 
@@ -48,70 +50,80 @@ def reached(turn: Turn) -> set[str]:
     return ids | {id for _, id in turn.chunk}
 
 
-async def apply(turn: Turn) -> None:
-    requests = [request for request in turn.publishes if request.sender is None or not request.sender.fenced]
-    first = await _seen(turn, requests)
-    rows = []
-    for request in requests:
-        key = (request.name, request.dedup_key or "")
-        if request.dedup_key is not None and key in first:
-            request.answer = first[key]
-            if request.sender is not None:
-                claim, why = request.sender.claim, f"duplicate: {request.dedup_key!r} was broadcast before"
-                turn.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
-            continue
-        id = new_id()
-        request.answer = await (_mark(turn, request, id) if turn.large else _reach(turn, request))
-        first[key] = request.answer
-        rows.append((id, request.name, request.payload if turn.large else "null", request.dedup_key, request.answer))
-    if rows:
-        await turn.tx.fetch(sql.insert_broadcasts, rows)
-    if turn.chunk:
-        await _deliver_chunk(turn)
-    await turn.flush()
-
-
-async def _seen(turn: Turn, requests: list[Publish]) -> dict[tuple[str, str], int]:
-    keys = sorted({(r.name, r.dedup_key) for r in requests if r.dedup_key is not None})
+async def seen(turn: Turn) -> dict[tuple[str, str], int | Publish]:
+    """What was broadcast before under the same dedup key: how many it reached."""
+    keys = sorted({(r.name, r.dedup_key) for r in turn.publishes if r.dedup_key is not None})
     if not keys:
         return {}
     return {(name, key): count for name, key, count in await turn.tx.fetch(sql.broadcast_seen, keys)}
 
 
-async def _reach(turn: Turn, request: Publish) -> int:
-    ids = []
-    for id in sorted(turn.subscribers.get(request.name, ())):
+def publish(turn: Turn, request: Publish, first: dict[tuple[str, str], int | Publish]) -> None:
+    """In its place among the signals (S10). A large one only marks, when all of them are known."""
+    key = (request.name, request.dedup_key or "")
+    if request.dedup_key is not None:
+        before = first.setdefault(key, request)
+        if before is not request:
+            _repeat(turn, request, before)
+            return
+    if not turn.large:
+        request.answer = _reach(turn, request.name, request.payload, turn.subscribers.get(request.name, ()))
+    turn.published.append((new_id(), request))
+
+
+def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:
+    if isinstance(before, Publish):
+        turn.repeats.append((request, before))
+    else:
+        request.answer = before
+    if request.sender is not None:
+        claim, why = request.sender.claim, f"duplicate: {request.dedup_key!r} was broadcast before"
+        turn.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
+
+
+def _reach(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
+    """Everybody of these who is live and still subscribes."""
+    reached = 0
+    for id in sorted(ids):
         row = turn.rows.get(id)
-        if (
-            row is not None
-            and not row.terminal
-            and any(w.kind == "broadcast" and w.name == request.name for w in row.waits)
-        ):
-            ids.append(id)
-    await _insert(turn, request.name, request.payload, ids)
-    return len(ids)
+        if row is None or row.terminal or not any(w.kind == "broadcast" and w.name == name for w in row.waits):
+            continue
+        _post(turn, row, name, payload)
+        reached += 1
+    return reached
 
 
-async def _insert(turn: Turn, name: str, payload: str, ids: list[str]) -> None:
-    if not ids:
+def _post(turn: Turn, row: Locked, name: str, payload: str) -> None:
+    woke = turn.post(row, "broadcast", name, payload)
+    turn.event(row.id, "broadcast", None, name=name, status="woke" if woke else "stored")
+
+
+async def record(turn: Turn) -> None:
+    """Remember what was published, for its dedup key; a large one marks everybody it reaches."""
+    if turn.large and turn.published:
+        await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in turn.published])
+        counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in turn.published]))
+        for id, request in turn.published:
+            request.answer = counts.get(id, 0)
+        turn.marks = True
+    for request, before in turn.repeats:
+        request.answer = before.answer
+    if turn.published:
+        rows = [
+            (id, request.name, request.payload if turn.large else "null", request.dedup_key, request.answer)
+            for id, request in turn.published
+        ]
+        await turn.tx.fetch(sql.insert_broadcasts, rows)
+
+
+async def deliver_marked(turn: Turn) -> None:
+    """A chunk: to the marked, also to those who woke meanwhile."""
+    if not turn.chunk:
         return
-    await turn.flush()  # what was sent before stays before
-    await turn.tx.fetch(sql.insert_broadcast_signals, [(id,) for id in ids], name=name, payload=payload)
-    for id in ids:
-        turn.first_mail.pop(id, None)
-        woke = turn.arrived(turn.rows[id], "broadcast", name, None)
-        turn.event(id, "broadcast", None, name=name, status="woke" if woke else "stored")
-
-
-async def _mark(turn: Turn, request: Publish, id: str) -> int:
-    await turn.tx.fetch(sql.mark, id=id, name=request.name)
-    [[count]] = await turn.tx.fetch(sql.marked, id=id)
-    turn.marks = True
-    return int(count)
-
-
-async def _deliver_chunk(turn: Turn) -> None:
     ids = sorted({broadcast_id for broadcast_id, _ in turn.chunk})
     for broadcast_id, name, payload in await turn.tx.fetch(sql.broadcasts_by_id, ids=ids):
-        live = [id for b, id in turn.chunk if b == broadcast_id and id in turn.rows and not turn.rows[id].terminal]
-        await _insert(turn, name, payload, sorted(live))
+        for id in sorted(id for b, id in turn.chunk if b == broadcast_id):
+            row = turn.rows.get(id)
+            if row is not None and not row.terminal:
+                _post(turn, row, name, payload)
+    await turn.flush()

@@ -1,4 +1,4 @@
-"""Deliver signals and messages: to one instance each.
+"""Deliver, in the order of the calls (S10): signals and messages to one instance each, broadcasts among them.
 
 Together with broadcast.py, settle.py, expire.py and the children counted in commit.py this is all that
 writes to inboxes, and all of it goes through `Turn.post`. Leans on invariants 3, 4 and 5. What a
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel.requests import Deliver, SignalWithStart
+from hark.kernel import broadcast
+from hark.kernel.requests import Deliver, Publish, SignalWithStart
 from hark.model.errors import HarkError, NoTarget
 from hark.model.values import Delivery
 from hark.store import statements as sql
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 def plan(turn: Turn) -> None:
     for request in turn.delivers:
-        if isinstance(request, SignalWithStart):
-            continue  # start.plan has its key
+        if not isinstance(request, Deliver):
+            continue  # start.plan has the key, broadcast.plan the subscribers
         if request.sender is None and not request.by_key and looks_made(request.target):
             turn.wants.add(request.target)
             turn.guessed[request.target] = request.target
@@ -39,16 +40,20 @@ async def plan_messages(turn: Turn) -> None:
 async def apply(turn: Turn) -> None:
     delivers = await _in_line(turn)
     seen = await _seen(turn, delivers)
+    first = await broadcast.seen(turn)
     for request in delivers:
-        if isinstance(request, Deliver):
-            _deliver(turn, request, seen)
-        else:
-            _deliver_joint(turn, request, seen)
+        match request:
+            case Deliver():
+                _deliver(turn, request, seen)
+            case SignalWithStart():
+                _deliver_joint(turn, request, seen)
+            case Publish():
+                broadcast.publish(turn, request, first)
     await _messages(turn)
     await turn.flush()
 
 
-async def _in_line(turn: Turn) -> list[Deliver | SignalWithStart]:
+async def _in_line(turn: Turn) -> list[Deliver | SignalWithStart | Publish]:
     """All but the refused, and but keys taken for ids: these go again, and after them who follows to the same one."""
     delivers = [r for r in turn.delivers if isinstance(r, SignalWithStart) or r.sender is None or not r.sender.fenced]
     misread = {r.target for r in delivers if isinstance(r, Deliver) and not r.by_key and _misread(turn, r.target)}
@@ -87,19 +92,24 @@ async def look_for_known(turn: Turn) -> None:
                 turn.known[joint] = id
 
 
-async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart]) -> set[tuple[str, str]]:
+async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart | Publish]) -> set[tuple[str, str]]:
     pairs = set()
     for request in requests:
-        row = turn.find(_target(request))
-        if request.dedup_key is not None and row is not None:
+        if request.dedup_key is not None and (row := turn.find(_target(request))) is not None:
             pairs.add((row.id, request.dedup_key))
     if not pairs:
         return set()
     return {(id, key) for id, key in await turn.tx.fetch(sql.seen, sorted(pairs))}
 
 
-def _target(request: Deliver | SignalWithStart) -> str:
-    return request.target if isinstance(request, Deliver) else request.item.correlation_key or ""
+def _target(request: Deliver | SignalWithStart | Publish) -> str:
+    match request:
+        case Deliver():
+            return request.target
+        case SignalWithStart():
+            return request.item.correlation_key or ""
+        case Publish():
+            return ""  # nobody in particular
 
 
 def looks_made(target: str) -> bool:

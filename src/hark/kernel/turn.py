@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -40,7 +42,7 @@ from hark.kernel.rows import Locked, wait_row
 from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import NewInstance, Park, SendBroadcast, SendSignal, Settle
 from hark.store import statements as sql
-from hark.store.protocol import Tx
+from hark.store.protocol import Rows, Tx
 
 _encode = msgspec.json.Encoder().encode
 _NAMES = 256  # reserved numbers: few enough for the lock table, many enough that starters seldom meet
@@ -65,7 +67,7 @@ class Turn:
         self.rules = rules
         self.catalog = catalog
         self.commits: list[Commit] = []
-        self.delivers: list[Deliver | SignalWithStart] = []  # in the order of the calls (S10)
+        self.delivers: list[Deliver | SignalWithStart | Publish] = []  # in the order of the calls (S10)
         self.starts: list[Start] = []
         self.joint: list[SignalWithStart] = []
         self.publishes: list[Publish] = []
@@ -97,6 +99,8 @@ class Turn:
         self.subscribers: dict[str, list[str]] = {}
         self.chunk: list[tuple[str, str]] = []
         self.large = False
+        self.published: list[tuple[str, Publish]] = []
+        self.repeats: list[tuple[Publish, Publish]] = []  # of one that this very turn publishes
         self.run_on = True
         self.made_buckets = False
         self.deliver_marks = False
@@ -172,7 +176,7 @@ class Turn:
         """Write the posts so far, in their order."""
         if self.posts:
             # The numbers rise in the order of the list, in whatever order the database returns them.
-            seqs = sorted(row[0] for row in await self.tx.fetch(sql.insert_signals, self.posts))
+            seqs = sorted(row[0] for row in await self._insert())
             for seq, (id, kind, name, wait_id, payload, _) in zip(seqs, self.posts, strict=True):
                 if id in self.first_mail:
                     self.first_mail[id].append(InboxRow(seq, kind, name, wait_id, payload, self.now))
@@ -181,6 +185,12 @@ class Turn:
         if self.mailed:
             await self.tx.fetch(sql.mark_mail, ids=sorted(self.mailed))
             self.mailed = set()
+
+    async def _insert(self) -> Rows:
+        if all(post[1] != "broadcast" for post in self.posts):
+            return await self.tx.fetch(sql.insert_signals, self.posts)
+        alike = groupby(self.posts, key=itemgetter(slice(1, None)))
+        return await self.tx.fetch(sql.insert_alike, [(" ".join(p[0] for p in posts), *rest) for rest, posts in alike])
 
     async def look(self, rows: Iterable[Locked]) -> None:
         """Read the waits of rows we hold: a statement after the lock, never the lock itself."""
@@ -206,7 +216,7 @@ class Turn:
                     self.joint.append(request)
                     self.delivers.append(request)
                 case Publish():
-                    self.publishes.append(request)
+                    self._publish(request)
                 case Message():
                     self.messages.append(request)
                 case Answer():
@@ -230,6 +240,10 @@ class Turn:
         for request in self.commits:
             self._unfold(request)
 
+    def _publish(self, request: Publish) -> None:
+        self.publishes.append(request)
+        self.delivers.append(request)
+
     def _unfold(self, request: Commit) -> None:
         """Effects ride the outcome (invariant 12): the same requests, with a sender."""
         request.fenced = False
@@ -244,7 +258,7 @@ class Turn:
                         )
                     )  # fmt: skip
                 case SendBroadcast():
-                    self.publishes.append(
+                    self._publish(
                         Publish(
                             name=effect.name,
                             payload=effect.payload,
@@ -309,9 +323,10 @@ class Turn:
         commit.fence_again(self)
         await deliver.look_for_known(self)
         await start.apply(self)
+        await broadcast.deliver_marked(self)  # before anything newer
         await deliver.apply(self)
+        await broadcast.record(self)
         await settle.apply(self)
-        await broadcast.apply(self)
         await commit.apply(self)
         # A park whose deadline is past is due at once, not a turn later.
         sweep = sweep or bool(self.swept) or (self.earliest is not None and self.earliest <= self.now)

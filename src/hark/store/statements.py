@@ -94,12 +94,24 @@ insert_signals = Sql(
     RETURNING seq
     """
 )
-# One payload for all of a broadcast's subscribers, not fifty thousand copies on the wire.
-insert_broadcast_signals = Sql(
-    """
-    INSERT INTO signals (instance_id, kind, name, payload, at)
-    SELECT r.id, 'broadcast', :name::text, :payload::text, :now::bigint FROM {rows: id text} ORDER BY r.ord
-    """
+# The same to many: a broadcast sends its payload once, and its subscribers as one text, not fifty thousand.
+_ALIKE = "{rows: ids text, kind text, name text, wait_id text, payload text, dedup_key text}"
+insert_alike = Sql(
+    f"""
+    INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
+    SELECT t.id, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now::bigint FROM {_ALIKE}
+    CROSS JOIN LATERAL unnest(string_to_array(r.ids, ' ')) WITH ORDINALITY AS t(id, place)
+    ORDER BY r.ord, t.place
+    RETURNING seq
+    """,
+    # SQLite takes lists apart as JSON; an id has nothing in it that JSON would quote.
+    sqlite=f"""
+    INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
+    SELECT t.value, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now FROM {_ALIKE}
+    CROSS JOIN json_each('["' || replace(r.ids, ' ', '","') || '"]') AS t
+    ORDER BY r.ord, t.key
+    RETURNING seq
+    """,
 )
 inbox = Sql(
     """
@@ -483,11 +495,11 @@ insert_broadcasts = Sql(
 mark = Sql(
     """
     INSERT INTO deliveries (broadcast_id, instance_id)
-    SELECT DISTINCT :id::text, w.instance_id FROM waits w
-    WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name = :name::text
+    SELECT DISTINCT r.id, w.instance_id FROM {rows: id text, name text}
+    JOIN waits w ON w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name = r.name
     """
 )
-marked = Sql("SELECT count(*) FROM deliveries WHERE broadcast_id = :id::text")
+marked = Sql("SELECT broadcast_id, count(*) FROM deliveries WHERE broadcast_id IN :ids[text] GROUP BY broadcast_id")
 # A chunk of one broadcast: the mark goes in the commit that writes the inboxes, so nobody gets it twice.
 take_marks = Sql(
     """
