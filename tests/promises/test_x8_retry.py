@@ -126,6 +126,21 @@ async def test_x8_two_failed_holders_of_one_key_only_one_comes_back(store: Store
         assert (await app.get("two")).status == "failed"
 
 
+async def test_x8_two_retries_at_once_are_told_the_same_reason(store: Store) -> None:
+    async with harness(store, Fragile, Waiter) as app:
+        await _fail(app, "old", correlation_key="k")
+        await app.start(Waiter, GO, id="new", correlation_key="k")
+        for reply in [app.retry("old"), app.retry("old")]:
+            with pytest.raises(Duplicate):
+                await reply
+        await app.cancel("new")
+        replies = [app.retry("old"), app.retry("old")]
+        assert (await replies[0]).status == "runnable"
+        with pytest.raises(Conflict, match="'old' is runnable") as late:
+            await replies[1]
+        assert late.value.status == "runnable"
+
+
 async def test_x8_a_retry_with_a_key_that_is_its_own_for_good(store: Store) -> None:
     async with harness(store, Fragile) as app:
         await _fail(app, "f", correlation_key="k", correlation_scope="forever")

@@ -1,8 +1,8 @@
 """The kernel in two hundred lines of plain Python: what must have become of everybody after a turn.
 
 One writer, no SQL, no locks: an instance is an object, its inbox a list. The phases are those of a turn (ends,
-starts, deliveries with the broadcasts among them, outcomes, the sweep), each over everybody before the next. Who is claimed, and who is
-blocked by a limit, the model does not say: it only knows who could be.
+starts, deliveries with the broadcasts among them, outcomes, the sweep), each over everybody before the next. Who is
+claimed, and who is blocked by a limit, the model does not say: it only knows who could be.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.requests import Cancel, Revive
+from hark.kernel.rows import Locked
 from hark.model.errors import Conflict, Duplicate, NotFound
 from hark.store import statements as sql
 
@@ -20,11 +21,13 @@ async def plan(turn: Turn) -> None:
     turn.targets.update(request.target for request in turn.cancels)
     turn.targets.update(request.target for request in turn.revives)
     if turn.revives:
-        # A retry takes its key back, so it meets the starters of that key where they meet each other.
-        ids = (await turn.resolve(request.target for request in turn.revives)).values()
-        for row in await turn.tx.fetch(sql.details, ids=sorted(ids)):
+        # A retry takes its key and its messages back, so it meets those who want them where they meet each other.
+        ids = sorted((await turn.resolve(request.target for request in turn.revives)).values())
+        for row in await turn.tx.fetch(sql.details, ids=ids):
             if row[7] is not None:
                 turn.reserve(row[7])
+        for _, name, key, _ in await turn.tx.fetch(sql.closed_messages, ids=ids):
+            turn.reserve_message(name, key)
     for handback in turn.handbacks:
         turn.wants.update(claim.id for claim in handback.claims)
 
@@ -176,43 +179,55 @@ async def _retire(turn: Turn) -> None:
 
 
 async def _revive(turn: Turn) -> None:
-    wanted: dict[str, Revive] = {}
+    """All of it or nothing: its key, its waits and its questions must be free to take back."""
+    asked: list[tuple[Revive, Locked]] = []
     for request in turn.revives:
         row = turn.find(request.target)
         if row is None:
             request.answer = _not_found(request.target)
-        elif row.status != "failed" or row.id in wanted:
-            request.answer = Conflict(
-                f"{request.target!r} is {row.status}, and only what has failed can be retried.",
-                status=row.status,
-            )
         else:
-            wanted[row.id] = request
-    if not wanted:
-        return
-    details = await _details(turn, sorted(wanted))
+            asked.append((request, row))
+    ids = sorted({row.id for _, row in asked if row.status == "failed"})
+    details = await _details(turn, ids)
     keys = {row[7] for row in details.values() if row[7] is not None}
-    holders: dict[str, str] = {}
-    if keys:
-        holders = {name: holder for name, holder in await turn.tx.fetch(sql.taken, names=sorted(keys))}
+    holders = dict(await turn.tx.fetch(sql.taken, names=sorted(keys))) if keys else {}
+    messages: dict[str, list[tuple[str, str]]] = {}
+    receivers: dict[tuple[str, str], str | None] = {}
+    for id, name, key, receiver in await turn.tx.fetch(sql.closed_messages, ids=ids) if ids else ():
+        messages.setdefault(id, []).append((name, key))
+        receivers[name, key] = receiver
     back = []
-    for id, request in wanted.items():
-        step, key = details[id][2], details[id][7]
-        if holders.get(key, id) != id:
+    for request, row in asked:
+        key = details[row.id][7] if row.status == "failed" else None
+        taken = [message for message in messages.get(row.id, ()) if receivers[message] is not None]
+        if row.status != "failed":
+            request.answer = Conflict(
+                f"{request.target!r} is {row.status}, and only what has failed can be retried.", status=row.status
+            )
+        elif holders.get(key, row.id) != row.id:
             request.answer = Duplicate(
                 f"The correlation key {key!r} is held by instance {holders[key]} by now. "
                 "Wait until that one has ended, then retry again.",
                 holder=holders[key],
             )
-            continue
-        if key is not None:
-            holders[key] = id
-        turn.rows[id].status = "runnable"
-        request.answer = id
-        turn.event(id, "retried", step)
-        back.append(id)
+        elif taken:
+            [name, for_key], receiver = taken[0], receivers[taken[0]]
+            request.answer = Conflict(
+                f"{request.target!r} waited for message {name!r} with key {for_key!r}, and instance {receiver} does "
+                "by now; a message has one receiver. Wait until that one has its message or has ended, then retry "
+                "again.",
+                status=row.status,
+            )
+        else:
+            holders |= {key: row.id} if key is not None else {}
+            receivers |= {message: row.id for message in messages.get(row.id, ())}
+            row.status = "runnable"
+            request.answer = row.id
+            turn.event(row.id, "retried", details[row.id][2])
+            back.append(row.id)
     if back:
         await turn.tx.fetch(sql.revive, ids=back)
+        await turn.tx.fetch(sql.reopen_awakeables, ids=back)
         await turn.tx.fetch(sql.reopen_waits, ids=back)
         turn.runnable = True
 

@@ -134,6 +134,10 @@ class Turn:
     def reserve(self, name: str) -> None:
         self.reserved.add(zlib.crc32(name.encode()) % _NAMES)
 
+    def reserve_message(self, name: str, key: str) -> None:
+        """Its receivers meet here: a look for one is exact then, and two batches cannot deadlock in the index."""
+        self.reserve(f"message\0{name}\0{key}")
+
     async def resolve(self, targets: Iterable[str]) -> dict[str, str]:
         """Ids by target; a name nobody has is left out."""
         found = await self.tx.fetch(sql.addresses, [(target,) for target in sorted(targets)])
@@ -272,6 +276,8 @@ class Turn:
                     self.answers.append(Answer(settle=effect, sender=request))
         if isinstance(decision.move, Park):
             for arm in decision.move.arm:
+                if arm.kind == "message":
+                    self.reserve_message(arm.name or "", arm.key or "")
                 if arm.children:
                     self.starts.append(Start(items=list(arm.children), parent_wait=arm.id, sender=request))
 

@@ -164,6 +164,15 @@ delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
 # Invariant 11: the finished have no waits; those of the failed are kept for a retry.
 drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
 close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
+# The messages that failed instances waited for, and who waits for them by now.
+closed_messages = Sql(
+    """
+    SELECT w.instance_id, w.name, w.key, o.instance_id FROM waits w
+    LEFT JOIN waits o ON o.kind = 'message' AND o.closed_at IS NULL AND o.fired_at IS NULL
+        AND o.name = w.name AND o.key = w.key
+    WHERE w.instance_id IN :ids[text] AND w.kind = 'message' AND w.closed_at IS NOT NULL AND w.fired_at IS NULL
+    """
+)
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
 fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
 fire_answered = Sql(
@@ -545,6 +554,15 @@ cancel_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE instance_id IN :ids[text] AND status = 'PENDING'
+    """
+)
+# X8: a retry asks again what the failure cancelled; its wait is still closed. Withdrawn ones have no wait.
+reopen_awakeables = Sql(
+    """
+    UPDATE awakeables SET status = 'PENDING', resolved_at = NULL, answered_by = NULL
+    WHERE instance_id IN :ids[text] AND status = 'CANCELLED' AND EXISTS (
+        SELECT 1 FROM waits w WHERE w.instance_id = awakeables.instance_id AND w.kind = 'awakeable'
+            AND w.name = awakeables.id AND w.closed_at IS NOT NULL)
     """
 )
 

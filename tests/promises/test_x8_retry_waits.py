@@ -1,0 +1,135 @@
+"""X8: a retry takes back what the failed instance waited for: its messages if they are free, and its questions."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hark.kernel.requests import Answer, Message, Revive
+from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
+from hark.model.errors import AlreadySettled, Conflict
+from hark.store.protocol import Refused
+from tests.promises.support_signals import Turns, outcome, rows, until_blocked
+from tests.support.inspect import everything
+from tests.support.stores import Store
+
+FAILED = Finish("failed", error="broken")
+
+
+def _payment(wait: str) -> Arm:
+    return Arm("message", wait, name="payment", key="order-42")
+
+
+async def _fail_while_waiting(turns: Turns, id: str, *arms: Arm, awakeables: tuple[NewAwakeable, ...] = ()) -> None:
+    """Parked on all of it and woken by a message of its own; then it fails."""
+    await turns.start("M", id)
+    wake = Arm("message", f"wake-{id}", name="wake", key=id)
+    await turns.commit(await turns.claim("M"), Park((*arms, wake), awakeables=awakeables), step="woken")
+    await turns.run(Message(name="wake", key=id))
+    await turns.commit(await turns.claim("M"), FAILED)
+
+
+async def _wait_for_payment(turns: Turns, id: str) -> None:
+    await turns.start("M", id)
+    await turns.commit(await turns.claim("M"), Park((_payment(f"w-{id}"),)), step="woken")
+
+
+async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_nothing_moves(store: Store) -> None:
+    async with Turns(store) as turns:
+        await turns.register("M")
+        await _fail_while_waiting(turns, "old", _payment("w-old"))
+        await _wait_for_payment(turns, "new")
+        before = await everything(store)
+        refused = Revive(target="old")
+        await turns.run(refused)
+        assert type(refused.answer) is Conflict
+        assert refused.answer.status == "failed"
+        for word in ("payment", "order-42", "instance new", "then retry again"):
+            assert word in str(refused.answer)
+        assert await everything(store) == before
+        await turns.run(Message(name="payment", key="order-42"))
+        again = Revive(target="old")
+        await turns.run(again)
+        assert again.answer == "old", "the message is free again"
+        sent = Message(name="payment", key="order-42")
+        await turns.run(sent)
+        assert sent.answer == "old"
+
+
+async def test_x8_of_two_who_waited_for_one_message_one_comes_back(store: Store) -> None:
+    async with Turns(store) as turns:
+        await turns.register("M")
+        await _fail_while_waiting(turns, "one", _payment("w-one"))
+        await _fail_while_waiting(turns, "two", _payment("w-two"))
+        retries = [Revive(target="one"), Revive(target="two"), Revive(target="two")]
+        await turns.run(*retries)
+        assert retries[0].answer == "one"
+        for refused in retries[1:]:
+            assert type(refused.answer) is Conflict
+            assert "instance one" in str(refused.answer)
+
+
+@pytest.mark.parametrize("first", ["park", "retry"])
+async def test_x8_a_retry_and_a_park_on_its_message_meet(pg_store: Store, first: str) -> None:
+    async with Turns(pg_store) as one, Turns(pg_store) as two:
+        await one.register("M")
+        await _fail_while_waiting(one, "old", _payment("w-old"))
+        await one.start("M", "new")
+        retry: Any = Revive(target="old")
+        park = outcome(await one.claim("M"), Park((_payment("w-new"),)))
+        await two.run()
+        turn = await one.open_turn(park if first == "park" else retry)
+        meeting = asyncio.create_task(two.run(retry if first == "park" else park))
+        await until_blocked(pg_store, two)
+        await turn.tx.commit()
+        if first == "park":
+            await meeting
+            assert type(retry.answer) is Conflict
+            assert "instance new" in str(retry.answer)
+        else:
+            with pytest.raises(Refused):  # its step is told, and `handle` decides
+                await meeting
+            assert retry.answer == "old"
+
+
+# -- questions ---------------------------------------------------------------------------------------
+
+
+def _asked(id: str, index: int) -> tuple[NewAwakeable, Arm]:
+    return NewAwakeable(id, index, f"w-{id}"), Arm("awakeable", f"w-{id}", name=id)
+
+
+async def _awakeables(store: Store) -> dict[str, tuple[Any, ...]]:
+    found = await rows(store, "SELECT id, status, answered_by, resolved_at IS NULL FROM awakeables")
+    return {id: (status, by, bool(pending)) for id, status, by, pending in found}
+
+
+async def test_x8_a_retry_asks_again_what_the_failure_cancelled_and_nothing_else(store: Store) -> None:
+    async with Turns(store) as turns:
+        await turns.register("M")
+        questions = [_asked(id, n) for n, id in enumerate(("open", "answered", "withdrawn"))]
+        await turns.start("M", "m")
+        arms, awakeables = tuple(arm for _, arm in questions), tuple(asked for asked, _ in questions)
+        await turns.commit(await turns.claim("M"), Park(arms, awakeables=awakeables), step="woken")
+        await turns.run(Answer(settle=Settle("answered", "RESOLVED", "1", by="ann")))
+        claim = await turns.claim("M")
+        wake = Arm("message", "wake", name="wake", key="m")
+        seqs = [row.seq for row in claim.inbox]
+        await turns.commit(claim, Park((wake,), disarm=("w-answered", "w-withdrawn")), consume=seqs)
+        await turns.run(Message(name="wake", key="m"))
+        await turns.commit(await turns.claim("M"), FAILED)
+        refused = Answer(settle=Settle("open", "RESOLVED", "2"))
+        await turns.run(refused)
+        assert (type(refused.answer), refused.answer.status) == (AlreadySettled, "CANCELLED")
+
+        await turns.run(Revive(target="m"))
+        assert await _awakeables(store) == {
+            "open": ("PENDING", None, True),
+            "answered": ("RESOLVED", "ann", False),
+            "withdrawn": ("CANCELLED", None, False),
+        }
+        answer = Answer(settle=Settle("open", "RESOLVED", "2", by="bob"))
+        await turns.run(answer)
+        assert answer.answer == "open"
+        claim = await turns.claim("M")
+        assert [row.name for row in claim.inbox if row.kind == "awakeable"] == ["open"]
