@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self
@@ -125,9 +126,27 @@ class Hark:
         self._registry = Registry()
         limit = _whole(broadcast_limit, "broadcast_limit")
         rules = Rules(self._limits, _whole(max_crashes, "max_crashes"), limit, min(limit, 5000))
+        self._schema = schema
+        self._clock = clock
         make = _store(url, schema, self._lease, clock)
         self._clerk = Clerk(make, rules, lease=self._lease, retention=self._retention, clock=clock)
         self._desk = Desk(self._clerk, self._limits, self._max_payload, self._new)
+
+    def move(self, url: str | None = None, *, schema: str | None = None) -> None:
+        """Work on another store than the one it was made for (`--db` does this); before it is opened."""
+        if self._clerk.is_open:
+            raise InvalidInput("This app is open: close it before it moves to another store.")
+        self.url, self._schema = url or self.url, schema or self._schema
+        self._clerk.make_store = _store(self.url, self._schema, self._lease, self._clock)
+
+    def exists(self) -> bool:
+        """Is there a database at its URL? A server has to be asked: `with app:` says what it answers."""
+        if not self.url.startswith("sqlite:"):
+            return True
+        from hark.store.sqlite import path_of
+
+        path = path_of(self.url)
+        return path is None or os.path.exists(path)
 
     # -- open, close, work ------------------------------------------------------------------------
 

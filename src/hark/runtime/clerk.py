@@ -81,7 +81,7 @@ class Clerk:
         retention: float,
         clock: Callable[[], int] | None,
     ) -> None:
-        self._make_store = store
+        self.make_store = store
         self._rules = rules
         self._lease = lease
         self._retention = retention
@@ -133,7 +133,7 @@ class Clerk:
 
     async def _live(self, opened: Reply[None]) -> None:
         try:
-            self.store = self._make_store()
+            self.store = self.make_store()
             await self.store.open()
             self._offset = await self.store.time() - time.time_ns() // 1000
         except BaseException as error:

@@ -1,0 +1,143 @@
+"""`hark awakeable`: answer what instances ask."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from hark.doors.cli.given import File, Given, Limit, Payload, Suspended, Text, command, group, opened, payload_of
+from hark.doors.cli.say import clean, emit, fields, paint, when
+from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
+
+cli = group("Answer what instances ask.")
+Id = Annotated[str, typer.Argument(metavar="ID", help="prom_1…, from `hark awakeable list`")]
+By = Annotated[str | None, typer.Option("--by", metavar="WHO", help="Recorded as the one who answered")]
+_MARKS = {"PENDING": "·", "RESOLVED": "✓", "REJECTED": "✗", "TIMEOUT": "⏱", "CANCELLED": "⊘"}
+_LOOK = 0.1
+
+
+@command(cli)
+def resolve(
+    given: Given, id: Id, payload: Payload = None, text: Text = False, file: File = None, by: By = None
+) -> None:
+    """Answer an awakeable.
+
+    hark awakeable resolve prom_1abc123 --payload '{"action":"approve"}'
+    """
+    value = payload_of(payload, text, file)
+    with opened(given) as hark:
+        _settled(given, hark.resolve(id, value, by=by).result())
+
+
+@command(cli)
+def reject(
+    given: Given,
+    id: Id,
+    error: Annotated[str, typer.Option("--error", help="Why not")] = "rejected",
+    by: By = None,
+) -> None:
+    """Answer an awakeable with a no.
+
+    hark awakeable reject prom_1abc123 --error "approval denied"
+    """
+    with opened(given) as hark:
+        _settled(given, hark.reject(id, error, by=by).result())
+
+
+def _settled(given: Given, found: Any) -> None:
+    emit(found) if given.json else print(f"{_mark(found)} {found.id} {paint(found.status)}")
+
+
+def _mark(found: Any) -> str:
+    return f"[{_MARKS.get(found.status, '?')}]"
+
+
+@command(cli, "list")
+def list_(
+    given: Given,
+    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job or instance")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED")
+    ] = None,
+    limit: Limit = 100,
+    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Go on behind this one")] = None,
+) -> None:
+    """List awakeables, newest first.
+
+    hark awakeable list --status PENDING
+    """
+    status = status.upper() if status is not None else None
+    if status is not None and status not in _MARKS:
+        raise InvalidInput(f"--status {status}: give one of {', '.join(_MARKS)}.")
+    with opened(given) as hark:
+        found = hark.awakeables(job=job, status=status, limit=limit, after=after).result()
+    if given.json:
+        emit(found)
+        return
+    if not found:
+        print("No awakeables.")
+    for one in found:
+        print(f"{_mark(one)} {one.id}")
+        print(f"  Job: {one.instance_id}")
+        print(f"  Task: {clean(one.task or '-')}")
+        print(f"  Status: {paint(one.status)}")
+        if one.title:
+            print(f"  Title: {clean(one.title)}")
+        if one.timeout_at and one.status == "PENDING":
+            print(f"  Until: {when(one.timeout_at)}")
+
+
+@command(cli)
+def show(given: Given, id: Id) -> None:
+    """Show one awakeable, whole.
+
+    hark awakeable show prom_1abc123
+    """
+    with opened(given) as hark:
+        found = hark.awakeable(id).result()
+    if given.json:
+        emit(found)
+        return
+    print(f"{_mark(found)} {found.id}")
+    fields(
+        [
+            ("status", found.status), ("job", found.instance_id), ("task", found.task), ("title", found.title),
+            ("description", found.description), ("schema", found.schema),
+            ("assignees", ", ".join(found.assignees) or None), ("created", when(found.created_at)),
+            ("until", when(found.timeout_at)), ("settled", when(found.resolved_at)), ("by", found.answered_by),
+            ("payload", found.payload if found.status == "RESOLVED" else None), ("error", found.error),
+            ("link", found.url),
+        ]
+    )  # fmt: skip
+
+
+@command(cli, "await")
+def await_(
+    given: Given,
+    id: Id,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until it is settled, instead of exit 75")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Stay so long at most")] = None,
+) -> None:
+    """Print an awakeable's payload; exit 75 while nobody has answered ("suspend me until it is settled").
+
+    hark awakeable await prom_1abc123 --wait --timeout 60
+    """
+    if timeout is not None and not 0 < timeout < 1e9:
+        raise InvalidInput(f"--timeout {timeout}: give seconds above zero.")
+    until = None if timeout is None else time.monotonic() + timeout
+    with opened(given) as hark:
+        found = hark.awakeable(id).result()
+        while found.status == "PENDING" and (wait or timeout) and (until is None or time.monotonic() < until):
+            time.sleep(_LOOK)
+            found = hark.awakeable(id).result()
+    match found.status:
+        case "RESOLVED":
+            print(found.payload) if isinstance(found.payload, str) and not given.json else emit(found.payload)
+        case "PENDING":
+            raise Suspended(f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then come again.")
+        case "TIMEOUT":
+            raise AwakeableTimedOut(f"{id} timed out: nobody answered before {found.timeout_at:%Y-%m-%d %H:%M:%S} UTC.")
+        case "REJECTED":
+            raise AwakeableRejected(f"{id} was rejected: {found.error}")
+        case _:
+            raise InstanceCancelled(f"{id} was cancelled with its job.", id=found.instance_id)

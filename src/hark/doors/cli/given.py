@@ -1,0 +1,231 @@
+"""What every command is given: where to work, as whom, and how to print it.
+
+`--db --app --schema --json --server --token` are taken before the command, between a group and its
+command, and after it; the last one said wins, and all of them win over HARK_DB, HARK_SERVER and
+HARK_TOKEN. Nothing heavy is imported here: a database, a server or somebody's app only when a command runs.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
+
+if TYPE_CHECKING:
+    from hark.app import Hark
+    from hark.doors.cli.remote import Remote
+
+Engine: TypeAlias = "Hark | Remote"
+DEFAULT_DB = "sqlite:///hark.db"
+
+_OPTIONS: dict[str, Any] = {
+    "db": Annotated[
+        str | None,
+        typer.Option("--db", metavar="URL", help="The store: sqlite:///file.db or postgresql://… [env: HARK_DB]"),
+    ],
+    "app": Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="Your app, from this folder")],
+    "schema": Annotated[str | None, typer.Option("--schema", metavar="NAME", help="The schema in PostgreSQL")],
+    "server": Annotated[
+        str | None,
+        typer.Option("--server", metavar="URL", help="Ask a running server instead [env: HARK_SERVER]"),
+    ],
+    "token": Annotated[
+        str | None, typer.Option("--token", metavar="TOKEN", help="Its credential [env: HARK_TOKEN]")
+    ],
+    "json": Annotated[bool, typer.Option("--json", help="Print JSON; a list is an array")],
+}  # fmt: skip
+
+Payload = Annotated[str | None, typer.Option("--payload", metavar="JSON", help="JSON if it parses, else text")]
+Text = Annotated[bool, typer.Option("--text", help="The payload is text, whatever it looks like")]
+File = Annotated[Path | None, typer.Option("--file", help="Read the payload from a file; - is the standard input")]
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="An instance's id, or its correlation key")]
+Limit = Annotated[int, typer.Option("--limit", help="How many at most")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The options of one call, as they were said."""
+
+    db: str | None = None
+    app: str | None = None
+    schema: str | None = None
+    server: str | None = None
+    token: str | None = None
+    json: bool = False
+
+    def over(self, earlier: "Given | None") -> "Given":
+        """Mine, and where I say nothing, what was said before me."""
+        if earlier is None:
+            return self
+        return Given(*(mine or theirs for mine, theirs in zip(_values(self), _values(earlier), strict=True)))
+
+    @property
+    def remote(self) -> str | None:
+        """The server to ask, if it is to be one. A flag wins over the environment."""
+        if self.server and self.db:
+            raise InvalidInput("Give --db (straight on the store) or --server (a running one), not both.")
+        return None if self.db else self.server or os.environ.get("HARK_SERVER") or None
+
+    @property
+    def url(self) -> str | None:
+        """The store that was asked for, by a flag or the environment."""
+        return self.db or os.environ.get("HARK_DB") or None
+
+
+def _values(given: Given) -> tuple[Any, ...]:
+    return tuple(getattr(given, field.name) for field in dataclasses.fields(given))
+
+
+def _shared() -> list[inspect.Parameter]:
+    ctx = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return [ctx] + [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "json" else None, annotation=annotation
+        )
+        for name, annotation in _OPTIONS.items()
+    ]
+
+
+def _with_options(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> Any:
+    """Typer reads a signature: this one is its own parameters, and those everybody has."""
+    every = [*parameters, *_shared()]
+    function.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return function
+
+
+def group(help: str, *, root: bool = False) -> typer.Typer:
+    """A group of commands. Alone it prints its help."""
+    made = typer.Typer(help=help, rich_markup_mode=None, add_completion=root)  # rich would double the start
+
+    def callback(ctx: typer.Context, **values: Any) -> None:
+        ctx.obj = Given(**values).over(ctx.obj)
+        if ctx.invoked_subcommand is None:
+            print(ctx.get_help())
+            raise typer.Exit(2)
+
+    made.callback(invoke_without_command=True, help=help)(_with_options(callback, []))
+    return made
+
+
+def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of a group. Its function gets what was given first, then its own arguments by name."""
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.name != "given"
+        ]
+
+        def run(ctx: typer.Context, **values: Any) -> None:
+            given = Given(**{option: values.pop(option) for option in _OPTIONS}).over(ctx.obj)
+            try:
+                function(given, **values)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # `hark events | head`: who reads has seen enough. Nothing may be flushed into it at the end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(141) from None
+
+        # The example is a paragraph of its own, which is not to be wrapped.
+        help = (inspect.getdoc(function) or "").replace("\n\nhark ", "\n\n\b\nExample:\n  hark ")
+        to.command(name or function.__name__, help=help)(_with_options(run, own))
+        return function
+
+    return declare
+
+
+# -- where the work is done ------------------------------------------------------------------------
+
+
+def local_app(given: Given) -> "Hark":
+    """The app to work with, not opened: somebody's own, or a bare one on the store."""
+    from hark.app import Hark
+
+    if given.app is None:
+        return Hark(given.url or DEFAULT_DB, schema=given.schema or "hark")
+    module, _, attribute = given.app.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        app = getattr(importlib.import_module(module), attribute or "app")
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
+        raise InvalidInput(
+            f"--app {given.app}: {said}. Write it as module:app, from the folder the module is in."
+        ) from error
+    if not isinstance(app, Hark):
+        raise InvalidInput(f"--app {given.app} is no Hark app but {type(app).__name__}. Name a variable that is one.")
+    if given.url is not None or given.schema is not None:
+        app.move(given.url, schema=given.schema)
+    return app
+
+
+def only_local(given: Given, what: str) -> "Hark":
+    """For what a server cannot do for us."""
+    if given.server:
+        raise InvalidInput(f"`hark {what}` works on a store, not through a server. Leave --server out and give --db.")
+    return local_app(given)
+
+
+@contextmanager
+def opened(given: Given, *, create: bool = False) -> Iterator[Engine]:
+    """The engine, ready to be asked: through a server, or straight on a store that is there."""
+    server = given.remote
+    if server is not None:
+        from hark.doors.cli.remote import Remote
+
+        yield Remote(server, given.token or os.environ.get("HARK_TOKEN") or None)
+        return
+    app = local_app(given)
+    if not create:
+        refuse_what_is_not_there(app)
+    with app:
+        yield app
+
+
+def refuse_what_is_not_there(app: "Hark") -> None:
+    """A slip in --db must not make an empty database and then find nothing in it."""
+    if not app.exists():
+        raise StoreUnavailable(
+            f"There is no database at {app.url}. Check --db or HARK_DB; `hark migrate` makes one, `hark serve` and "
+            "`hark worker` do too."
+        )
+
+
+def payload_of(payload: str | None, text: bool, file: Path | None) -> Any:
+    """JSON if it parses, else text; `--text` says text; a file instead of both; none is null."""
+    from hark.model import json
+
+    if file is not None:
+        if payload is not None:
+            raise InvalidInput("Give --payload or --file, not both.")
+        try:
+            payload = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"--file {file}: {error}. Give a readable file of UTF-8 text.") from error
+    if payload is None or text:
+        return payload
+    try:
+        return json.parse(payload, what="--payload")
+    except InvalidInput:
+        return payload
+
+
+def json_of(text: str | None, what: str) -> Any:
+    """An option that must be JSON."""
+    from hark.model import json
+
+    return None if text is None else json.parse(text, what=what)
+
+
+class Suspended(HarkError):
+    """What was asked for is not there yet: exit 75, come again."""

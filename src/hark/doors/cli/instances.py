@@ -1,0 +1,97 @@
+"""`hark instance`: look at instances, and steer them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from hark.doors.cli.given import Given, Limit, Target, command, group, opened
+from hark.doors.cli.say import ago, clean, emit, fields, paint, short, table, when
+
+cli = group("Look at instances, and steer them.")
+
+
+@command(cli, "list")
+def list_(
+    given: Given,
+    status: Annotated[str | None, typer.Option("--status", help="Only these: executing, failed, …")] = None,
+    definition: Annotated[str | None, typer.Option("--definition", help="Only of this definition")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="machine, workflow, job, task or bpmn")] = None,
+    limit: Limit = 50,
+    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Go on behind this one")] = None,
+) -> None:
+    """List instances, newest first.
+
+    hark instance list --status failed
+    """
+    with opened(given) as hark:
+        found = hark.list(status=status, definition=definition, kind=kind, limit=limit, after=after).result()
+    if given.json:
+        emit(found)
+        return
+    table(
+        ("ID", "DEFINITION", "STATUS", "STEP", "KEY", "WAITS FOR", "STARTED"),
+        ([i.id, i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)] for i in found),
+        "No instances." if status is definition is kind is None else "No such instances.",
+    )
+    if len(found) == limit:
+        print(f"There may be more: hark instance list --after {found[-1].id}")
+
+
+def _waits(instance: Any) -> str:
+    names = [wait.name or wait.kind for wait in instance.waits]
+    return short(", ".join(dict.fromkeys(names)) or "-", 40)
+
+
+@command(cli)
+def show(given: Given, target: Target) -> None:
+    """Show one instance, whole.
+
+    hark instance show order:42
+    """
+    with opened(given) as hark:
+        found = hark.get(target).result()
+    _show(given, found)
+
+
+def _show(given: Given, found: Any) -> None:
+    if given.json:
+        emit(found)
+        return
+    fields(
+        [
+            ("id", found.id), ("definition", f"{found.definition} version {found.version} ({found.kind})"),
+            ("status", found.status), ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
+            ("key", found.correlation_key), ("parent", found.parent_id), ("started", when(found.created_at)),
+            ("finished", when(found.finished_at)), ("state", found.state), ("result", found.result),
+            ("error", found.error),
+        ]
+    )  # fmt: skip
+    for wait in found.waits:
+        until = f", until {when(wait.deadline)}" if wait.deadline else ""
+        print(f"{'waits for':<16} {wait.kind} {clean(wait.name or '')} since {ago(wait.since)}{until}".rstrip())
+
+
+@command(cli)
+def cancel(
+    given: Given,
+    target: Target,
+    reason: Annotated[str | None, typer.Option("--reason", help="Kept as its error")] = None,
+) -> None:
+    """Cancel an instance and everything below it, at once.
+
+    hark instance cancel order:42 --reason "out of stock"
+    """
+    with opened(given) as hark:
+        found = hark.cancel(target, reason).result()
+    emit(found) if given.json else print(f"{found.id} is {paint(found.status)}.")
+
+
+@command(cli)
+def retry(given: Given, target: Target) -> None:
+    """Run a failed instance again, from its failed step.
+
+    hark instance retry order:42
+    """
+    with opened(given) as hark:
+        found = hark.retry(target).result()
+    emit(found) if given.json else print(f"{found.id} is {paint(found.status)} at {clean(found.step)}.")

@@ -1,0 +1,199 @@
+"""A running server, with the verbs the commands use: the same names and answers as `Hark`, over HTTP.
+
+The standard library's client, for one request per command needs no more. Status codes become the errors
+the engine would have raised, so exit codes do not depend on which way was taken.
+"""
+
+from __future__ import annotations
+
+import builtins
+import http.client
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from hark.model import json
+from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
+from hark.model.names import check_name
+from hark.model.values import Awakeable, Delivery, Event, Instance
+
+T = TypeVar("T")
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What came back, where `Hark` has a reply."""
+
+    value: T
+
+    def result(self) -> T:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Who was started or reached."""
+
+    id: str
+
+
+class Remote:
+    """One server and a credential for it."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            raise InvalidInput(f"--server {url!r} is no address of a server. Write it as http://127.0.0.1:4097.")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidInput("--token is no token: it has characters that none has. Check HARK_TOKEN.")
+        self.url = url.rstrip("/")
+        self._token = token
+        self._path = parts.path.rstrip("/")
+        self._host, self._port = parts.hostname, port
+        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def start(self, definition: str, input: Any = None, **options: Any) -> Answer[Named]:
+        given = {name: value for name, value in options.items() if value is not None}
+        made = self._post("/instances", {"definition": definition, "input": input, **given})
+        return Answer(Named(made["id"]))
+
+    def signal(self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Answer[Delivery]:
+        path = f"/instances/{_part(target, 'target')}/signals/{_part(name, 'signal name')}"
+        told = self._post(path, payload, dedup_key)
+        return Answer(Delivery(told["status"], told.get("instance_id", target)))
+
+    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Answer[int]:
+        body = {"SignalName": name} | ({} if payload is None else {"Payload": payload})
+        return Answer(int(self._post("/signal", body, dedup_key)["DeliveredCount"]))
+
+    def message(self, name: str, correlation_key: str, payload: Any = None) -> Answer[Named]:
+        body = {"MessageName": name, "CorrelationKey": correlation_key}
+        told = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
+        return Answer(Named(told["WorkflowInstanceIds"][0]))
+
+    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Answer[Awakeable]:
+        _refuse_by(by)
+        self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/resolve", payload)
+        return self.awakeable(awakeable_id)
+
+    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Answer[Awakeable]:
+        _refuse_by(by)
+        self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/reject", {"error": error})
+        return self.awakeable(awakeable_id)
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    def get(self, target: str) -> Answer[Instance]:
+        return Answer(_as(Instance, self._get(f"/instances/{_part(target, 'target')}")))
+
+    def list(self, **wanted: Any) -> Answer[builtins.list[Instance]]:
+        return Answer([_as(Instance, item) for item in self._items("/instances", wanted)])
+
+    def events(self, target: str | None = None, *, limit: int = 50) -> Answer[builtins.list[Event]]:
+        return Answer([_as(Event, item) for item in self._items("/events", {"job": target, "limit": limit})])
+
+    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Answer[builtins.list[Event]]:
+        after = f"{cursor[0]}.{cursor[1]}"
+        return Answer([_as(Event, item) for item in self._items("/events", {"after": after, "limit": limit})])
+
+    def awakeable(self, id: str) -> Answer[Awakeable]:
+        return Answer(_as(Awakeable, self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
+
+    def awakeables(self, **wanted: Any) -> Answer[builtins.list[Awakeable]]:
+        return Answer([_as(Awakeable, item) for item in self._items("/awakeables", wanted)])
+
+    # -- steering ---------------------------------------------------------------------------------
+
+    def cancel(self, target: str, reason: str | None = None) -> Answer[Instance]:
+        body = None if reason is None else {"reason": reason}
+        return Answer(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/cancel", body)))
+
+    def retry(self, target: str) -> Answer[Instance]:
+        return Answer(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/retry", None)))
+
+    def sweep(self) -> Answer[None]:
+        raise InvalidInput("A server with a worker fires what is due by itself. Leave --server out and give --db.")
+
+    # -- the wire ---------------------------------------------------------------------------------
+
+    def _items(self, path: str, wanted: dict[str, Any]) -> builtins.list[Any]:
+        return builtins.list(self._get(path, wanted)["items"])
+
+    def _get(self, path: str, wanted: dict[str, Any] | None = None) -> Any:
+        asked = {name: value for name, value in (wanted or {}).items() if value is not None}
+        return self._ask("GET", f"{path}?{urlencode(asked)}" if asked else path)
+
+    def _post(self, path: str, body: Any, dedup_key: str | None = None) -> Any:
+        headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
+        if dedup_key is not None:
+            if not check_name(dedup_key, "dedup key").isprintable():
+                raise InvalidInput("--dedup-key has characters no header can carry. Use printable text, or --db.")
+            headers["Idempotency-Key"] = dedup_key.encode()
+        return self._ask("POST", path, json.dump(body).encode(), headers)
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
+    ) -> Any:
+        headers = {"Accept": "application/json", **(headers or {})}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        connection = self._kind(self._host, self._port, timeout=_PATIENCE)
+        try:
+            connection.request(method, self._path + path, body, headers)
+            answer = connection.getresponse()
+            status, content = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise StoreUnavailable(
+                f"No server answers at {self.url}: {error}. Start one with `hark serve`, or give --db."
+            ) from error
+        finally:
+            connection.close()
+        try:
+            found = json.load(content)
+        except (HarkError, msgspec.DecodeError, UnicodeDecodeError):
+            found = None
+        if status >= 300 or found is None:
+            raise _error(status, found, self.url)
+        return found
+
+
+def _part(text: str, what: str) -> str:
+    return quote(check_name(text, what), safe="")
+
+
+def _as(kind: type[T], item: Any) -> T:
+    return msgspec.convert(item, kind, strict=False)
+
+
+def _refuse_by(by: str | None) -> None:
+    if by is not None:
+        raise InvalidInput("--by is for a store: a server records whose token it was. Leave it out.")
+
+
+def _error(status: int, body: Any, url: str) -> HarkError:
+    """The error the engine raised behind the server, as far as its status says."""
+    said = body["error"] if isinstance(body, dict) and isinstance(body.get("error"), str) else None
+    if said is None:
+        return HarkError(f"{url} answered {status}, and not as Hark does. Is it the address of a Hark server?")
+    match status:
+        case 401 | 403:
+            return HarkError(f"{said} Give --token or HARK_TOKEN; `hark token create` makes one.")
+        case 404:
+            return NotFound(said)
+        case 409:
+            return Conflict(said, status=str(body.get("status", "")))
+        case 413:
+            return PayloadTooLarge(said, size=0, limit=0)
+        case 400 | 422:
+            return InvalidInput(said)
+        case _:
+            return StoreUnavailable(said)

@@ -1,0 +1,5 @@
+"""The command line on both stores."""
+
+from tests.doors.support_cli import desk
+
+__all__ = ["desk"]
