@@ -49,6 +49,8 @@ def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[s
     wish = request.settle
     state = states.get(wish.awakeable)
     row = turn.rows.get(state[1]) if state is not None else None
+    if state is not None and row is not None and wish.awakeable not in settled and _is_late(turn, state):
+        _close(turn, row, settled, wish.awakeable, "TIMEOUT")
     if state is None or row is None:
         _refuse(turn, request, NotFound(f"There is no awakeable {wish.awakeable!r}. Check the id."))
     elif wish.awakeable in settled or state[2] != "PENDING":
@@ -67,12 +69,25 @@ def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[s
     elif (unfit := _unfit(state, wish)) is not None:
         _refuse(turn, request, unfit)
     else:
-        settled[wish.awakeable] = (wish.awakeable, wish.status, wish.payload, wish.error, wish.by)
-        tell(turn, row, wish.awakeable, wish.status, wish.payload, wish.error, wish.by, wish.via)
-        for wait in row.waits:
-            if (wait.kind, wait.name) == ("awakeable", wish.awakeable):
-                wait.fired_at = turn.now
+        _close(turn, row, settled, wish.awakeable, wish.status, wish.payload, wish.error, wish.by, wish.via)
         request.answer = _settled(state, wish, turn.now)
+
+
+def _is_late(turn: Turn, state: Any) -> bool:
+    """Nobody has settled it, and its time is up: no timer fires while its asker is busy."""
+    status, timeout = state[2], state[8]
+    return status == "PENDING" and timeout is not None and bool(timeout <= turn.now)
+
+
+def _close(
+    turn: Turn, row: Locked, settled: dict[str, tuple[Any, ...]], id: str, status: str, payload: str | None = None,
+    error: str | None = None, by: str | None = None, via: str | None = None,
+) -> None:  # fmt: skip
+    settled[id] = (id, status, payload, error, by)
+    tell(turn, row, id, status, payload, error, by, via)
+    for wait in row.waits:
+        if (wait.kind, wait.name) == ("awakeable", id):
+            wait.fired_at = turn.now
 
 
 def _unfit(state: Any, wish: Settle) -> HarkError | None:

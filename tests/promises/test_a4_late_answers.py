@@ -1,0 +1,79 @@
+"""A4, FAULT 43: an answer after the timeout comes too late, also while the asker is busy and no timer can fire."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hark.kernel.requests import Answer, Deliver
+from hark.model.activation import Claim
+from hark.model.decisions import Arm, NewAwakeable, Park, Settle
+from hark.model.errors import AlreadySettled
+from hark.model.names import from_micros
+from tests.promises.support_signals import Turns, rows
+from tests.support.stores import Store
+
+SECOND = 1_000_000
+
+
+class Asker:
+    """An instance that asked with ten seconds to answer, and is busy with something else."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.now = 1_000 * SECOND
+        self.turns = Turns(store, lambda: self.now)
+        self.claim: Claim
+
+    async def resolve(self, *payloads: str) -> list[Answer]:
+        answers = [Answer(settle=Settle("question", "RESOLVED", payload, by="ann")) for payload in payloads]
+        await self.turns.run(*answers)
+        return answers
+
+    async def told(self) -> list[str]:
+        """What its next activation finds, after a park that keeps the question."""
+        seqs = [row.seq for row in self.claim.inbox]
+        await self.turns.commit(self.claim, Park(disarm=()), consume=seqs, handed=seqs)
+        await self.turns.run(sweep=True)
+        claim = await self.turns.claim("M")
+        assert [wait.fired_at is not None for wait in claim.waits if wait.kind == "awakeable"] == [True]
+        return [row.payload for row in claim.inbox]
+
+    async def status(self) -> str:
+        [[status]] = await rows(self.store, "SELECT status FROM awakeables")
+        return str(status)
+
+
+@asynccontextmanager
+async def asking(store: Store) -> AsyncIterator[Asker]:
+    asker = Asker(store)
+    async with asker.turns as turns:
+        await turns.register("M")
+        await turns.start("M", "m")
+        question = NewAwakeable("question", 0, "w-question", timeout=10 * SECOND)
+        waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
+        await turns.commit(await turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
+        await turns.run(Deliver(target="m", name="poke"))
+        asker.claim = await turns.claim("M")
+        yield asker
+
+
+async def test_fault_43_an_answer_after_the_timeout_of_a_busy_asker_is_refused_and_settles_it_as_timed_out(
+    store: Store,
+) -> None:
+    async with asking(store) as asker:
+        asker.now += 10 * SECOND
+        for late in await asker.resolve("1", "2"):
+            assert type(late.answer) is AlreadySettled
+            assert (late.answer.status, late.answer.by) == ("TIMEOUT", None)
+            assert late.answer.at == from_micros(asker.now)
+        assert await asker.status() == "TIMEOUT"
+        assert await asker.told() == ['{"status":"TIMEOUT"}']
+
+
+async def test_fault_43_an_answer_before_the_timeout_of_a_busy_asker_stands(store: Store) -> None:
+    async with asking(store) as asker:
+        asker.now += 10 * SECOND - 1
+        [answer] = await asker.resolve("1")
+        assert not isinstance(answer.answer, Exception)
+        asker.now += SECOND
+        assert await asker.told() == ['{"status":"RESOLVED","payload":1,"by":"ann"}']
+        assert await asker.status() == "RESOLVED"
