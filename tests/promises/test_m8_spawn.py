@@ -62,6 +62,17 @@ async def test_m8_spawn_starts_its_children_and_parks_the_parent(store: Store) -
         assert await top.result(timeout=0) == [["done", "told", None], ["done", 2, None]]
 
 
+async def test_m8_children_are_in_the_order_of_the_spawn_whatever_their_ids(store: Store) -> None:
+    ids = ["z", "a", "m", "B", "taken", "0"]
+    parent = fan(*(Child(Leaf, {"n": id}, id=id) for id in ids), Child(Leaf, {"n": "made"}))
+    async with harness(store, parent, Leaf) as app:
+        await app.start(Leaf, id="taken")  # so a child with that id cannot start, and keeps its place
+        top = await app.start(parent)
+        await app.drain()
+        found = [result if status == "done" else status for status, result, _ in await top.result()]
+        assert found == ["z", "a", "m", "B", "failed", "0", "made"]
+
+
 async def test_m8_failed_and_cancelled_children_count_and_are_visible(store: Store) -> None:
     parent = fan(
         Child(Leaf, {"n": 1}), Child(Leaf, {"fail": "broken"}), Child(Leaf, {"wait": 1}, correlation_key="third")

@@ -7,7 +7,7 @@ import pytest
 from hark import Await, Broadcast, Context, Done, Machine, Retry, step
 from hark.kernel.requests import Deliver, Reclaim
 from hark.model.decisions import Arm, Park
-from tests.promises.support_signals import Gate, Pack, Turns, harness, seen
+from tests.promises.support_signals import Gate, Pack, Turns, harness, outcome, seen
 from tests.support.stores import Store
 
 
@@ -195,3 +195,28 @@ async def test_s5_a_wide_pack_of_several_names_and_kinds(store: Store) -> None:
         await app.broadcast("x", 4)
         await app.drain()
         assert (await app.result("p"))["payloads"] == [1, 2, 3, 4]
+
+
+class Walked(tuple[int, ...]):
+    """Says how often somebody walked through it to find something."""
+
+    walks = 0
+
+    def __contains__(self, item: object) -> bool:
+        Walked.walks += 1
+        return super().__contains__(item)
+
+
+async def test_s5_a_large_pack_is_not_walked_once_per_signal(store: Store) -> None:
+    async with Turns(store) as turns:
+        await turns.register("M")
+        await turns.start("M", "m")
+        await turns.commit(await turns.claim("M"), Park((Arm("signal", "w1", name="item"),)), step="collect")
+        await turns.run(*(Deliver(target="m", name="item") for _ in range(50)))
+        claim = await turns.claim("M")
+        handed = Walked(row.seq for row in claim.inbox)
+        again = outcome(claim, Park((Arm("signal", "w2", name="item"),)))
+        again.decision.handed = handed
+        await turns.run(again)
+        assert await turns.nobody_runs("M")
+        assert Walked.walks == 0

@@ -221,8 +221,9 @@ async def _answered(turn: Turn, parks: list[Commit]) -> set[str]:
     awake: set[str] = set()
     if not mail:
         return awake
+    handed = {id: frozenset(request.decision.handed) for id, request in mail.items()}
     for seq, id, kind, name, wait_id in await turn.tx.fetch(sql.inbox_heads, ids=sorted(mail)):
-        if seq in mail[id].decision.handed:
+        if seq in handed[id]:
             continue  # the step has seen it and chose to wait on
         if any(wait.answered_by(kind, name, wait_id) for wait in turn.rows[id].waits):
             awake.add(id)

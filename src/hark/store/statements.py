@@ -55,10 +55,10 @@ insert_instances = Sql(
     """
     INSERT INTO instances (id, definition, version, kind, correlation_key, scope, holds_key, queue, priority,
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
-        counted, created_at, updated_at, finished_at)
+        nth, counted, created_at, updated_at, finished_at)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
         r.queue, r.priority, r.status, r.step, r.state, r.error, :line::bigint + r.ord, r.due_at, r.concurrency_key,
-        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.error IS NOT NULL, :now::bigint, :now::bigint,
+        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.ord, r.error IS NOT NULL, :now::bigint, :now::bigint,
         CASE WHEN r.error IS NOT NULL THEN :now::bigint END
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
         priority integer, status text, step text, state text, error text, due_at bigint,
@@ -204,10 +204,11 @@ message_waits = Sql(
         AND w.name = r.name AND w.key = r.key
     """
 )
+# In the order of the spawn.
 children_of = Sql(
     """
     SELECT parent_wait, id, definition, status, state, result, error FROM instances
-    WHERE parent_wait IN :waits[text] ORDER BY created_at, id
+    WHERE parent_wait IN :waits[text] ORDER BY created_at, nth
     """
 )
 

@@ -33,6 +33,7 @@ CREATE TABLE instances (
     weight          double precision NOT NULL DEFAULT 1,
     parent_id       text COLLATE "C",
     parent_wait     text COLLATE "C",
+    nth             bigint NOT NULL DEFAULT 0, -- its place among those started with it
     counted         boolean NOT NULL DEFAULT false, -- its end has been counted against parent_wait
     mail            boolean NOT NULL DEFAULT false, -- ever got a signal: without, nobody reads its inbox
     created_at      bigint NOT NULL,

@@ -33,6 +33,7 @@ CREATE TABLE instances (
     weight          real NOT NULL DEFAULT 1,
     parent_id       text,
     parent_wait     text,
+    nth             integer NOT NULL DEFAULT 0, -- its place among those started with it
     counted         integer NOT NULL DEFAULT 0, -- its end has been counted against parent_wait
     mail            integer NOT NULL DEFAULT 0, -- ever got a signal: without, nobody reads its inbox
     created_at      bigint NOT NULL,
