@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -38,6 +39,7 @@ from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Desk, Worker
 from hark.store import migrate
+from hark.store import statements as sql
 from hark.store.protocol import Store
 
 _LIMIT = 10_000
@@ -172,6 +174,28 @@ class Hark:
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """A worker for these queues and how many of each at once; by default 100 of every queue known here."""
         return Worker(self._clerk, self._registry, self._desk, queues, lease=self._lease, grace=grace)
+
+    @property
+    def is_open(self) -> bool:
+        """Between opening and closing."""
+        return self._clerk.is_open
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of JSON that a payload, state or result may have."""
+        return self._max_payload
+
+    def ping(self) -> Reply[None]:
+        """Does the store answer?"""
+        return self._read(lambda store: store.read(sql.any_marks))
+
+    def asgi(self, *, require_token: bool = False) -> Any:
+        """The HTTP API as an ASGI application: to be served, or mounted in another one under a prefix.
+
+        `require_token`: no request without a credential, whoever sends it. See docs/http.md.
+        """
+        # By name: doors import the app, and the app imports nothing of a door until it is asked for one.
+        return importlib.import_module("hark.doors.http.asgi").Door(self, require_token=require_token)
 
     def register(self, *definitions: Any) -> Reply[None]:
         """Make definitions known here, and in the store: when the app opens, or now if it is open."""
@@ -396,22 +420,36 @@ class Hark:
         _check_texts(status=status, definition=definition, kind=kind, after=after)
         return self._read(lambda store: views.listing(store, status, definition, kind, size, after))
 
-    def events(self, target: Any = None, *, limit: int = 50) -> Reply[builtins.list[Event]]:
-        """What happened, newest last."""
+    def events(
+        self, target: Any = None, *, limit: int = 50, before: tuple[int, int] | None = None
+    ) -> Reply[builtins.list[Event]]:
+        """What happened, newest last; `before` is the `.cursor` of the oldest event seen."""
         wanted, size = None if target is None else _target(target), _size(limit)
-        return self._read(lambda store: views.events(store, wanted, size))
+        place = _cursor(before)
+        return self._read(lambda store: views.events(store, wanted, size, *place))
 
     def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[builtins.list[Event]]:
         """Events of everybody after a cursor (`Event.cursor`), oldest first. Skips none, ever."""
         size = _size(limit)
-        if not isinstance(cursor, tuple) or [type(n) is int and 0 <= n < 2**63 for n in cursor] != [True, True]:
-            raise InvalidInput(f"cursor={cursor!r}: give the `.cursor` of the last event seen, or (0, 0) to begin.")
+        _cursor(cursor)
         return self._read(lambda store: views.events_after(store, cursor, size))
 
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
         """What is waited for, longest first."""
         _check_texts(name=name, kind=kind)
-        return self._read(lambda store: views.waits(store, name, kind))
+
+        async def all_of_them(store: Store) -> builtins.list[Wait]:
+            return (await views.waits(store, name, kind))[0]
+
+        return self._read(all_of_them)
+
+    def wait_page(
+        self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")
+    ) -> Reply[tuple[builtins.list[Wait], tuple[int, str] | None]]:
+        """A page of `waits`, and the `after` of the next one if there is one."""
+        size = _size(limit)
+        _check_texts(name=name, kind=kind)
+        return self._read(lambda store: views.waits(store, name, kind, size, after))
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """One awakeable."""
@@ -555,6 +593,14 @@ def _size(limit: int) -> int:
     if type(limit) is not int or not 1 <= limit <= _LIMIT:
         raise InvalidInput(f"limit={limit!r}: give a whole number from 1 to {_LIMIT}.")
     return limit
+
+
+def _cursor(cursor: tuple[int, int] | None) -> builtins.list[tuple[int, int]]:
+    if cursor is None:
+        return []
+    if not isinstance(cursor, tuple) or [type(n) is int and 0 <= n < 2**63 for n in cursor] != [True, True]:
+        raise InvalidInput(f"{cursor!r} is no place in history: give the `.cursor` of an event, or (0, 0) to begin.")
+    return [cursor]
 
 
 def _raise(answer: Any) -> Any:

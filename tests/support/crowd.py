@@ -212,8 +212,12 @@ READS: dict[str, Question] = {
     "read_instances": Question(sql.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "outcomes": Question(sql.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
-    "events_of": Question(sql.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50}),
-    "latest_events": Question(sql.latest_events, {"events_pkey"}, None, lambda size: {"size": 50}),
+    "events_of": Question(
+        sql.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1}
+    ),
+    "latest_events": Question(
+        sql.latest_events, {"events_pkey"}, None, lambda size: {"size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1}
+    ),
     "events_after": Question(
         sql.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100}
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import typing
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.names import from_micros
-from hark.model.values import Awakeable, Event, Instance, Wait
+from hark.model.values import Awakeable, Event, Instance, Wait, WaitKind
 from hark.store import statements as sql
 from hark.store.protocol import Store
 from hark.store.sql import Sql
+
+_ALL = 2**63 - 1
+_KINDS = typing.get_args(WaitKind)
 
 
 def _time(at: int | None) -> Any:
@@ -25,7 +29,7 @@ def _value(text: str | None) -> Any:
 
 
 def _wait(row: Sequence[Any]) -> Wait:
-    instance_id, kind, name, place, deadline, since = row
+    instance_id, kind, name, place, deadline, since = row[:6]
     return Wait(instance_id, kind, name, place, _time(deadline), from_micros(since))
 
 
@@ -87,7 +91,7 @@ async def get(store: Store, target: str) -> Instance:
 async def _place(store: Store, read: Sql, created_at: int, after: str | None) -> tuple[int, str]:
     """Where a page begins: the time and the id of the last one seen."""
     if after is None:
-        return 2**63 - 1, ""
+        return _ALL, ""
     for row in await store.read(read, ids=[after]):
         return row[created_at], after
     raise NotFound(f"There is no {after!r} to go on after; retention took it. List from the beginning.")
@@ -104,8 +108,14 @@ async def listing(
     return [found[row[0]] for row in rows if row[0] in found]
 
 
-async def waits(store: Store, name: str | None, kind: str | None) -> builtins.list[Wait]:
-    return [_wait(row) for row in await store.read(sql.read_waits, name=name, kind=kind)]
+async def waits(
+    store: Store, name: str | None, kind: str | None, limit: int = _ALL, after: tuple[int, str] = (-1, "")
+) -> tuple[builtins.list[Wait], tuple[int, str] | None]:
+    """What is open, longest first, and where a full page ended."""
+    kinds = _KINDS if kind is None else (kind,)
+    since, last = after
+    rows = await store.read(sql.read_waits, [(one,) for one in kinds], name=name, size=limit, since=since, after=last)
+    return [_wait(row) for row in rows], (rows[-1][5], rows[-1][6]) if len(rows) == limit else None
 
 
 def _event(row: Sequence[Any]) -> Event:
@@ -113,11 +123,13 @@ def _event(row: Sequence[Any]) -> Event:
     return Event(seq, instance_id, type, step, _value(data), from_micros(at), (tx, seq))
 
 
-async def events(store: Store, target: str | None, limit: int) -> builtins.list[Event]:
+async def events(
+    store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)
+) -> builtins.list[Event]:
     if target is None:
-        rows = await store.read(sql.latest_events, size=limit)
+        rows = await store.read(sql.latest_events, size=limit, tx=before[0], seq=before[1])
     else:
-        rows = await store.read(sql.events_of, id=await find(store, target), size=limit)
+        rows = await store.read(sql.events_of, id=await find(store, target), size=limit, seq=before[1])
     return [_event(row) for row in reversed(rows)]
 
 

@@ -685,13 +685,26 @@ list_instances = Sql(
     ORDER BY i.created_at DESC, i.id DESC LIMIT :size::bigint
     """
 )
+# What is open, longest first, after the place of the last one seen: one index scan per kind.
 read_waits = Sql(
     """
-    SELECT instance_id, kind, name, place, deadline, since FROM waits
-    WHERE closed_at IS NULL AND fired_at IS NULL
-        AND (:name::text IS NULL OR name = :name::text) AND (:kind::text IS NULL OR kind = :kind::text)
-    ORDER BY since, id
-    """
+    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {rows: kind text}
+    CROSS JOIN LATERAL (
+        SELECT o.instance_id, o.kind, o.name, o.place, o.deadline, o.since, o.id FROM waits o
+        WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL
+            AND (:name::text IS NULL OR o.name = :name::text) AND (o.since, o.id) > (:since::bigint, :after::text)
+        ORDER BY o.since, o.id LIMIT :size::bigint) w
+    ORDER BY w.since, w.id LIMIT :size::bigint
+    """,
+    # SQLite has no LATERAL; a correlated IN does the same scans.
+    sqlite="""
+    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {rows: kind text}
+    CROSS JOIN waits w ON w.rowid IN (
+        SELECT o.rowid FROM waits o WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL
+            AND (:name IS NULL OR o.name = :name) AND (o.since, o.id) > (:since, :after)
+        ORDER BY o.since, o.id LIMIT :size)
+    ORDER BY w.since, w.id LIMIT :size
+    """,
 )
 # Who is meant, and how it ended if it has.
 ends = Sql(
@@ -708,13 +721,19 @@ outcomes = Sql(
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at"
 events_of = Sql(
     f"""
-    SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id = :id::text ORDER BY e.seq DESC LIMIT :size::bigint
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id = :id::text AND e.seq < :seq::bigint
+    ORDER BY e.seq DESC LIMIT :size::bigint
     """
 )
 latest_events = Sql(
-    f"SELECT {_EVENT}, e.tx FROM events e ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint",
+    f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE (e.tx, e.seq) < (:tx::bigint, :seq::bigint)
+    ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint
+    """,
     # Its key is seq alone.
-    sqlite=f"SELECT {_EVENT}, e.tx FROM events e ORDER BY e.seq DESC LIMIT :size",
+    sqlite=f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq < :seq AND :tx = :tx ORDER BY e.seq DESC LIMIT :size
+    """,
 )
 # Invariant 17: a cursor over several instances does not pass a transaction that is still running.
 events_after = Sql(

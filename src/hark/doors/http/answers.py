@@ -1,0 +1,125 @@
+"""What goes out: JSON, the headers every answer carries, and the one table from errors to codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hark.model.errors import (
+    AlreadySettled,
+    Conflict,
+    Duplicate,
+    HarkError,
+    InvalidDefinition,
+    InvalidInput,
+    MalformedJson,
+    NoTarget,
+    NotFound,
+    NotOpen,
+    PayloadTooLarge,
+    StoreTooNew,
+    StoreUnavailable,
+)
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Unauthenticated(HarkError):
+    """No credential, or one that is not valid (any more)."""
+
+
+class Forbidden(HarkError):
+    """Known, but not allowed to do this; or a request that a web page elsewhere may have caused."""
+
+
+class NoRoute(HarkError):
+    """Nothing is served under this path."""
+
+
+class NoMethod(HarkError):
+    """The path is served, but not with this method."""
+
+    def __init__(self, message: str, *, allow: str) -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
+STATUSES: Final[dict[type[HarkError], int]] = {
+    MalformedJson: 400,
+    InvalidDefinition: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    NoTarget: 404,
+    NoRoute: 404,
+    NoMethod: 405,
+    Duplicate: 409,
+    Conflict: 409,
+    AlreadySettled: 409,
+    PayloadTooLarge: 413,
+    InvalidInput: 422,
+    StoreUnavailable: 503,
+    StoreTooNew: 503,
+    NotOpen: 503,
+}
+
+# A page may bring its own Content-Security-Policy; the rest is for everybody.
+_SAFE: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+_JSON: Final = ((b"content-type", b"application/json"), *_SAFE)
+encode: Final = msgspec.json.Encoder().encode
+
+
+class Answer:
+    """A whole answer, ready to be sent."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, body: bytes, headers: Headers) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+def as_json(value: Any, status: int = 200, headers: Headers = ()) -> Answer:
+    return Answer(status, encode(value), (*_JSON, *headers) if headers else _JSON)
+
+
+def as_text(text: str, kind: str, headers: Headers = ()) -> Answer:
+    return Answer(200, text.encode(), safe([(b"content-type", kind.encode()), *headers]))
+
+
+def safe(headers: Headers) -> Headers:
+    """With the headers every answer carries, unless the answer has its own."""
+    own = {name.lower() for name, _ in headers}
+    return [*headers, *(header for header in _SAFE if header[0] not in own)]
+
+
+def status_of(error: HarkError) -> int:
+    """The code of the nearest class of the error that has one."""
+    return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
+
+
+def as_error(error: HarkError) -> Answer:
+    body: dict[str, Any] = {"error": str(error)}
+    headers: list[tuple[bytes, bytes]] = []
+    for name in ("problems", "holder", "status"):
+        if hasattr(error, name):
+            body[name] = getattr(error, name)
+    match error:
+        case Unauthenticated():
+            headers.append((b"www-authenticate", b'Bearer realm="hark"'))
+        case NoMethod():
+            headers.append((b"allow", error.allow.encode()))
+        case StoreUnavailable():
+            headers.append((b"retry-after", b"1"))
+    return as_json(body, status_of(error), headers)

@@ -1,0 +1,119 @@
+"""A request from its first byte to its answer, and the lifespan. Pure ASGI: nothing wraps a request but this.
+
+Served alone, the lifespan opens the app and closes it. Mounted in somebody else's application no lifespan reaches
+us: whoever owns the app opens it, and a request before that is a 503 that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from urllib.parse import quote
+
+from hark.app import Hark
+from hark.doors.http import guard
+from hark.doors.http.answers import Answer, Forbidden, Unauthenticated, as_error, as_json
+from hark.doors.http.api import ROUTES
+from hark.doors.http.bodies import Gone, Receive, Scope, Send
+from hark.doors.http.guard import Caller
+from hark.doors.http.routes import Call, Route, Table
+from hark.model.errors import HarkError
+
+_log = logging.getLogger("hark.http")
+_BROKEN = {"error": "The server failed in a way nobody expected. Its log says how; the request may be repeated."}
+
+
+class Door:
+    """The ASGI application."""
+
+    def __init__(self, app: Hark, *, require_token: bool = False) -> None:
+        self.app = app
+        self.require_token = require_token
+        self._table = Table(ROUTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "lifespan":
+                await self._live(receive, send)
+            case "websocket":
+                await send({"type": "websocket.close", "code": 1008, "reason": "No WebSockets here."})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        ours = not self.app.is_open
+        if ours:
+            try:
+                await self.app.__aenter__()
+            except Exception as error:
+                _log.error("The app cannot be opened: %s", error)
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if ours:
+            await self.app.__aexit__(None, None, None)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = Call(self.app, scope, receive, send)
+        try:
+            answer = await self._answer(call)
+        except HarkError as error:
+            answer = as_error(error)
+        except Gone:
+            return
+        except Exception:
+            # The path without its query: a link's token is in there.
+            _log.exception("%s %s failed in a way nobody expected", scope["method"], scope["path"])
+            answer = as_json(_BROKEN, 500)
+        if answer is not None:
+            await _send(answer, scope, send)
+
+    async def _answer(self, call: Call) -> Answer | None:
+        scope = call.scope
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        # A drive-by request is refused before anything else is said, also that a path does not exist.
+        caller = await self._caller(scope)
+        route, call.args = self._table.find(method, _path(scope))
+        _check_scope(route, caller)
+        call.route, call.caller = route, caller or guard.PUBLIC
+        return await route.handler(call)
+
+    async def _caller(self, scope: Scope) -> Caller | None:
+        """Who it is; None for nobody known. Forbidden for a drive-by request."""
+        token = guard.bearer(scope)
+        if token is not None:
+            return await self._known(token)
+        if self.require_token or not guard.comes_from_here(scope):
+            return None
+        guard.refuse_drive_by(scope)
+        return guard.NEAR
+
+    async def _known(self, token: str) -> Caller:
+        raise Unauthenticated("This token is not known, or it was revoked. Ask for another one.")
+
+
+def _check_scope(route: Route, caller: Caller | None) -> None:
+    if route.scope is None:
+        return
+    if caller is None:
+        raise Unauthenticated("This needs a token. Send `Authorization: Bearer TOKEN`; `hark token create` makes one.")
+    if route.scope not in caller.scopes:
+        raise Forbidden(f"This token has no scope {route.scope!r}. Use one that has: `hark token create --scope`.")
+
+
+def _path(scope: Scope) -> bytes:
+    """What follows the prefix we are mounted under, still encoded. The prefix is cut off by its segments."""
+    raw: bytes | None = scope.get("raw_path")
+    path = raw.partition(b"?")[0] if raw else quote(scope["path"]).encode()
+    depth = scope.get("root_path", "").rstrip("/").count("/")
+    return b"/" + b"/".join(path.split(b"/")[1 + depth :]) if depth else path
+
+
+async def _send(answer: Answer, scope: Scope, send: Send) -> None:
+    body: Any = b"" if scope["method"] == "HEAD" else answer.body
+    length = (b"content-length", b"%d" % len(answer.body))
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, length]})
+    await send({"type": "http.response.body", "body": body})

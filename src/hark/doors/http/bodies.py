@@ -1,0 +1,88 @@
+"""What comes in: bodies with a limit, JSON through the one border (model/json.py), queries, and their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from hark.model import json
+from hark.model.errors import InvalidInput, PayloadTooLarge
+
+T = TypeVar("T", bound=msgspec.Struct)
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Gone(Exception):
+    """The client hung up: nobody is there to be answered."""
+
+
+async def read(receive: Receive, length: bytes | None, limit: int) -> bytes:
+    """The whole body; one that is or becomes too large is refused on the spot, and what follows is thrown away."""
+    if length is not None and length.isdigit() and int(length[:20]) > limit:
+        raise _too_large(int(length[:20]), limit)
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and message["type"] == "http.request" and len(body) <= limit:
+        return body
+    chunks, size = [body], len(body)
+    while True:
+        if message["type"] == "http.disconnect":
+            raise Gone
+        if size > limit:
+            raise _too_large(size, limit)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+        message = await receive()
+        chunk = message.get("body", b"")
+        chunks.append(chunk)
+        size += len(chunk)
+
+
+def _too_large(size: int, limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"the body has {size} bytes or more, {limit} are allowed; send less, or a reference to it",
+        size=size,
+        limit=limit,
+    )
+
+
+def parse(body: bytes) -> Any:
+    """Its JSON; an empty body is null."""
+    return json.parse(body) if body else None
+
+
+def shaped(value: Any, shape: type[T]) -> T:
+    """A value that fits, or InvalidInput that says where it does not. An absent body is an empty object."""
+    try:
+        return msgspec.convert({} if value is None else value, shape)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the body does not fit: {error}; see /openapi.json for its shape") from error
+
+
+def query(raw: bytes, shape: type[T]) -> T:
+    """The query string; what is unknown, repeated or malformed is refused, not overlooked."""
+    given: dict[str, str] = {}
+    for part in filter(None, raw.split(b"&")):
+        name, _, value = part.replace(b"+", b" ").partition(b"=")
+        key = decoded(name)
+        if key in given:
+            raise InvalidInput(f"the query has {key!r} twice; give it once")
+        given[key] = decoded(value)
+    try:
+        return msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the query does not fit: {error}; see /openapi.json for its parameters") from error
+
+
+def decoded(raw: bytes) -> str:
+    """A part of a path or query, without its percent signs."""
+    try:
+        return unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("the address is not UTF-8 under its percent signs; encode it as UTF-8") from error

@@ -1,0 +1,186 @@
+"""The handlers that only look. Lists are {"items": …, "next": the `after` of the next page, or null}."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
+
+from hark.doors.http.answers import Answer, as_json
+from hark.doors.http.routes import Call
+from hark.model.errors import HarkError, InvalidInput
+from hark.model.values import Awakeable, Event, Instance, Wait
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+VERSION = version("hark")
+_QUICK = 2.0  # seconds the store has to answer a health check
+
+
+class InstancesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    status: str | None = None
+    definition: str | None = None
+    kind: str | None = None
+    limit: Limit = 100
+    after: str | None = None
+
+
+class AwakeablesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    job: str | None = None
+    status: str | None = None
+    limit: Limit = 100
+    after: str | None = None
+
+
+class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: str | None = None
+
+
+class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    job: str | None = None
+    limit: Limit = 50
+    after: str | None = None
+
+
+class WaitsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    name: str | None = None
+    kind: str | None = None
+    limit: Limit = 100
+    after: str | None = None
+
+
+class EventView(msgspec.Struct):
+    """One line of history."""
+
+    seq: int
+    instance_id: str
+    type: str
+    step: str | None
+    data: Any
+    at: datetime
+
+
+# X3: the link of an awakeable is a credential; who may not answer sees null.
+AwakeableView: Any = msgspec.defstruct(
+    "Awakeable", [*(get_type_hints(Awakeable) | {"url": str | None}).items()], namespace={"__doc__": Awakeable.__doc__}
+)
+
+
+class Instances(msgspec.Struct):
+    items: list[Instance]
+    next: str | None
+
+
+class Awakeables(msgspec.Struct):
+    items: list[AwakeableView]
+    next: str | None
+
+
+class Events(msgspec.Struct):
+    items: list[EventView]
+    next: str | None
+
+
+class Waits(msgspec.Struct):
+    items: list[Wait]
+    next: str | None
+
+
+class Health(msgspec.Struct):
+    status: Literal["ok"]
+    store: str
+    version: str
+
+
+async def instances(call: Call) -> Answer:
+    wish: InstancesQuery = call.query()
+    found = await call.app.list(
+        status=wish.status, definition=wish.definition, kind=wish.kind, limit=wish.limit + 1, after=wish.after
+    )
+    return as_json(Instances(found[: wish.limit], _next(found, wish.limit)))
+
+
+async def instance(call: Call) -> Answer:
+    [target] = call.args
+    return as_json(await call.app.get(target))
+
+
+async def awakeables(call: Call) -> Answer:
+    wish: AwakeablesQuery = call.query()
+    found = await call.app.awakeables(job=wish.job, status=wish.status, limit=wish.limit + 1, after=wish.after)
+    shown = [_shown(call, one) for one in found[: wish.limit]]
+    return as_json(Awakeables(shown, _next(found, wish.limit)))
+
+
+async def awakeable(call: Call) -> Answer:
+    [id] = call.args
+    return as_json(_shown(call, await call.app.awakeable(id)))
+
+
+async def history(call: Call) -> Answer:
+    """The events of one instance: a page of the latest, newest last; `after` goes back in time."""
+    wish: HistoryQuery = call.query()
+    return await _events(call, call.args[0], wish.limit, wish.after)
+
+
+async def events(call: Call) -> Answer:
+    wish: EventsQuery = call.query()
+    return await _events(call, wish.job, wish.limit, wish.after)
+
+
+async def waits(call: Call) -> Answer:
+    wish: WaitsQuery = call.query()
+    after = (-1, "")
+    if wish.after is not None:
+        since, _, id = wish.after.partition("-")
+        after = (_number(since), id)
+    found, place = await call.app.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
+    return as_json(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
+
+
+async def health(call: Call) -> Answer:
+    """Quickly: a probe that waits as long as a request may would report the outage of a minute ago."""
+    try:
+        await asyncio.wait_for(_ping(call), _QUICK)
+    except (TimeoutError, HarkError) as error:
+        why = str(error) or f"The store has not answered within {_QUICK:g} s."
+        return as_json({"status": "unavailable", "error": why}, 503)
+    return as_json(Health("ok", call.app.url.partition(":")[0], VERSION))
+
+
+async def _ping(call: Call) -> None:
+    await call.app.ping()
+
+
+async def _events(call: Call, target: str | None, limit: int, after: str | None) -> Answer:
+    before = None
+    if after is not None:
+        tx, _, seq = after.partition("-")
+        before = (_number(tx), _number(seq))
+    found: Sequence[Event] = await call.app.events(target, limit=limit + 1, before=before)
+    page = found[-limit:]
+    more = f"{page[0].cursor[0]}-{page[0].cursor[1]}" if len(found) > limit else None
+    return as_json(Events([EventView(e.seq, e.instance_id, e.type, e.step, e.data, e.at) for e in page], more))
+
+
+def _shown(call: Call, found: Awakeable) -> Any:
+    shown = {name: getattr(found, name) for name in AwakeableView.__struct_fields__}
+    if "answer" not in call.caller.scopes:
+        shown["url"] = None
+    elif found.url.startswith("/"):
+        shown["url"] = call.origin + found.url
+    return AwakeableView(**shown)
+
+
+def _next(found: Sequence[Instance | Awakeable], limit: int) -> str | None:
+    return found[limit - 1].id if len(found) > limit else None
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise InvalidInput("this `after` is none that was handed out; leave it out to begin, or use the last `next`")
+    return int(text)

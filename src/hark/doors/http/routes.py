@@ -1,0 +1,118 @@
+"""The table of routes: what serves a request, and what openapi.py describes.
+
+A path is matched by its raw segments and each is decoded alone, so `%2F` in a key stays inside its segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hark.app import Hark
+from hark.doors.http import bodies
+from hark.doors.http.answers import Answer, NoMethod, NoRoute
+from hark.doors.http.bodies import Receive, Scope, Send
+from hark.doors.http.guard import Caller
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class Call:
+    """One request, as a handler sees it."""
+
+    __slots__ = ("_headers", "app", "args", "caller", "receive", "route", "scope", "send")
+
+    def __init__(self, app: Hark, scope: Scope, receive: Receive, send: Send) -> None:
+        self.app = app
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.args: Sequence[str] = ()
+        self.caller: Caller
+        self.route: Route
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of this name."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                found: bytes = value
+                return found
+        return None
+
+    def text(self, name: bytes) -> str | None:
+        """A header as text: UTF-8, as curl sends it."""
+        raw = self.header(name)
+        return None if raw is None else bodies.decoded(raw.replace(b"%", b"%25"))
+
+    async def body(self, spare: int = 0) -> Any:
+        """The JSON of the body. `spare`: room for what stands around the payload."""
+        raw = await bodies.read(self.receive, self.header(b"content-length"), self.app.max_payload + spare)
+        return bodies.parse(raw)
+
+    def query(self) -> Any:
+        return bodies.query(self.scope["query_string"], self.route.query)
+
+    @property
+    def origin(self) -> str:
+        """How the caller reached us, with the prefix we are mounted under."""
+        host = (self.header(b"host") or b"").decode("latin-1")
+        return f"{self.scope['scheme']}://{host}{self.scope.get('root_path', '').rstrip('/')}" if host else ""
+
+
+Handler = Callable[[Call], Awaitable[Answer | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of the table. `answers` maps each code of a success to the type of its JSON, or a media type."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str | None
+    """The scope a token needs for it; None: open to everybody who reaches us."""
+    summary: str
+    answers: dict[int, Any]
+    fails: tuple[int, ...] = ()
+    query: type[msgspec.Struct] = NoQuery
+    body: Any = None
+    """The type of the JSON body; None: no body is read."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Request headers that mean something here, with a sentence each."""
+
+    @property
+    def segments(self) -> list[str]:
+        return self.path.split("/")[1:]
+
+
+class Table:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = routes
+        self._shapes: dict[int, list[tuple[list[bytes | None], dict[str, Route]]]] = {}
+        for route in routes:
+            shape = [None if part.startswith("{") else part.encode() for part in route.segments]
+            same = self._shapes.setdefault(len(shape), [])
+            methods = next((methods for known, methods in same if known == shape), None)
+            if methods is None:
+                methods = {}
+                same.append((shape, methods))
+            methods[route.method] = route
+
+    def find(self, method: str, path: bytes) -> tuple[Route, list[str]]:
+        """The route and the decoded arguments; NoRoute, or NoMethod with those there are."""
+        parts = path.split(b"/")[1:]
+        for shape, methods in self._shapes.get(len(parts), ()):
+            if all(want == part if want is not None else part for want, part in zip(shape, parts, strict=True)):
+                route = methods.get(method)
+                if route is None:
+                    allow = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
+                    raise NoMethod(f"{method} is not served here. Use {allow}; see /openapi.json.", allow=allow)
+                return route, [bodies.decoded(part) for want, part in zip(shape, parts, strict=True) if want is None]
+        raise NoRoute("Nothing is served under this path. See /openapi.json for what is.")

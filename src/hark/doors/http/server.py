@@ -1,0 +1,130 @@
+"""`serve`: the HTTP door and a worker in one process (D1), until SIGTERM or Ctrl-C.
+
+A loopback address needs no credential (see guard.py). Any other bind is refused while the store has no token:
+whoever can reach it could start, answer and cancel everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from hark.app import Hark
+from hark.doors.http.asgi import Door
+from hark.doors.http.guard import is_loopback
+from hark.model.errors import InvalidInput
+
+_GRACE = 10
+
+
+async def serve(
+    app: Hark,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 4097,
+    worker: bool = True,
+    queues: dict[str, int] | None = None,
+    grace: float = 10.0,
+    require_token: bool = False,
+    say: Callable[[str], None] = lambda line: print(line, flush=True),
+) -> None:
+    """Serve until told to stop; `port=0` takes a free one. `say` is told the address once requests are taken."""
+    listener = listen(host, port)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        if not app.is_open:
+            await stack.enter_async_context(app)
+        near = all(is_loopback(address) for address in _addresses(host))
+        if not near:
+            await _refuse_strangers(app, host)
+        if worker:
+            await stack.enter_async_context(app.worker(queues, grace=grace))
+        server = _Server(_config(Door(app, require_token=require_token or not near)))
+        with _stopping(server):
+            serving = asyncio.ensure_future(server.serve([listener]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.005)
+            if server.started:
+                say(f"serving on {address(listener)}; SIGTERM or Ctrl-C stops")
+            try:
+                await asyncio.shield(serving)
+            except asyncio.CancelledError:
+                server.should_exit = True
+                await serving
+                raise
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Ours: uvicorn raises a signal again when it is done, which would cut the worker's stop short."""
+        yield
+
+
+def _config(door: Door) -> uvicorn.Config:
+    # No access log: it would write down the tokens of links. No proxy headers: who comes through a proxy says so.
+    return uvicorn.Config(
+        door, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
+        server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_GRACE,
+    )  # fmt: skip
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; refused with a reason when the address cannot be had."""
+    if type(port) is not int or not 0 <= port < 65536:
+        raise InvalidInput(f"port={port!r}: give a number from 0 (any free one) to 65535.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(f"{host}:{port} cannot be listened on: {error}. Choose another --host or --port.") from error
+    return listener
+
+
+def address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _addresses(host: str) -> list[str]:
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(host, None)]
+    except OSError as error:
+        raise InvalidInput(f"{host!r} is no address here: {error}. Give --host an address of this machine.") from error
+
+
+async def _refuse_strangers(app: Hark, host: str) -> None:
+    raise InvalidInput(
+        f"{host} can be reached from other machines, and the store has no token to tell friend from stranger. "
+        "Make one (`hark token create`), or serve on 127.0.0.1."
+    )
+
+
+@contextlib.contextmanager
+def _stopping(server: uvicorn.Server) -> Iterator[None]:
+    """SIGTERM and Ctrl-C stop the server; where signals cannot be had (not the main thread), its owner cancels us."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.should_exit = True
+
+    caught: list[Any] = []
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+            caught.append(number)
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
