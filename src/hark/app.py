@@ -434,6 +434,14 @@ class Hark:
         _cursor(cursor)
         return self._read(lambda store: views.events_after(store, cursor, size))
 
+    def follow(
+        self, places: dict[str, int], *, limit: int = 100
+    ) -> Reply[tuple[builtins.list[Event], builtins.set[str]]]:
+        """For each instance id its events after a seq, oldest first, at most `limit` of each; and which ids were
+        finished, or gone, before that was read. One statement for all of them, and none is skipped."""
+        size = _size(limit)
+        return self._read(lambda store: views.follow(store, places, size))
+
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
         """What is waited for, longest first."""
         _check_texts(name=name, kind=kind)

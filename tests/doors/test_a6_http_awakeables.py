@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import fields
 
 import httpx
 import pytest
 
-from hark import Hark
+from hark import Awakeable, Hark
 from tests.support.http import app_on, ask, serving
 from tests.support.inspect import everything
 from tests.support.stores import Store
@@ -61,8 +62,9 @@ async def test_a6_resolving_is_recorded(http: httpx.AsyncClient, store: Store) -
     await ask(store, "prom_1")
     await http.post("/awakeables/prom_1/resolve", json={"action": "approve"})
     shown = (await http.get("/awakeables/prom_1")).json()
-    assert (shown["status"], shown["payload"], shown["answered_by"]) == ("RESOLVED", {"action": "approve"}, "http")
+    assert (shown["status"], shown["payload"], shown["answered_by"]) == ("RESOLVED", {"action": "approve"}, None)
     assert shown["resolved_at"] is not None
+    assert (await http.get("/events")).json()["items"][-1]["data"]["via"] == "http"
 
 
 async def test_a6_an_empty_body_resolves_with_null(http: httpx.AsyncClient, store: Store) -> None:
@@ -99,7 +101,7 @@ async def test_a6_settled_before_is_409_and_says_who_won(http: httpx.AsyncClient
     answer = await http.post(f"/awakeables/prom_1/{verb}")
     assert answer.status_code == 409
     assert answer.json()["status"] == "RESOLVED"
-    assert "by http" in answer.json()["error"]
+    assert "settles once" in answer.json()["error"]
     assert await everything(store) == before
 
 
@@ -140,26 +142,21 @@ async def test_a6_the_list_is_filtered_and_paged(http: httpx.AsyncClient, store:
     assert sorted(seen) == ["prom_1", "prom_2", "prom_3"]
 
 
+async def test_a6_an_answer_that_does_not_fit_its_schema_is_422_with_the_reasons(
+    http: httpx.AsyncClient, store: Store
+) -> None:
+    await ask(store, "prom_1", schema='{"type": "object", "required": ["action"]}')
+    before = await everything(store)
+    answer = await http.post("/awakeables/prom_1/resolve", json={"colour": "red"})
+    assert answer.status_code == 422
+    assert any("action" in problem for problem in answer.json()["problems"])
+    assert await everything(store) == before
+    assert (await http.post("/awakeables/prom_1/resolve", json={"action": "approve"})).status_code == 200
+
+
 async def test_a6_the_keys_are_the_attribute_names(http: httpx.AsyncClient, store: Store) -> None:
     await ask(store, "prom_1", title="Deploy?", schema='{"type": "object"}')
     shown = (await http.get("/awakeables/prom_1")).json()
-    assert list(shown) == [
-        "id",
-        "instance_id",
-        "task",
-        "entry_index",
-        "status",
-        "payload",
-        "error",
-        "timeout_at",
-        "created_at",
-        "resolved_at",
-        "title",
-        "description",
-        "schema",
-        "assignees",
-        "answered_by",
-        "url",
-    ]
+    assert set(shown) == {field.name for field in fields(Awakeable)}
     assert (shown["title"], shown["schema"]) == ("Deploy?", {"type": "object"})
     assert shown["url"].startswith(f"{http.base_url}/a/prom_1")

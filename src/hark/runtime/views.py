@@ -138,6 +138,13 @@ async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> bui
     return [_event(row) for row in rows]
 
 
+async def follow(store: Store, places: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
+    """The events of each instance after its seq, and who was over before we looked: of those there are no more."""
+    living = {row[0] for row in await store.read(sql.alive, ids=list(places))}
+    rows = await store.read(sql.follow, list(places.items()), size=limit)
+    return [_event(row) for row in rows], places.keys() - living
+
+
 async def export(store: Store, before: int, limit: int) -> builtins.list[dict[str, Any]]:
     """What retention would remove next, with all that happened to it: plain values, ready to be written as JSON."""
     ids = [row[0] for row in await store.read(sql.expirable, before=before, size=limit)]

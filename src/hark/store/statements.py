@@ -748,6 +748,23 @@ events_after = Sql(
     SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx = :tx ORDER BY e.seq LIMIT :size
     """,
 )
+# Each of these instances from its own place on. An event is written under its instance's lock (invariant 3), so the
+# seqs of one instance commit in order, and none is skipped.
+follow = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM {{rows: id text, seq bigint}}
+    CROSS JOIN LATERAL (
+        SELECT * FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size::bigint) e
+    ORDER BY e.seq
+    """,
+    sqlite=f"""
+    SELECT {_EVENT}, e.tx FROM {{rows: id text, seq bigint}}
+    CROSS JOIN events e ON e.seq IN (
+        SELECT o.seq FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size)
+    ORDER BY e.seq
+    """,
+)
+alive = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
 # Whole histories, for an export.
 events_of_all = Sql(f"SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq")
 signals_of_all = Sql(

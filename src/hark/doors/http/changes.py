@@ -91,14 +91,14 @@ async def broadcast(call: Call) -> Answer:
 async def resolve(call: Call) -> Answer:
     [id] = call.args
     payload = await call.body()
-    await call.app.resolve(id, payload, by=call.caller.name)
+    await call.app.resolve(id, payload, by=call.caller.name, via="http")
     return as_json(Resolved(id, payload))
 
 
 async def reject(call: Call) -> Answer:
     [id] = call.args
     wish = shaped(await call.body(), RejectBody)
-    await call.app.reject(id, wish.error, by=call.caller.name)
+    await call.app.reject(id, wish.error, by=call.caller.name, via="http")
     return as_json(Rejected(id, wish.error))
 
 

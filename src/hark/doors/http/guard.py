@@ -24,17 +24,17 @@ _NEAR: Final = frozenset((b"same-origin", b"same-site", b"none"))
 
 
 class Caller:
-    """Who asks: a name for the record, and what it may do."""
+    """Who asks: a name for the record, if it has one, and what it may do."""
 
     __slots__ = ("name", "scopes")
 
-    def __init__(self, name: str, scopes: frozenset[str]) -> None:
+    def __init__(self, name: str | None, scopes: frozenset[str]) -> None:
         self.name = name
         self.scopes = scopes
 
 
-NEAR: Final = Caller("http", SCOPES)
-PUBLIC: Final = Caller("http", frozenset())
+NEAR: Final = Caller(None, SCOPES)
+PUBLIC: Final = Caller(None, frozenset())
 
 
 def is_loopback(host: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -53,17 +52,6 @@ class WaitsQuery(msgspec.Struct, forbid_unknown_fields=True):
     after: str | None = None
 
 
-class EventView(msgspec.Struct):
-    """One line of history."""
-
-    seq: int
-    instance_id: str
-    type: str
-    step: str | None
-    data: Any
-    at: datetime
-
-
 # X3: the link of an awakeable is a credential; who may not answer sees null.
 AwakeableView: Any = msgspec.defstruct(
     "Awakeable", [*(get_type_hints(Awakeable) | {"url": str | None}).items()], namespace={"__doc__": Awakeable.__doc__}
@@ -81,7 +69,7 @@ class Awakeables(msgspec.Struct):
 
 
 class Events(msgspec.Struct):
-    items: list[EventView]
+    items: list[Event]
     next: str | None
 
 
@@ -157,14 +145,31 @@ async def _ping(call: Call) -> None:
 
 
 async def _events(call: Call, target: str | None, limit: int, after: str | None) -> Answer:
-    before = None
-    if after is not None:
-        tx, _, seq = after.partition("-")
-        before = (_number(tx), _number(seq))
-    found: Sequence[Event] = await call.app.events(target, limit=limit + 1, before=before)
+    """The latest, newest last; `next` leads back (`~` before its cursor). After an event's own cursor: forward."""
+    if after is not None and not after.startswith("~"):
+        tx, seq = _cursor(after)
+        if target is None:
+            found = await call.app.events_after((tx, seq), limit=limit + 1)
+        else:
+            found, _ = await call.app.follow({await _id(call, target): seq}, limit=limit + 1)
+        page = found[:limit]
+        return as_json(Events(page, _place(page[-1]) if len(found) > limit else None))
+    found = await call.app.events(target, limit=limit + 1, before=None if after is None else _cursor(after[1:]))
     page = found[-limit:]
-    more = f"{page[0].cursor[0]}-{page[0].cursor[1]}" if len(found) > limit else None
-    return as_json(Events([EventView(e.seq, e.instance_id, e.type, e.step, e.data, e.at) for e in page], more))
+    return as_json(Events(page, f"~{_place(page[0])}" if len(found) > limit else None))
+
+
+async def _id(call: Call, target: str) -> str:
+    return (await call.app.get(target)).id
+
+
+def _place(event: Event) -> str:
+    return f"{event.cursor[0]}.{event.cursor[1]}"
+
+
+def _cursor(after: str) -> tuple[int, int]:
+    tx, _, seq = after.partition(".")
+    return _number(tx), _number(seq)
 
 
 def _shown(call: Call, found: Awakeable) -> Any:
