@@ -1,4 +1,4 @@
-"""`hark worker`: the process that runs until it is told to stop."""
+"""`hark serve` and `hark worker`: the processes that run until they are told to stop."""
 
 import os
 import sys
@@ -15,31 +15,64 @@ if TYPE_CHECKING:
 
 
 def declare(cli: typer.Typer) -> None:
+    command(cli)(serve)
     command(cli)(worker)
 
 
-def worker(
+Queue = Annotated[list[str] | None, typer.Option("--queue", help="name=concurrency, as often as needed")]
+Grace = Annotated[float, typer.Option("--grace", help="Seconds running steps get at a stop")]
+
+
+def serve(
     given: Given,
-    queue: Annotated[list[str] | None, typer.Option("--queue", help="name=concurrency, as often as needed")] = None,
-    grace: Annotated[float, typer.Option("--grace", help="Seconds running steps get at a stop")] = 10.0,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond loopback only with tokens")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one")] = 4097,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Only the HTTP API; workers run elsewhere")] = False,
+    queue: Queue = None,
+    grace: Grace = 10.0,
 ) -> None:
+    """Serve the HTTP API, with a worker and timers in the same process, until SIGTERM or Ctrl-C.
+
+    hark serve --app shop:app --port 4097
+    """
+    app, queues = only_local(given, "serve"), _queues(queue)
+    import asyncio  # a third of what `hark --help` may take
+
+    from hark.doors.http.server import serve as run
+
+    asyncio.run(run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace))
+    _leave_steps_behind()
+
+
+def worker(given: Given, queue: Queue = None, grace: Grace = 10.0) -> None:
     """Run the steps of an app until SIGTERM or Ctrl-C.
 
     hark worker --app shop:app --queue default=100 --queue billing=5
     """
     if given.app is None:
         raise InvalidInput("A worker runs somebody's code: say whose with --app module:app.")
+    app, queues = only_local(given, "worker"), _queues(queue)
+    import asyncio
+
+    asyncio.run(_work(app, queues, grace))
+    _leave_steps_behind()
+
+
+def _queues(given: list[str] | None) -> dict[str, int] | None:
     queues: dict[str, int] = {}
-    for item in queue or []:
+    for item in given or []:
         name, _, size = item.partition("=")
-        if not (size.isascii() and size.isdecimal()):
+        if not (size.isascii() and size.isdecimal() and len(size) < 10):
             raise InvalidInput(f"--queue {item}: write it as name=concurrency, for example default=100.")
         queues[name] = int(size)
-    import asyncio  # a third of what `hark --help` may take
+    return queues or None
 
-    asyncio.run(_work(only_local(given, "worker"), queues or None, grace))
+
+def _leave_steps_behind() -> None:
+    """A plain step that would not end was handed back: it must not run on beside its successor."""
     if any(thread.name.startswith("hark-step") for thread in threading.enumerate()):
-        # A plain step that would not end was handed back: it must not run on beside its successor.
         sys.stdout.flush()
         os._exit(0)
 

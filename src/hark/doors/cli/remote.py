@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import http.client
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -21,6 +22,7 @@ from hark.model.values import Awakeable, Delivery, Event, Instance
 
 T = TypeVar("T")
 _PATIENCE = 60.0
+_PAGE = 1000  # what a server gives at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +97,25 @@ class Remote:
     def get(self, target: str) -> Answer[Instance]:
         return Answer(_as(Instance, self._get(f"/instances/{_part(target, 'target')}")))
 
-    def list(self, **wanted: Any) -> Answer[builtins.list[Instance]]:
-        return Answer([_as(Instance, item) for item in self._items("/instances", wanted)])
+    def list(self, *, limit: int = 100, **wanted: Any) -> Answer[builtins.list[Instance]]:
+        return Answer([_as(Instance, item) for item in self._items("/instances", limit, wanted)])
 
     def events(self, target: str | None = None, *, limit: int = 50) -> Answer[builtins.list[Event]]:
-        return Answer([_as(Event, item) for item in self._items("/events", {"job": target, "limit": limit})])
+        """Pages lead back in time, each newest last."""
+        found: builtins.list[Event] = []
+        for page in self._pages("/events", limit, {"job": target}):
+            found[:0] = [_as(Event, item) for item in page]
+        return Answer(found)
 
     def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Answer[builtins.list[Event]]:
-        after = f"{cursor[0]}.{cursor[1]}"
-        return Answer([_as(Event, item) for item in self._items("/events", {"after": after, "limit": limit})])
+        page = self._get("/events", {"after": f"{cursor[0]}.{cursor[1]}", "limit": min(limit, _PAGE)})
+        return Answer([_as(Event, item) for item in page["items"]])
 
     def awakeable(self, id: str) -> Answer[Awakeable]:
-        return Answer(_as(Awakeable, self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
+        return Answer(_awakeable(self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
 
-    def awakeables(self, **wanted: Any) -> Answer[builtins.list[Awakeable]]:
-        return Answer([_as(Awakeable, item) for item in self._items("/awakeables", wanted)])
+    def awakeables(self, *, limit: int = 100, **wanted: Any) -> Answer[builtins.list[Awakeable]]:
+        return Answer([_awakeable(item) for item in self._items("/awakeables", limit, wanted)])
 
     # -- steering ---------------------------------------------------------------------------------
 
@@ -125,8 +131,20 @@ class Remote:
 
     # -- the wire ---------------------------------------------------------------------------------
 
-    def _items(self, path: str, wanted: dict[str, Any]) -> builtins.list[Any]:
-        return builtins.list(self._get(path, wanted)["items"])
+    def _items(self, path: str, limit: int, wanted: dict[str, Any]) -> builtins.list[Any]:
+        return [item for page in self._pages(path, limit, wanted) for item in page]
+
+    def _pages(self, path: str, limit: int, wanted: dict[str, Any]) -> Iterator[builtins.list[Any]]:
+        """So many in all, in as many pages as the server makes of it."""
+        if limit < 1:
+            raise InvalidInput(f"--limit {limit}: give a whole number from 1.")
+        while limit > 0:
+            answer = self._get(path, {**wanted, "limit": min(limit, _PAGE)})
+            yield answer["items"]
+            limit -= len(answer["items"])
+            if answer["next"] is None:
+                return
+            wanted = {**wanted, "after": answer["next"]}
 
     def _get(self, path: str, wanted: dict[str, Any] | None = None) -> Any:
         asked = {name: value for name, value in (wanted or {}).items() if value is not None}
@@ -174,6 +192,10 @@ def _as(kind: type[T], item: Any) -> T:
     return msgspec.convert(item, kind, strict=False)
 
 
+def _awakeable(item: Any) -> Awakeable:
+    return _as(Awakeable, {**item, "url": item["url"] or ""})  # null for who may not answer
+
+
 def _refuse_by(by: str | None) -> None:
     if by is not None:
         raise InvalidInput("--by is for a store: a server records whose token it was. Leave it out.")
@@ -185,15 +207,17 @@ def _error(status: int, body: Any, url: str) -> HarkError:
     if said is None:
         return HarkError(f"{url} answered {status}, and not as Hark does. Is it the address of a Hark server?")
     match status:
-        case 401 | 403:
+        case 401:
             return HarkError(f"{said} Give --token or HARK_TOKEN; `hark token create` makes one.")
+        case 403 if "problems" not in body:
+            return HarkError(said)
         case 404:
             return NotFound(said)
         case 409:
             return Conflict(said, status=str(body.get("status", "")))
         case 413:
             return PayloadTooLarge(said, size=0, limit=0)
-        case 400 | 422:
+        case 400 | 403 | 422:
             return InvalidInput(said)
         case _:
             return StoreUnavailable(said)
