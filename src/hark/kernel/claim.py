@@ -32,6 +32,10 @@ async def apply(turn: Turn, appetite: Appetite | None) -> None:
         turn.unclaimed = turn.unclaimed or turn.runnable
     else:
         await _claim(turn, appetite, stay, woken)
+        turn.elsewhere = any(
+            not appetite.free.get(queue) or (name, version) not in appetite.definitions
+            for queue, name, version in turn.made
+        )
     if woken:
         await _wake(turn, [candidate.id for candidate in woken])
     pushed = [request for request in turn.nexts if request.claim.id not in stay]

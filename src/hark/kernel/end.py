@@ -136,6 +136,7 @@ async def _reclaim(turn: Turn) -> None:
             )
             continue
         back.append(id)
+        turn.made.add(tuple(row[12:15]))
         turn.rows[id].status = "runnable"
         if key is not None:
             turn.freed.add(key)
@@ -222,6 +223,7 @@ async def _revive(turn: Turn) -> None:
             holders |= {key: row.id} if key is not None else {}
             receivers |= {message: row.id for message in messages.get(row.id, ())}
             row.status = "runnable"
+            turn.made.add(tuple(details[row.id][12:15]))
             request.answer = row.id
             turn.event(row.id, "retried", details[row.id][2])
             back.append(row.id)

@@ -24,10 +24,11 @@ async def apply(turn: Turn) -> None:
     if not found:
         return
     turn.more = turn.more or len(found) == _BATCH
-    ready = [row[0] for row in found if row[1] == "runnable"]
+    ready = {row[0]: row for row in found if row[1] == "runnable"}
     if ready:
-        await turn.tx.fetch(sql.make_ready, ids=ready)
+        await turn.tx.fetch(sql.make_ready, ids=list(ready))
         turn.runnable = True
+        turn.made.update(tuple(row[4:7]) for row in ready.values())
     # Who was woken in this turn has its answer: a signal wins over its deadline.
     parked = {
         row[0]: Locked(row[0], row[1], row[2], bool(row[3]))

@@ -297,7 +297,8 @@ async def promote(turn: Turn) -> None:
     if room:
         promoted = await turn.tx.fetch(sql.promote, list(room.items()))
         turn.runnable = turn.runnable or bool(promoted)
-        for [key] in promoted:
+        for key, *lane in promoted:
+            turn.made.add(tuple(lane))
             if f"slot:{key}" in room:
                 room[f"slot:{key}"] -= 1
         left = {row[0] for row in await turn.tx.fetch(sql.blocked_keys, [(name,) for name in room])}

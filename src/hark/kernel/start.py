@@ -134,6 +134,7 @@ def _row(turn: Turn, item: NewInstance, request: Start | SignalWithStart) -> tup
     if due is not None:
         turn.due(due)
     turn.rows[item.id] = Locked(item.id, "runnable", 0, False)
+    turn.made.add((item.queue or queue, item.definition, version))
     step = item.step or initial
     turn.event(item.id, "started", step, definition=item.definition, version=version)
     parent = request.sender.claim.id if isinstance(request, Start) and request.parent_wait and request.sender else None

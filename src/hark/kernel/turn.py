@@ -116,6 +116,8 @@ class Turn:
         self.cancelled: set[str] = set()
         self.runnable = False  # made something claimable
         self.unclaimed = False  # and may have left some of it unclaimed
+        self.made: set[tuple[str, str, int]] = set()  # the lanes of what it made claimable, as far as it knows them
+        self.elsewhere = False  # and some of it only other workers have the code or the room for
         self.shut: set[str] = set()  # buckets that have refused somebody in this turn
         self.crowded = False  # a queue has a line and no seat for it, as far as we know
         self.more = False  # left something to do at once

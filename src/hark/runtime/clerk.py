@@ -50,6 +50,7 @@ _PATIENCE = 10.0  # seconds a caller waits for a database that is gone
 _HOUSEKEEPING = 60.0
 _PAIR = 100  # so many outcomes and no step running: half of them first, then steps and database work side by side
 _GAP = 0.001
+_CALM = 0.02  # seconds from a look around to the next, however many hints come
 _CROWDED = 100  # requests in a turn while another process waits for the file
 
 
@@ -98,6 +99,7 @@ class Clerk:
         self._hungry = False
         self._crowded = False  # somebody may be in line for a seat: a step that goes on must look
         self._hinted = False
+        self._looking = self._look_again = False
         self._marks = True  # a large broadcast may have been left by somebody who died
         self._due: int | None = None
         self._offset = 0  # the database's clock less ours, µs
@@ -258,6 +260,7 @@ class Clerk:
                 self._hinted = False
                 if self.ends.waiting:
                     self._keep(self.ends.look(self.store))
+                self._look_soon()
             # SQLite never waits within a turn: without this nobody else would get this loop, or the file.
             await asyncio.sleep(_GAP if self.store.crowded() else 0)
             if not self._has_work():
@@ -460,10 +463,36 @@ class Clerk:
         if turn.earliest is not None and (self._due is None or turn.earliest < self._due):
             self._due = turn.earliest
         self.ends.tell(turn.finished)
-        if turn.finished or turn.cancelled or turn.unclaimed or turn.marks:
+        left = any(handback.retire is not None for handback in turn.handbacks)  # others wake what it would have
+        if turn.finished or turn.cancelled or turn.unclaimed or turn.elsewhere or turn.marks or left:
             self._keep(self.store.announce())
 
     # -- beside the turns -------------------------------------------------------------------------
+
+    def _look_soon(self) -> None:
+        """Look around, or once more when the look that is under way has settled: one for any number of hints."""
+        if self._looking:
+            self._look_again = True
+            return
+        self._looking = True
+        self._look_again = False
+        self._keep(self._look_around())
+
+    async def _look_around(self) -> None:
+        """What others did that no claim shows: marks they left, what they made due, steps of ours they ended."""
+        with contextlib.suppress(StoreFault):  # the next poll looks again
+            if await self.store.read(sql.any_marks):  # never set to False here: a turn may run meanwhile
+                self._marks = True
+                self._ring()
+            if self.seat is not None:
+                await self._look_ahead()
+                await self._find_lost()
+        asyncio.get_running_loop().call_later(_CALM, self._looked)
+
+    def _looked(self) -> None:
+        self._looking = False
+        if self._look_again and self._loop is not None:
+            self._look_soon()
 
     async def _look_ahead(self) -> None:
         """When is the next thing due, whoever armed it?"""
@@ -482,11 +511,6 @@ class Clerk:
         while True:
             try:
                 if await self.store.changed():
-                    if await self.store.read(sql.any_marks):  # never set to False here: a turn may run meanwhile
-                        self._marks = True
-                    if self.seat is not None:
-                        await self._look_ahead()
-                        await self._find_lost()
                     self.hint()
                 if self.seat is not None and time.monotonic() > patrol:
                     patrol = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))

@@ -341,7 +341,11 @@ class PostgresStore:
         while True:
             self._again = False
             ear = self._ear
-            if ear is not None and not ear.is_closed():
+            if ear is None or ear.is_closed():  # a process that has just begun, and may end before it listens
+                with contextlib.suppress(StoreFault):
+                    async with self._seat() as db:
+                        await db.execute(f'NOTIFY "{self._channel}"')
+            else:
                 try:
                     await ear.execute(f'NOTIFY "{self._channel}"')
                 except _FAULTS:

@@ -420,7 +420,7 @@ promote = Sql(
         CROSS JOIN LATERAL (
             SELECT i.id FROM instances i WHERE i.blocked_on = r.bucket
             ORDER BY i.priority, i.since LIMIT r.room FOR NO KEY UPDATE SKIP LOCKED) c)
-    RETURNING concurrency_key
+    RETURNING concurrency_key, queue, definition, version
     """,
     sqlite="""
     UPDATE instances SET blocked_on = NULL WHERE rowid IN (
@@ -430,7 +430,7 @@ promote = Sql(
                 SELECT i.rowid AS id, row_number() OVER (ORDER BY i.priority, i.since) AS place FROM instances i
                 WHERE i.blocked_on = r.bucket LIMIT 500) b
             WHERE b.place <= r.room))
-    RETURNING concurrency_key
+    RETURNING concurrency_key, queue, definition, version
     """,
 )
 
@@ -439,7 +439,7 @@ promote = Sql(
 # Delays that are over and deadlines that have come; a row somebody holds is left for the next sweep.
 due = Sql(
     """
-    SELECT id, status, epoch, mail FROM instances WHERE due_at <= :now::bigint
+    SELECT id, status, epoch, mail, queue, definition, version FROM instances WHERE due_at <= :now::bigint
     ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
     """
 )
