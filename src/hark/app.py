@@ -30,11 +30,12 @@ from hark.kernel.turn import Rules
 from hark.model import json
 from hark.model.decisions import NewInstance, Settle
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput, NotFound
-from hark.model.names import check_id, check_name, micros, moment, new_id
+from hark.model.links import LIFE, Keys, secrets_of
+from hark.model.names import check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait
 from hark.runtime import views
-from hark.runtime.clerk import Clerk
+from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Desk, Worker
@@ -122,7 +123,9 @@ class Hark:
         self._max_payload = _whole(max_payload, "max_payload")
         self._agents = agents or {}
         self._base_url = "" if base_url is None else check_name(base_url, "base_url").rstrip("/")
-        self._secret = secret
+        self.origin = ""  # where the HTTP door is reached: links start with it when there is no base_url
+        given = os.environ.get("HARK_SECRET") or None if secret is None else secret
+        self._keys = None if given is None else Keys(secrets_of(given))  # else the store's, when it is opened
         self._nats = nats
         self._limits = Limits(_rates(rate_limits or {}), concurrency or {})
         self._registry = Registry()
@@ -154,6 +157,7 @@ class Hark:
 
     async def __aenter__(self) -> Self:
         await self._clerk.open()
+        await self._read(self._learn_secrets)
         if self._registry.rows():
             await self._ask(Register(rows=self._registry.rows()))
         return self
@@ -164,12 +168,31 @@ class Hark:
     def __enter__(self) -> Self:
         refuse_to_block_a_loop("`with app:`", "async with")
         self._clerk.open().result()
+        self._read(self._learn_secrets).result()
         if self._registry.rows():
             self._ask(Register(rows=self._registry.rows())).result()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._clerk.close().result()
+
+    async def _learn_secrets(self, store: Store) -> None:
+        if self._keys is None:
+            self._keys = Keys(row[0] for row in await store.read(sql.secrets))
+
+    @property
+    def _signing(self) -> Keys:
+        if self._keys is None:
+            raise not_open()
+        return self._keys
+
+    def seal(self, *fields: str) -> str:
+        """A mark on some texts that only this app's secret can make: a door gives out a form with it."""
+        return self._signing.seal(*fields)
+
+    def is_sealed(self, seal: str, *fields: str) -> bool:
+        """Was this mark put on these texts by `seal`?"""
+        return self._signing.is_sealed(seal, *fields)
 
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """A worker for these queues and how many of each at once; by default 100 of every queue known here."""
@@ -386,7 +409,7 @@ class Hark:
 
     def _settle(self, settle: Settle) -> Reply[Awakeable]:
         _check_texts(by=settle.by, via=settle.via)
-        return self._ask(Answer(settle=settle), lambda row: views.awakeable(row, self._base_url))
+        return self._ask(Answer(settle=settle), lambda row: views.awakeable(row, self._link))
 
     def _then(self, request: Request, question: Callable[[Store, str], Any]) -> Reply[Any]:
         """Ask for a change and, once it is committed, read what came of it."""
@@ -471,11 +494,26 @@ class Hark:
         size = _size(limit)
         _check_texts(job=job, status=status, after=after)
         return self._read(
-            lambda store: views.awakeables(store, self._base_url, job=job, status=status, limit=size, after=after)
+            lambda store: views.awakeables(store, self._link, job=job, status=status, limit=size, after=after)
         )
 
+    def linked(self, awakeable_id: str, token: str) -> Reply[Awakeable]:
+        """The awakeable behind a signed link. `NotFound`, and always the same one, when the link does not work."""
+        wanted = awakeable_id if is_name(awakeable_id) else "-"  # nobody's id: refused like any other
+        return self._read(
+            lambda store: views.linked(store, self._link, self._signing, wanted, token, self._clerk.now()),
+        )
+
+    def _link(self, awakeable_id: str, nonce: str, timeout_at: int | None, asked_at: int | None = None) -> str:
+        """Where this awakeable is answered. Never in an event, a log or an error: who has it may answer."""
+        now = self._clerk.now()
+        if timeout_at is None and asked_at is not None and now > asked_at + LIFE // 2:
+            timeout_at = now + LIFE  # an old question that is looked up gets a link that works
+        token = self._signing.sign(awakeable_id, nonce, timeout_at)
+        return f"{self._base_url or self.origin}/a/{awakeable_id}?t={token}"
+
     async def _one_awakeable(self, store: Store, id: str) -> Awakeable:
-        found = await views.awakeables(store, self._base_url, id=id)
+        found = await views.awakeables(store, self._link, id=id)
         if not found:
             raise NotFound(f"There is no awakeable {id!r}. Check the id.")
         return found[0]

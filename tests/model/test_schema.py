@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
@@ -64,6 +64,14 @@ class Person(pydantic.BaseModel):
 class Delivery:
     to: Person
     count: int
+
+
+@dataclass
+class Visit:
+    at: datetime
+    later: list[datetime | None] = field(default_factory=list)
+    by_name: dict[str, datetime] = field(default_factory=dict)
+    next: Visit | None = None
 
 
 class Pair(TypedDict):
@@ -148,6 +156,19 @@ def test_a8_what_json_schema_calls_an_integer_is_read_as_one() -> None:
 )  # fmt: skip
 def test_a8_each_problem_says_where_and_what(kind: Any, answer: Any, expected: list[str]) -> None:
     assert found(kind, answer) == expected
+
+
+def test_a8_a_time_is_a_time_wherever_it_stands() -> None:
+    at = datetime(2026, 2, 1, 10, 30, tzinfo=UTC)
+    said = {
+        "at": "2026-02-01T10:30:00Z",
+        "later": [None, "2026-02-01T10:30:00Z"],
+        "next": {"at": "2026-02-01T10:30:00Z"},
+    }
+    assert read(Visit, said) == Visit(at, [None, at], {}, Visit(at))
+    wrong = {"at": "soon", "later": ["x"], "by_name": {"a": "y"}, "next": {"at": "z"}}
+    assert sorted(line.partition(":")[0] for line in found(Visit, wrong)) == ["at", "by_name.a", "later[0]", "next.at"]
+    assert read(datetime, "2026-02-01T10:30:00Z") == at
 
 
 def test_a8_all_problems_are_told_at_once_but_not_a_thousand() -> None:

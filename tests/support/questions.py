@@ -8,6 +8,7 @@ import secrets
 from typing import Any
 
 from hark import Context, Done, Hark, Machine, step
+from hark.kernel.requests import HandBack
 from hark.model.decisions import Arm, NewAwakeable, Park
 from hark.model.names import SECOND
 from hark.model.schema import describe
@@ -48,5 +49,8 @@ async def ask(
     )  # fmt: skip
     async with Turns(store, getattr(app, "clock", None)) as turns:
         await app.start(Asker, id=asker)
-        await turns.commit(await turns.claim("Asker"), Park((arm,), awakeables=(new,)), step="answered")
+        # Others may have their answer by now, and be ready to run: not here.
+        claims = {claim.id: claim for claim in (await turns.run(lanes=["Asker"], room=100)).claims}
+        await turns.commit(claims.pop(asker), Park((arm,), awakeables=(new,)), step="answered")
+        await turns.run(HandBack(claims=list(claims.values())))
     return id

@@ -52,6 +52,14 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def is_name(name: str) -> bool:
+    """Would `check_name` take it?"""
+    try:
+        return bool(check_name(name, "name"))
+    except InvalidInput:
+        return False
+
+
 def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
     """Seconds or a timedelta as whole microseconds; what is positive stays so."""
     if isinstance(duration, timedelta):

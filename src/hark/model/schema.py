@@ -75,7 +75,9 @@ def _schema_of(kind: Any) -> dict[str, Any]:
     if hasattr(kind, "model_json_schema"):
         own: dict[str, Any] = kind.model_json_schema()
         return own
-    return msgspec.json.schema(kind, schema_hook=_inner_schema)
+    schema = msgspec.json.schema(kind, schema_hook=_inner_schema)
+    _mark_times(msgspec.inspect.type_info(kind), schema, schema.get("$defs", {}), set())
+    return schema
 
 
 def _inner_schema(kind: Any) -> dict[str, Any]:
@@ -83,6 +85,33 @@ def _inner_schema(kind: Any) -> dict[str, Any]:
     if hasattr(kind, "model_json_schema"):
         return {"$id": f"urn:hark:{kind.__module__}.{kind.__qualname__}", **kind.model_json_schema()}
     raise NotImplementedError
+
+
+def _mark_times(info: Any, node: Any, defs: dict[str, Any], seen: set[str]) -> None:
+    """msgspec says only "string" of a datetime: then any text would be accepted, and none of it could be read."""
+    if not isinstance(node, dict):
+        return
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        if name in seen:
+            return
+        seen.add(name)
+        node = defs[name]
+    match info:
+        case msgspec.inspect.DateTimeType():
+            node.setdefault("format", "date-time")
+        case msgspec.inspect.UnionType():
+            nodes = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
+            types = [one for one in info.types if not isinstance(one, msgspec.inspect.NoneType)]
+            if len(nodes) == len(types) == 1:
+                _mark_times(types[0], nodes[0], defs, seen)
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+            _mark_times(info.item_type, node.get("items"), defs, seen)
+        case msgspec.inspect.DictType():
+            _mark_times(info.value_type, node.get("additionalProperties"), defs, seen)
+        case msgspec.inspect.StructType() | msgspec.inspect.DataclassType() | msgspec.inspect.TypedDictType():
+            for field in info.fields:
+                _mark_times(field.type, node.get("properties", {}).get(field.encode_name), defs, seen)
 
 
 def _stored(schema: Mapping[str, Any], name: str) -> str:

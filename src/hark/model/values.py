@@ -111,7 +111,7 @@ class Awakeable:
     schema: Any
     assignees: tuple[str, ...]
     answered_by: str | None
-    url: str
+    url: str = field(repr=False)  # who has it may answer: not for logs and tracebacks
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from hark.model import json
 from hark.model.errors import NotFound
+from hark.model.links import Keys
 from hark.model.names import from_micros
 from hark.model.values import Awakeable, Event, Instance, Wait, WaitKind
 from hark.store import statements as sql
@@ -164,21 +165,36 @@ async def export(store: Store, before: int, limit: int) -> builtins.list[dict[st
     return list(histories.values())
 
 
+Link = Callable[[str, str, int | None, int], str]
+"""The link to an awakeable, from its id, its nonce, when it times out and when it was asked."""
+
+
 async def awakeables(
-    store: Store, base: str, *, id: str | None = None, job: str | None = None, status: str | None = None,
+    store: Store, link: Link, *, id: str | None = None, job: str | None = None, status: str | None = None,
     limit: int = 100, after: str | None = None,
 ) -> builtins.list[Awakeable]:  # fmt: skip
     if id is not None:
-        return [awakeable(row, base) for row in await store.read(sql.read_awakeables, ids=[id])]
+        return [awakeable(row, link) for row in await store.read(sql.read_awakeables, ids=[id])]
     at, last = await _place(store, sql.read_awakeables, 8, after)
     rows = await store.read(sql.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
-    return [awakeable(row, base) for row in rows]
+    return [awakeable(row, link) for row in rows]
 
 
-def awakeable(row: Sequence[Any], base: str) -> Awakeable:
+def awakeable(row: Sequence[Any], link: Link) -> Awakeable:
     (id, instance_id, task, entry, status, payload, error, timeout, created, resolved, title, description, schema,
-     assignees, by, _) = row  # fmt: skip
+     assignees, by, nonce) = row  # fmt: skip
     return Awakeable(
         id, instance_id, task, entry, status, _value(payload), error, _time(timeout), from_micros(created),
-        _time(resolved), title, description, _value(schema), tuple(_value(assignees) or ()), by, f"{base}/a/{id}",
+        _time(resolved), title, description, _value(schema), tuple(_value(assignees) or ()), by,
+        link(id, nonce, timeout, created),
     )  # fmt: skip
+
+
+async def linked(store: Store, link: Link, keys: Keys, id: str, token: str, now: int) -> Awakeable:
+    """The awakeable behind a link. Every link that is not genuine, or is over, is the same: the same work, too."""
+    found = await store.read(sql.read_awakeables, ids=[id])
+    nonce, asked_at = (found[0][15], found[0][8]) if found else ("", 0)
+    ends = keys.verify(token, id, nonce, asked_at)
+    if not found or ends is None or now >= ends:
+        raise NotFound("This link does not work. It is not complete, or not valid any more; ask for a new one.")
+    return awakeable(found[0], link)

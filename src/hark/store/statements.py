@@ -784,4 +784,6 @@ list_awakeables = Sql(
     ORDER BY created_at DESC, id DESC LIMIT :size::bigint
     """
 )
+# Newest first: the first signs.
+secrets = Sql("SELECT secret FROM secrets ORDER BY number DESC")
 queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")
