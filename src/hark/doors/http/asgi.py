@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hark.app import Hark
-from hark.doors.http import guard
+from hark.doors.http import answer, guard
 from hark.doors.http.answers import Answer, Forbidden, Unauthenticated, as_error, as_json
 from hark.doors.http.api import ROUTES
 from hark.doors.http.bodies import Gone, Receive, Scope, Send
@@ -29,7 +29,7 @@ class Door:
     def __init__(self, app: Hark, *, require_token: bool = False) -> None:
         self.app = app
         self.require_token = require_token
-        self._table = Table(ROUTES)
+        self._table = Table([*ROUTES, *answer.ROUTES])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -75,8 +75,10 @@ class Door:
         scope = call.scope
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         # A drive-by request is refused before anything else is said, also that a path does not exist.
-        caller = await self._caller(scope)
-        route, call.args = self._table.find(method, _path(scope))
+        path = _path(scope)
+        # A link is a credential of its own: who follows one from a mail comes from another site, or through a proxy.
+        caller = None if path.startswith(b"/a/") else await self._caller(scope)
+        route, call.args = self._table.find(method, path)
         _check_scope(route, caller)
         call.route, call.caller = route, caller or guard.PUBLIC
         return await route.handler(call)

@@ -43,6 +43,7 @@ async def serve(
         near = all(is_loopback(address) for address in _addresses(host))
         if not near:
             await _refuse_strangers(app, host)
+        app.origin = app.origin or address(listener)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
         server = _Server(_config(Door(app, require_token=require_token or not near)))

@@ -1,0 +1,375 @@
+"""The answer page (D3): what stands behind a signed link, for people and for programs.
+
+GET shows, POST answers; a mail scanner that follows the link answers nothing. The link is the whole credential:
+who has it may answer this one question, once, until it ends, and learns nothing else. A link that does not work
+is one page, whatever is wrong with it.
+
+A form can only be sent from the page that was given out with it: it carries a seal over the link and a cookie of
+that browser. The page works without JavaScript, and its Content-Security-Policy allows none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from importlib import resources
+from typing import Any, Final
+from urllib.parse import parse_qs, quote
+
+import jinja2
+import msgspec
+
+from hark.doors.http import bodies
+from hark.doors.http.answers import Answer, Headers, NoRoute, as_error, as_json, safe, status_of
+from hark.doors.http.changes import RejectBody, Rejected, Resolved
+from hark.doors.http.form import Form
+from hark.doors.http.routes import Call, Route
+from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, InvalidInput, NotFound
+from hark.model.names import is_name
+from hark.model.values import Awakeable
+
+_POLICY: Final = (
+    b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_PAGE: Final = ((b"content-type", b"text/html; charset=utf-8"), (b"content-security-policy", _POLICY))
+_FILES: Final = {"answer.css": b"text/css; charset=utf-8", "icon.svg": b"image/svg+xml"}
+_COOKIE: Final = "hark_form"
+_FIELDS: Final = 2000  # names and values in a form, far above what one has
+_SPARE: Final = 1 << 16
+
+
+class LinkQuery(msgspec.Struct):
+    """What a link carries; programs that send mail add things of their own, which mean nothing here."""
+
+    t: str = ""
+    by: str | None = None
+
+
+class Question(msgspec.Struct):
+    """What a program sees behind a link."""
+
+    awakeable_id: str
+    status: str
+    title: str | None
+    description: str | None
+    schema: Any
+    assignees: tuple[str, ...]
+    timeout_at: datetime | None
+    answered_by: str | None
+    resolved_at: datetime | None
+
+
+@dataclass(slots=True)
+class Typed:
+    """What came with a form besides the answer, kept when the page is shown again."""
+
+    form: Form
+    by: str = ""
+    by_problem: str = ""
+    reason: str = ""
+    rejecting: bool = False
+
+
+# -- handlers --------------------------------------------------------------------------------------
+
+
+async def show(call: Call) -> Answer:
+    """The question, or who has answered it."""
+    token = _query(call).get("t", "")
+    try:
+        question = await call.app.linked(call.args[0], token)
+    except NotFound as error:
+        return _dead(call, error)
+    if _wants_json(call):
+        return as_json(_for_programs(question))
+    if question.status != "PENDING":
+        return _settled(question, 200, fresh="sent" in _query(call))
+    return _ask(call, question, token, Typed(Form(question.schema)))
+
+
+async def answer(call: Call) -> Answer:
+    """An answer, from the form or as JSON."""
+    token = _query(call).get("t", "")
+    try:
+        question = await call.app.linked(call.args[0], token)
+        if _content_type(call) == b"application/json":
+            return await _resolve_json(call, question)
+        if _content_type(call) != b"application/x-www-form-urlencoded":
+            raise InvalidInput("Send the page's own form, or the answer as application/json.")
+        return await _answer_form(call, question, token)
+    except NotFound as error:
+        return _dead(call, error)
+    except AlreadySettled as late:
+        return as_error(late) if _wants_json(call) else _settled(await call.app.awakeable(question.id), 409)
+    except HarkError as error:
+        return as_error(error) if _wants_json(call) else _refused(error)
+
+
+async def reject(call: Call) -> Answer:
+    """A refusal, as JSON."""
+    try:
+        question = await call.app.linked(call.args[0], _query(call).get("t", ""))
+    except NotFound as error:
+        return _dead(call, error)
+    wish = bodies.shaped(await call.body(), RejectBody)
+    await call.app.reject(question.id, wish.error, by=_given_name(call, question), via="link")
+    return as_json(Rejected(question.id, wish.error))
+
+
+async def static(call: Call) -> Answer:
+    [name] = call.args
+    if name not in _FILES:
+        raise NoRoute("There is no such file.")
+    headers = [(b"content-type", _FILES[name]), (b"cache-control", b"public, max-age=86400")]
+    return Answer(200, _file(name), safe(headers))
+
+
+async def _resolve_json(call: Call, question: Awakeable) -> Answer:
+    payload = await call.body()
+    await call.app.resolve(question.id, payload, by=_given_name(call, question), via="link")
+    return as_json(Resolved(question.id, payload))
+
+
+async def _answer_form(call: Call, question: Awakeable, token: str) -> Answer:
+    posted = await _posted(call)
+    typed = Typed(Form(question.schema), by=_one(posted, "by").strip(), reason=_one(posted, "reason"))
+    typed.form.fill(posted)
+    typed.rejecting = _one(posted, "do") == "reject"
+    cookie = _cookie(call)
+    if not cookie or not call.app.is_sealed(_one(posted, "form"), "form", token, cookie):
+        alert = "Please check your answer and send it again: this page was opened anew in the meantime."
+        return _ask(call, question, token, typed, 403, alert)
+    if question.status != "PENDING":
+        return _settled(question, 409)
+    by = _chosen_name(question, typed)
+    try:
+        if typed.by_problem:
+            raise InvalidAnswer("", problems=[])
+        if typed.rejecting:
+            await call.app.reject(question.id, typed.reason.strip() or "rejected", by=by, via="link")
+        else:
+            value = typed.form.answer()
+            if typed.form.broken:
+                raise InvalidAnswer("", problems=[])
+            await call.app.resolve(question.id, value, by=by, via="link")
+    except InvalidAnswer as error:
+        rest = typed.form.tell(error.problems)
+        return _ask(call, question, token, typed, 422, "Not sent yet: something is missing or does not fit.", rest)
+    except InvalidInput as error:  # what no answer may contain, a NUL for one, or too much of it
+        return _ask(call, question, token, typed, status_of(error), f"Not sent: {error}.")
+    return Answer(303, b"", safe([(b"location", f"?t={quote(token)}&sent=1".encode())]))
+
+
+# -- what comes in ---------------------------------------------------------------------------------
+
+
+def _query(call: Call) -> dict[str, str]:
+    """The first of each: a mail program may have added its own."""
+    raw = call.scope["query_string"].decode("latin-1")
+    return {name: values[0] for name, values in parse_qs(raw, keep_blank_values=True).items()}
+
+
+async def _posted(call: Call) -> dict[str, list[str]]:
+    # Percent signs make three bytes of one.
+    limit = 3 * call.app.max_payload + _SPARE
+    raw = await bodies.read(call.receive, call.header(b"content-length"), limit)
+    try:
+        return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
+    except ValueError as error:
+        raise InvalidInput("This form cannot be read: it is not UTF-8, or has too many fields.") from error
+
+
+def _one(posted: Mapping[str, list[str]], name: str) -> str:
+    return posted.get(name, [""])[0]
+
+
+def _content_type(call: Call) -> bytes:
+    return (call.header(b"content-type") or b"").partition(b";")[0].strip().lower()
+
+
+def _wants_json(call: Call) -> bool:
+    accept = call.header(b"accept") or b""
+    return b"text/html" not in accept and (b"application/json" in accept or _content_type(call) == b"application/json")
+
+
+def _cookie(call: Call) -> str:
+    try:
+        found = SimpleCookie((call.header(b"cookie") or b"").decode("latin-1")).get(_COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None and 16 <= len(found.value) <= 64 else ""
+
+
+def _chosen_name(question: Awakeable, typed: Typed) -> str | None:
+    """Who answers: the one who was asked, or one of those, or whoever they say they are."""
+    names = question.assignees
+    if len(names) == 1:
+        return names[0]
+    if names and typed.by not in names:
+        typed.by_problem = "Please say who you are."
+    elif typed.by and not is_name(typed.by):
+        typed.by_problem = "This name is too long."
+    return typed.by or None
+
+
+def _given_name(call: Call, question: Awakeable) -> str | None:
+    return _query(call).get("by") or (question.assignees[0] if len(question.assignees) == 1 else None)
+
+
+# -- what goes out ---------------------------------------------------------------------------------
+
+
+def _ask(
+    call: Call,
+    question: Awakeable,
+    token: str,
+    typed: Typed,
+    status: int = 200,
+    alert: str = "",
+    rest: list[str] | None = None,
+) -> Answer:
+    cookie = _cookie(call) or secrets.token_urlsafe(24)
+    wrong: list[dict[str, str]] = [
+        {"id": one.id, "label": one.label, "text": text} for one in typed.form.every() for text in one.problems
+    ]
+    if typed.by_problem:
+        wrong.append({"id": "by", "label": "Your name", "text": typed.by_problem})
+    wrong += [{"text": text} for text in rest or ()]
+    return _page(
+        "ask.html",
+        status,
+        [(b"set-cookie", _bake(call, cookie))],
+        question=question,
+        form=typed.form,
+        plain=question.schema is None,
+        token=token,
+        seal=call.app.seal("form", token, cookie),
+        who={"names": question.assignees, "typed": typed.by, "problem": typed.by_problem},
+        reason=typed.reason,
+        rejecting=typed.rejecting,
+        due=_due(question.timeout_at, datetime.now(UTC)),
+        alert=alert,
+        wrong=wrong,
+    )
+
+
+def _bake(call: Call, cookie: str) -> bytes:
+    place = call.scope.get("root_path", "").rstrip("/")
+    secure = "; Secure" if call.scope["scheme"] == "https" else ""
+    return f"{_COOKIE}={cookie}; Path={place}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
+
+
+_ENDS: Final = {
+    "RESOLVED": ("good", "Answered", "This was answered"),
+    "REJECTED": ("bad", "Rejected", "This was rejected"),
+    "TIMEOUT": ("late", "Too late", "The time to answer ended"),
+    "CANCELLED": ("late", "Not needed any more", "This was withdrawn"),
+}
+
+
+def _settled(question: Awakeable, status: int, *, fresh: bool = False) -> Answer:
+    mood, heading, text = _ENDS[question.status]
+    who = f" by {question.answered_by}" if question.answered_by else ""
+    when = f" on {_day(question.resolved_at)}" if question.resolved_at else ""
+    after = ""
+    if status == 409:
+        after = " Only the first answer counts, so yours was not taken."
+    elif fresh and question.status in ("RESOLVED", "REJECTED"):
+        heading, after = "Thank you", " You can close this page."
+    return _page(
+        "told.html", status, mood=mood, heading=heading, title=question.title, text=f"{text}{who}{when}.{after}"
+    )
+
+
+def _dead(call: Call, error: NotFound) -> Answer:
+    """The one answer to every link that does not work."""
+    if _wants_json(call):
+        return as_error(error)
+    return _page("told.html", 404, mood="late", heading="This link does not work", title=None, text=_NO_LINK)
+
+
+_NO_LINK: Final = (
+    "It may be over, or have lost a few characters on its way. Copy all of it from the message you got, "
+    "or ask whoever sent it for a new one."
+)
+
+
+def _refused(error: HarkError) -> Answer:
+    status = status_of(error)
+    return _page("told.html", status, mood="bad", heading="That did not work", title=None, text=str(error))
+
+
+def _for_programs(question: Awakeable) -> Question:
+    return Question(
+        question.id, question.status, question.title, question.description, question.schema, question.assignees,
+        question.timeout_at, question.answered_by, question.resolved_at,
+    )  # fmt: skip
+
+
+def _due(at: datetime | None, now: datetime) -> dict[str, Any] | None:
+    if at is None:
+        return None
+    left = at - now
+    return {"text": _day(at), "machine": at.isoformat(), "left": _left(left), "soon": left < timedelta(hours=2)}
+
+
+def _left(left: timedelta) -> str:
+    minutes = int(left.total_seconds() // 60)
+    if minutes < 1:
+        return "less than a minute left"
+    for size, word in ((1440, "day"), (60, "hour"), (1, "minute")):
+        if minutes >= size:
+            count = minutes // size
+            return f"{count} {word}{'s' if count > 1 else ''} left"
+    raise AssertionError(minutes)
+
+
+def _day(at: datetime) -> str:
+    return f"{at:%A}, {at.day} {at:%B %Y, %H:%M} UTC"
+
+
+# -- templates -------------------------------------------------------------------------------------
+
+
+def _page(template: str, status: int, headers: Headers = (), **values: Any) -> Answer:
+    body = _templates().get_template(template).render(style=_style(), **values)
+    return Answer(status, body.encode(errors="replace"), safe([*_PAGE, *headers]))
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("hark.doors.http", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def _file(name: str) -> bytes:
+    return (resources.files("hark.doors.http") / "static" / name).read_bytes()
+
+
+@cache
+def _style() -> str:
+    """Changes when the stylesheet does, so that no browser keeps an old one."""
+    return sha256(_file("answer.css")).hexdigest()[:12]
+
+
+_HTML: Final = "text/html"
+ROUTES: list[Route] = [
+    Route("GET", "/a/static/{file}", static, None, "A file of the answer page.", {200: "text/css"}, (404,)),
+    Route("GET", "/a/{awakeable_id}", show, None, "A question behind a signed link; JSON when asked for.",
+          {200: _HTML}, (404,), query=LinkQuery),
+    Route("POST", "/a/{awakeable_id}", answer, None, "Answer it: the page's form, or any JSON as the payload.",
+          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any),
+    Route("POST", "/a/{awakeable_id}/reject", reject, None, "Refuse it, with a reason.", {200: Rejected},
+          (400, 404, 409, 413), query=LinkQuery, body=RejectBody),
+]  # fmt: skip

@@ -1,0 +1,351 @@
+"""D3, X3: the page behind a signed link, over a real server. GET shows, POST answers, once."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from hark import Hark
+from tests.support.http import app_on, serving
+from tests.support.inspect import everything
+from tests.support.questions import Asker, ask
+from tests.support.stores import Store
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+JSON = {"accept": "application/json"}
+
+
+@dataclass
+class Verdict:
+    approve: bool
+    amount: int
+    comment: str = ""
+
+
+@asynccontextmanager
+async def asked(store: Store, **question: Any) -> AsyncIterator[tuple[Hark, httpx.AsyncClient, str, str]]:
+    """A server, a browser of sorts, a question and its link."""
+    app = app_on(store)
+    app.register(Asker)
+    async with serving(app, worker=False) as client:
+        id = await ask(app, store, **question)
+        yield app, client, id, (await app.awakeable(id)).url
+
+
+async def opened(client: httpx.AsyncClient, url: str) -> dict[str, str]:
+    """What a browser would send back with the form it was shown."""
+    page = await client.get(url)
+    assert page.status_code == 200, page.text
+    [seal] = re.findall(r'name="form" value="([^"]+)"', page.text)
+    return {"form": seal, "do": "resolve"}
+
+
+async def test_d3_the_page_shows_the_question(store: Store) -> None:
+    question = {"title": "Pay <Acme>?", "description": "Line 1\nLine 2", "assignees": ["Ann", "Bob"], "timeout": 7201}
+    async with asked(store, **question, schema=Verdict) as (_, client, _, url):
+        page = await client.get(url)
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        for text in ("Pay &lt;Acme&gt;?", "Line 1\nLine 2", "For Ann, Bob", "2 hours left", "UTC", "Reject instead"):
+            assert text in page.text, text
+        for name in ("v/approve", "v/amount", "v/comment", "by", "reason"):
+            assert f'name="{name}"' in page.text, name
+
+
+async def test_d3_an_answer_from_the_form_settles_it(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, client, id, url):
+        form = await opened(client, url)
+        sent = await client.post(url, data={**form, "v/approve": "0", "v/amount": "3", "by": "Ann"})
+        assert sent.status_code == 303
+        thanks = await client.get(httpx.URL(url).join(sent.headers["location"]))
+        assert thanks.status_code == 200
+        assert "Thank you" in thanks.text
+        settled = await app.awakeable(id)
+        assert (settled.status, settled.payload) == ("RESOLVED", {"approve": True, "amount": 3})
+        assert settled.answered_by == "Ann"
+        [event] = [event for event in await app.events("asker") if event.type == "awakeable"]
+        assert event.data == {"awakeable": id, "status": "RESOLVED", "by": "Ann", "via": "link"}
+
+
+async def test_d3_without_a_schema_it_is_a_text_or_nothing(store: Store) -> None:
+    async with asked(store) as (app, client, id, url):
+        form = await opened(client, url)
+        assert (await client.post(url, data={**form, "v": "go ahead"})).status_code == 303
+        assert (await app.awakeable(id)).payload == "go ahead"
+        second = await ask(app, store, "second")
+        other = (await app.awakeable(second)).url
+        assert (await client.post(other, data={**await opened(client, other), "v": ""})).status_code == 303
+        settled = await app.awakeable(second)
+        assert (settled.status, settled.payload, settled.answered_by) == ("RESOLVED", None, None)
+
+
+async def test_d3_a_rejection_takes_no_form_and_keeps_its_reason(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, client, id, url):
+        form = await opened(client, url)
+        sent = await client.post(url, data={**form, "do": "reject", "reason": "too expensive", "by": "Bob"})
+        assert sent.status_code == 303
+        settled = await app.awakeable(id)
+        assert (settled.status, settled.error, settled.answered_by) == ("REJECTED", "too expensive", "Bob")
+        page = await client.get(url)
+        assert "Rejected" in page.text
+        assert "by Bob" in page.text
+
+
+async def test_d3_problems_stand_beside_the_fields_and_what_was_typed_is_kept(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (app, client, id, url):
+        before = await everything(store)
+        form = await opened(client, url)
+        typed = {**form, "v/amount": "lots", "v/comment": "<b>bold</b>", "by": "Ann", "reason": "r"}
+        page = await client.post(url, data=typed)
+        assert page.status_code == 422
+        assert 'role="alert"' in page.text
+        assert 'value="lots"' in page.text
+        assert "&lt;b&gt;bold&lt;/b&gt;" in page.text
+        assert 'value="Ann"' in page.text
+        text = html.unescape(page.text)
+        assert '"lots" is not of type "integer"' in text
+        assert "Please fill this in." in text
+        assert await everything(store) == before
+        [seal] = re.findall(r'name="form" value="([^"]+)"', page.text)
+        again = {**typed, "form": seal, "v/amount": "3", "v/approve": "1"}
+        assert (await client.post(url, data=again)).status_code == 303
+        assert (await app.awakeable(id)).payload == {"approve": False, "amount": 3, "comment": "<b>bold</b>"}
+
+
+async def test_d3_one_who_was_asked_answers_under_that_name_several_say_who_they_are(store: Store) -> None:
+    async with asked(store, assignees=["ann"]) as (app, client, id, url):
+        await client.post(url, data={**await opened(client, url), "v": "x", "by": "mallory"})
+        assert (await app.awakeable(id)).answered_by == "ann"
+        second = await ask(app, store, "second", assignees=["ann", "bob"])
+        other = (await app.awakeable(second)).url
+        form = await opened(client, other)
+        for name in ("", "mallory"):
+            page = await client.post(other, data={**form, "v": "typed", "by": name})
+            assert page.status_code == 422
+            assert "say who you are" in page.text
+            assert "typed" in page.text
+        assert (await client.post(other, data={**form, "v": "x", "by": "bob"})).status_code == 303
+        assert (await app.awakeable(second)).answered_by == "bob"
+
+
+async def test_fault_42_a_second_answer_is_told_who_won_and_when(store: Store) -> None:
+    async with asked(store, title="Deploy?") as (app, client, id, url):
+        form = await opened(client, url)
+        pages = await asyncio.gather(*(client.post(url, data={**form, "v": str(n), "by": f"b{n}"}) for n in range(8)))
+        assert sorted(page.status_code for page in pages) == [303] + [409] * 7
+        winner = await app.awakeable(id)
+        for page in pages:
+            if page.status_code == 409:
+                assert f"answered by {winner.answered_by} on " in page.text
+                assert "Deploy?" in page.text
+        assert len([event for event in await app.events("asker") if event.type == "awakeable"]) == 1
+
+
+async def test_fault_46_a_question_that_was_withdrawn_says_so(store: Store) -> None:
+    async with asked(store) as (app, client, _, url):
+        form = await opened(client, url)
+        await app.cancel("asker")
+        late = await client.post(url, data={**form, "v": "x"})
+        assert late.status_code == 409
+        assert "withdrawn" in late.text
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_fault_67_a_scanner_that_follows_the_link_answers_nothing(store: Store, method: str) -> None:
+    async with asked(store) as (_, client, _, url):
+        before = await everything(store)
+        for suffix in ("", "&do=resolve&v=yes", "&do=reject", "&sent=1", "&utm_source=mail"):
+            page = await client.request(method, url + suffix)
+            assert page.status_code == 200
+            assert (page.text == "") == (method == "HEAD")
+        assert await everything(store) == before
+
+
+async def test_fault_66_every_link_that_does_not_work_is_the_same_404(store: Store) -> None:
+    async with asked(store) as (app, client, id, url):
+        gone = await ask(app, store, "gone", timeout=0.001)
+        other = await ask(app, store, "other")
+        token = url.partition("?t=")[2]
+        links = [
+            f"/a/{id}", f"/a/{id}?t=", f"/a/{id}?t=x", f"/a/{id}?t={token[:-1]}", f"/a/{id}?t={token}x",
+            f"/a/{id}?t={token.swapcase()}", f"/a/{other}?t={token}", f"/a/prom_1bm9ib2R5OjA?t={token}",
+            f"/a/x?t={token}", f"/a/%00?t={token}", f"/a/{'x' * 400}?t={token}", f"/a/{id}?t=%ff%00",
+            f"/a/{id}?t=x&t={token}", (await app.awakeable(gone)).url,
+        ]  # fmt: skip
+        for headers in ({}, JSON):
+            seen = set()
+            for link in links:
+                for method in ("GET", "POST"):
+                    page = await client.request(method, link, headers={**headers, **(FORM if method == "POST" else {})})
+                    kept = {k: v for k, v in page.headers.items() if k not in ("date",)}
+                    seen.add((page.status_code, page.text, tuple(sorted(kept.items()))))
+            assert len(seen) == 1, [one[:2] for one in seen]
+            [(status, text, _)] = seen
+            assert status == 404
+            assert token not in text
+            assert id not in text
+
+
+async def test_x3_a_form_from_elsewhere_is_not_taken(store: Store) -> None:
+    """Not without the seal, nor with that of another link, nor in another browser; what was typed is kept."""
+    async with asked(store) as (app, client, id, url):
+        form = await opened(client, url)
+        other = (await app.awakeable(await ask(app, store, "other"))).url
+        strange = await opened(client, other)
+        before = await everything(store)
+        for wrong in ({"do": "resolve"}, {**form, "form": ""}, {**form, "form": "é"}, strange):
+            page = await client.post(url, data={**wrong, "v": "kept text"})
+            assert page.status_code == 403
+            assert "kept text" in page.text
+        async with httpx.AsyncClient() as elsewhere:
+            assert (await elsewhere.post(url, data={**form, "v": "x"})).status_code == 403
+            elsewhere.cookies.set("hark_form", "x" * 24)
+            again = await elsewhere.post(url, data={**form, "v": "x"})
+            assert again.status_code == 403
+            [seal] = re.findall(r'name="form" value="([^"]+)"', again.text)
+            assert await everything(store) == before
+            assert (await elsewhere.post(url, data={"do": "resolve", "form": seal, "v": "x"})).status_code == 303
+        assert (await app.awakeable(id)).payload == "x"
+
+
+async def test_x3_every_page_is_locked_down(store: Store) -> None:
+    async with asked(store, schema=Verdict) as (_, client, _, url):
+        form = await opened(client, url)
+        pages = [
+            await client.get(url),
+            await client.post(url, data=form),
+            await client.post(url, data={"form": "x"}),
+            await client.get("/a/x?t=x"),
+            await client.post(url, data={**form, "v/amount": "1", "v/approve": "0"}),
+            await client.get(url),
+            await client.post(url, data=form),
+        ]
+        assert [page.status_code for page in pages] == [200, 422, 403, 404, 303, 200, 409]
+        for page in pages:
+            if page.status_code != 303:
+                policy = page.headers["content-security-policy"]
+                assert policy.startswith("default-src 'none'; style-src 'self';")
+                assert "script" not in policy
+                assert "frame-ancestors 'none'" in policy
+                assert not re.search(r"<script|<style|\bstyle=|\bon[a-z]+=", page.text)
+            assert page.headers["referrer-policy"] == "no-referrer"
+            assert page.headers["cache-control"] == "no-store"
+            assert page.headers["x-frame-options"] == "DENY"
+            assert page.headers["x-content-type-options"] == "nosniff"
+        cookie = pages[0].headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Lax" in cookie
+
+
+async def test_x3_the_link_works_from_a_mail_and_through_a_proxy(store: Store) -> None:
+    """What is a drive-by without a credential is a visitor with one."""
+    async with asked(store) as (app, client, id, url):
+        strange = {
+            "host": "ask.example", "sec-fetch-site": "cross-site", "x-forwarded-for": "203.0.113.7", "origin": "null",
+        }  # fmt: skip
+        form = await opened(client, url)
+        assert (await client.get(url, headers=strange)).status_code == 200
+        assert (await client.post(url, data={**form, "v": "x"}, headers=strange)).status_code == 303
+        assert (await app.awakeable(id)).status == "RESOLVED"
+
+
+async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:
+    async with asked(store, title="Pay?", schema=Verdict, assignees=["ann"]) as (app, client, id, url):
+        shown = (await client.get(url, headers=JSON)).json()
+        assert (shown["awakeable_id"], shown["status"], shown["title"]) == (id, "PENDING", "Pay?")
+        assert shown["assignees"] == ["ann"]
+        assert "url" not in shown
+        bad = await client.post(url, json={"approve": 1, "amount": 2}, headers=JSON)
+        assert (bad.status_code, bad.json()["problems"]) == (422, ['approve: 1 is not of type "boolean"'])
+        broken = await client.post(url, content=b"{", headers={**JSON, "content-type": "application/json"})
+        assert broken.status_code == 400
+        good = await client.post(url, json={"approve": True, "amount": 2})
+        assert good.json() == {
+            "success": True, "awakeable_id": id, "payload": {"approve": True, "amount": 2},
+            "message": "Awakeable resolved successfully",
+        }  # fmt: skip
+        assert (await app.awakeable(id)).answered_by == "ann"
+        assert (await client.post(url, json={"approve": True, "amount": 2})).status_code == 409
+
+
+async def test_d3_programs_reject_in_json(store: Store) -> None:
+    async with asked(store) as (app, client, id, url):
+        refuse = url.replace("?", "/reject?") + "&by=robot"
+        assert (await client.post(refuse.replace("t=", "t=x"), json={})).status_code == 404
+        done = await client.post(refuse, json={"error": "no"})
+        assert (done.status_code, done.json()["error"]) == (200, "no")
+        settled = await app.awakeable(id)
+        assert (settled.status, settled.error, settled.answered_by) == ("REJECTED", "no", "robot")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"\xff=1", 422),
+        (b"&".join(b"a%d=1" % n for n in range(3000)), 422),
+        (b"v=" + b"x" * (4 << 20), 413),
+    ],
+    ids=["not UTF-8", "too many fields", "too large"],
+)
+async def test_x4_a_form_that_cannot_be_read_is_refused_with_a_page(store: Store, body: bytes, status: int) -> None:
+    async with asked(store) as (_, client, _, url):
+        before = await everything(store)
+        page = await client.post(url, content=body, headers=FORM)
+        assert page.status_code == status
+        assert "That did not work" in page.text
+        assert (await client.post(url, content=b"x", headers={"content-type": "text/plain"})).status_code == 422
+        assert await everything(store) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "status"),
+    [({"v": "a\0b"}, 422), ({"by": "x" * 300, "v": "x"}, 422), ({"do": "reject", "reason": "a\0b"}, 422)],
+    ids=["a NUL", "a name without end", "a NUL in the reason"],
+)
+async def test_x4_what_no_answer_may_contain_is_told_on_the_page(store: Store, typed: Any, status: int) -> None:
+    async with asked(store) as (_, client, _, url):
+        page = await client.post(url, data={**await opened(client, url), **typed})
+        assert page.status_code == status
+        assert 'role="alert"' in page.text
+
+
+async def test_x4_an_answer_at_the_limit_is_taken_and_one_above_is_413(sqlite_store: Store) -> None:
+    async with asked(sqlite_store) as (app, client, id, url):
+        form = await opened(client, url)
+        most = app.max_payload - 2  # its quotes
+        assert (await client.post(url, data={**form, "v": "é" * (most // 2) + "xx"})).status_code == 413
+        assert (await client.post(url, data={**form, "v": "é" * (most // 2)})).status_code == 303
+        assert (await app.awakeable(id)).status == "RESOLVED"
+
+
+async def test_d3_its_files_are_served_and_no_others(store: Store) -> None:
+    async with asked(store) as (_, client, _, url):
+        page = await client.get(url)
+        [style] = re.findall(r'rel="stylesheet" href="([^"]+)"', page.text)
+        sheet = await client.get(httpx.URL(url).join(style))
+        assert (sheet.status_code, sheet.headers["content-type"]) == (200, "text/css; charset=utf-8")
+        assert "prefers-color-scheme: dark" in sheet.text
+        assert (await client.get("/a/static/icon.svg")).headers["content-type"] == "image/svg+xml"
+        for wrong in ("nothing.css", "..%2ftemplates%2fask.html", "%2e%2e", "answer.css%00"):
+            assert (await client.get(f"/a/static/{wrong}")).status_code == 404
+
+
+async def test_x3_no_token_of_a_link_is_logged(sqlite_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    async with asked(sqlite_store) as (_, client, _, url):
+        form = await opened(client, url)
+        await client.post(url, data={**form, "v": "x"})
+        await client.post(url, data={**form, "v": "x"})
+        await client.get(url + "x")
+        token = url.partition("?t=")[2]
+        assert not any(token in record.getMessage() for record in caplog.records)
