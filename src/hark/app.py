@@ -34,7 +34,7 @@ from hark.model.links import LIFE, Keys, secrets_of
 from hark.model.names import check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait
-from hark.runtime import views
+from hark.runtime import checkup, views
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
@@ -211,6 +211,10 @@ class Hark:
     def ping(self) -> Reply[None]:
         """Does the store answer?"""
         return self._read(lambda store: store.read(sql.any_marks))
+
+    def checkup(self) -> Reply[dict[str, Any]]:
+        """How the store is, in plain facts: what `hark doctor` judges."""
+        return self._read(checkup.facts)
 
     def asgi(self, *, require_token: bool = False) -> Any:
         """The HTTP API as an ASGI application: to be served, or mounted in another one under a prefix.

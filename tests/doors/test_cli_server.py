@@ -133,32 +133,32 @@ def test_d4_steering_goes_through(both: Both) -> None:
     assert both("instance", "retry", "broken").out == "broken is runnable at start.\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("instance", "show", "nobody"), 3),
-        (("signal", "nobody", "go"), 3),
-        (("awakeable", "show", "prom_1nobody"), 3),
-        (("awakeable", "resolve", "prom_1nobody"), 3),
-        (("start", "Nobody"), 3),
-        (("instance", "cancel", "over"), 4),
-        (("instance", "retry", "over"), 4),
-        (("start", "m", "--id", "over"), 4),
-        (("start", "m", "--id", "not an id"), 2),
-        (("start", "m", "--delay", "-1"), 2),
-        (("signal", "", "go"), 2),
-        (("signal", "x" * 300, "go"), 2),
-        (("signal", "over", "go", "--dedup-key", "a\nb"), 2),
-        (("awakeable", "resolve", "prom_1x", "--by", "ann"), 2),
-        (("instance", "list", "--limit", "0"), 2),
-        (("timeout", "check"), 2),
-        (("signal", "over", "go", "--payload", "x" * (1 << 21)), 2),
-    ],
-)
-def test_d4_codes_do_not_depend_on_the_way(both: Both, words: tuple[str, ...], code: int) -> None:
+REFUSED = [
+    (("instance", "show", "nobody"), 3),
+    (("signal", "nobody", "go"), 3),
+    (("awakeable", "show", "prom_1nobody"), 3),
+    (("awakeable", "resolve", "prom_1nobody"), 3),
+    (("start", "Nobody"), 3),
+    (("instance", "cancel", "over"), 4),
+    (("instance", "retry", "over"), 4),
+    (("start", "m", "--id", "over"), 4),
+    (("start", "m", "--id", "not an id"), 2),
+    (("start", "m", "--delay", "-1"), 2),
+    (("signal", "", "go"), 2),
+    (("signal", "x" * 300, "go"), 2),
+    (("signal", "over", "go", "--dedup-key", "a\nb"), 2),
+    (("awakeable", "resolve", "prom_1x", "--by", "ann"), 2),
+    (("instance", "list", "--limit", "0"), 2),
+    (("timeout", "check"), 2),
+    (("signal", "over", "go", "--payload", "x" * (1 << 21)), 2),
+]
+
+
+def test_d4_codes_do_not_depend_on_the_way(both: Both) -> None:
     both.parked(Arm("signal", "w", name="go"), id="over")
     both.straight("instance", "cancel", "over")
-    both(*words).line(code)
+    for words, code in REFUSED:
+        both(*words).line(code)
 
 
 def test_d4_following_through_a_server(both: Both) -> None:

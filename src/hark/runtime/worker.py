@@ -315,12 +315,12 @@ class Worker:
         assert self._renewing is not None
         lease: Lease | None = None
         length = int(self._lease * 1_000_000)
-        names = ",".join(f"{name}@{version}" for name, version in self._registry.lanes())
         answered = False
         while not self._renewing.is_set():
             wait = self._lease / 3
             try:
                 lease = lease or self._clerk.store.lease()
+                names = ",".join(f"{name}@{version}" for name, version in self._registry.lanes())  # some come later
                 lease.renew(self.owner, length, names)
                 now = time.monotonic()
                 if answered and now - self._renewed > self._lease:

@@ -458,7 +458,7 @@ renew = Sql(
     """
     INSERT INTO workers (id, until, definitions, started_at)
     VALUES (:id::text, :until::bigint, :definitions::text, :now::bigint)
-    ON CONFLICT (id) DO UPDATE SET until = excluded.until
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until, definitions = excluded.definitions
     """
 )
 # Who leaves, and who is dead: not the one that renewed between the look and this turn.
@@ -787,3 +787,23 @@ list_awakeables = Sql(
 # Newest first: the first signs.
 secrets = Sql("SELECT secret FROM secrets ORDER BY number DESC")
 queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")
+
+# -- the doctor ------------------------------------------------------------------------------------
+
+schema_version = Sql("SELECT max(version) FROM migrations")
+server_version = Sql("SHOW server_version", sqlite="SELECT sqlite_version()")
+all_workers = Sql("SELECT id, until, definitions, started_at FROM workers ORDER BY started_at, id LIMIT 1000")
+living = Sql("SELECT definition, version, status, count(*) FROM instances WHERE finished_at IS NULL GROUP BY 1, 2, 3")
+late = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")
+abandoned_count = Sql(
+    """
+    SELECT count(*) FROM instances i WHERE i.lease_owner IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = i.lease_owner AND w.until >= :now::bigint)
+    """
+)
+oldest_wait = Sql(
+    """
+    SELECT instance_id, kind, name, since FROM waits WHERE closed_at IS NULL AND fired_at IS NULL
+    ORDER BY since, id LIMIT 1
+    """
+)

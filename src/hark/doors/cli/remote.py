@@ -126,6 +126,9 @@ class Remote:
     def retry(self, target: str) -> Answer[Instance]:
         return Answer(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/retry", None)))
 
+    def checkup(self) -> Answer[dict[str, Any]]:
+        raise InvalidInput("The store's health is looked at on the store. Leave --server out and give --db.")
+
     def sweep(self) -> Answer[None]:
         raise InvalidInput("A server with a worker fires what is due by itself. Leave --server out and give --db.")
 

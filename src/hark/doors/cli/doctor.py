@@ -1,0 +1,130 @@
+"""`hark doctor`: what is well, what is worth a look, what is wrong, and what to do about it."""
+
+import platform
+import sys
+from typing import Any
+
+import typer
+
+from hark.doors.cli.given import Given, command, opened
+from hark.doors.cli.say import clean, emit, paint, span, when
+from hark.model.errors import HarkError
+
+Found = tuple[str, str, str]  # what was looked at, ok | look | wrong, what was found and what to do
+_SKEW = 2.0
+_SQLITE = (3, 51, 3)
+
+
+def declare(cli: typer.Typer) -> None:
+    command(cli)(doctor)
+
+
+def doctor(given: Given) -> None:
+    """Check Python, the store, its workers, timers and waits; exit 1 when something is wrong.
+
+    hark doctor --db postgresql://localhost/shop
+    """
+    found = [_python()]
+    try:
+        with opened(given) as hark:
+            if given.remote is not None:
+                hark.list(limit=1).result()
+                found.append(("server", "ok", f"{given.remote} answers"))
+            else:
+                found += diagnose(hark.checkup().result(), hark.url)
+    except HarkError as error:
+        found.append(("store", "wrong", str(error)))
+    if given.json:
+        emit([{"check": what, "status": status, "text": text} for what, status, text in found])
+    else:
+        for what, status, text in found:
+            print(f"{paint(f'{status:<6}', _STYLE[status])} {what:<12} {clean(text)}")
+    if any(status == "wrong" for _, status, _ in found):
+        raise typer.Exit(1)
+
+
+_STYLE = {"ok": "green", "look": "yellow", "wrong": "red"}
+
+
+def _python() -> Found:
+    return "python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})"
+
+
+def diagnose(facts: dict[str, Any], url: str) -> list[Found]:
+    """The facts of a store, judged."""
+    return [
+        _database(facts, url), _schema(facts), _clock(facts), _workers(facts), _code(facts), _leases(facts),
+        _timers(facts), _waits(facts),
+    ]  # fmt: skip
+
+
+def _database(facts: dict[str, Any], url: str) -> Found:
+    version = str(facts["database"])
+    if not url.startswith("sqlite:"):
+        return "store", "ok", f"PostgreSQL {version} answers"
+    if tuple(int(part) for part in version.split(".")) < _SQLITE:
+        return "store", "wrong", f"SQLite {version} can corrupt a shared WAL: upgrade with `pip install -U apsw`"
+    return "store", "ok", f"SQLite {version}, {url}"
+
+
+def _schema(facts: dict[str, Any]) -> Found:
+    return "migrations", "ok", f"up to date, version {facts['schema']}"
+
+
+def _clock(facts: dict[str, Any]) -> Found:
+    skew = facts["skew"]
+    if abs(skew) > _SKEW:
+        text = f"this machine and the database differ by {skew:+.1f} s; timers follow the database: set this clock"
+        return "clock", "look", text
+    return "clock", "ok", f"differs from the database's by {abs(skew) * 1000:.0f} ms"
+
+
+def _workers(facts: dict[str, Any]) -> Found:
+    alive, living = facts["workers"], facts["living"]
+    if alive:
+        return "workers", "ok", f"{alive} alive, for {living} living instances"
+    if living:
+        text = f"none is alive, and {living} instances are: start one with `hark worker --app module:app`"
+        return "workers", "wrong", text
+    return "workers", "look", "none is alive; nothing needs one yet"
+
+
+def _code(facts: dict[str, Any]) -> Found:
+    codeless = facts["codeless"]
+    if not codeless:
+        return "code", "ok", "every living instance has a worker with its code"
+    listed = ", ".join(f"{one['definition']} version {one['version']} ({one['instances']})" for one in codeless[:10])
+    text = f"no worker that is alive has the code of {listed}: start one that registers it, or cancel those instances"
+    return "code", "wrong", text
+
+
+def _leases(facts: dict[str, Any]) -> Found:
+    abandoned = facts["abandoned"]
+    if not abandoned:
+        return "leases", "ok", "no step is left behind by a dead worker"
+    text = f"{abandoned} steps were left behind by dead workers; "
+    if facts["workers"]:
+        return "leases", "look", text + "the living take them over within a lease"
+    return "leases", "wrong", text + "start a worker, or take them back with `hark timeout check`"
+
+
+def _timers(facts: dict[str, Any]) -> Found:
+    if not facts["late"]:
+        return "timers", "ok", "nothing is late"
+    text = f"{facts['late']} are late, the first since {when(facts['late_since'])}"
+    return "timers", "wrong", text + ": start a worker, or fire them with `hark timeout check`"
+
+
+def _waits(facts: dict[str, Any]) -> Found:
+    from datetime import UTC, datetime
+
+    oldest = facts["oldest_wait"]
+    if oldest is None:
+        return "waits", "ok", "nobody waits"
+    age = span((datetime.now(UTC) - oldest["since"]).total_seconds())
+    name = f" {oldest['name']!r}" if oldest["name"] else ""
+    return (
+        "waits",
+        "ok",
+        f"the oldest is {age}: {oldest['kind']}{name}; see `hark instance why {oldest['instance_id']}`",
+    )

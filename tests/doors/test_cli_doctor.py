@@ -1,0 +1,121 @@
+"""D4: the doctor says what is wrong and what to do, on both stores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from hark import Await, Context, Done, Hark, Machine, step
+from hark.doors.cli.doctor import diagnose
+from hark.model.decisions import Arm
+from tests.doors.support_cli import Desk, call, place
+from tests.promises.support_signals import Turns
+from tests.support.inspect import query
+from tests.support.stores import sqlite_file
+
+
+class Waits(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("go", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done()
+
+
+def found(desk: Desk, code: int) -> dict[str, tuple[str, str]]:
+    said = desk("doctor", "--json")
+    assert said.code == code, said
+    return {one["check"]: (one["status"], one["text"]) for one in json.loads(said.out)}
+
+
+def test_d4_an_empty_store_is_well(desk: Desk) -> None:
+    said = desk("doctor")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["look"] + ["ok"] * 4
+    assert "python" in said.out
+    assert found(desk, 0)["migrations"][1].startswith("up to date, version ")
+
+
+def test_d4_with_a_worker_that_has_the_code_all_is_well(desk: Desk) -> None:
+    app = Hark(desk.store.url, **desk.store.options)
+    app.register(Waits)
+    with app, app.worker():
+        app.start(Waits).result()
+        checks = found(desk, 0)
+        assert checks["workers"] == ("ok", "1 alive, for 1 living instances")
+        assert checks["code"][0] == "ok"
+    checks = found(desk, 1)
+    assert checks["workers"][0] == "wrong"
+    assert "Waits version 1 (1)" in checks["code"][1]
+    assert "hark worker --app" in checks["workers"][1]
+
+
+def test_d4_steps_of_the_dead_late_timers_and_old_waits_are_found(desk: Desk) -> None:
+    async def leave(turns: Turns) -> None:
+        await turns.start("m", "left-behind")
+        await turns.claim("m")
+
+    desk.parked(Arm("timer", "w", "nap", timeout=1), id="late")
+    desk.do(leave)
+    _age(desk, "UPDATE instances SET due_at = due_at - 60000000 WHERE due_at IS NOT NULL")
+    _age(desk, "UPDATE waits SET since = since - 3 * 86400000000")
+    checks = found(desk, 1)
+    assert checks["leases"] == (
+        "wrong",
+        "1 steps were left behind by dead workers; start a worker, or take them back with `hark timeout check`",
+    )
+    assert checks["timers"][1].startswith("1 are late, the first since 1 min ago")
+    assert checks["waits"] == ("ok", "the oldest is 3 d: timer; see `hark instance why late`")
+    fired = desk("timeout", "check").out.splitlines()[-1]
+    checks = found(desk, 1)
+    assert (checks["timers"][0], checks["waits"][1]) == ("ok", "nobody waits")
+    # For one lease after a PostgreSQL has started, as it just has here, nobody is taken for dead.
+    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "wrong")][: 2 if _is_new(desk) else 1]
+
+
+def _is_new(desk: Desk) -> bool:
+    return desk.store.name == "postgres"
+
+
+def _age(desk: Desk, statement: str) -> None:
+    async def run(turns: Turns) -> None:
+        await query(desk.store, statement)
+
+    desk.do(run)
+
+
+def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Path) -> None:
+    store = sqlite_file(tmp_path)
+    assert "no database" in found(Desk(store), 1)["store"][1]
+    assert call("migrate", *place(store)).code == 0
+    db = apsw.Connection(str(tmp_path / "hark.db"))
+    db.execute("INSERT INTO migrations (version) VALUES (9999)")
+    db.close()
+    assert "Upgrade Hark" in found(Desk(store), 1)["store"][1]
+    assert call("doctor", "--db", "postgresql://nobody@127.0.0.1:1/none").code == 1
+    assert call("doctor", "--server", "http://127.0.0.1:1").code == 1
+
+
+@pytest.mark.parametrize(
+    ("fact", "check", "status"),
+    [
+        ({"database": "3.45.0"}, "store", "wrong"),
+        ({"skew": -7.5}, "clock", "look"),
+        ({"abandoned": 2}, "leases", "look"),
+        ({"late": 1}, "timers", "wrong"),
+        ({}, "workers", "ok"),
+    ],
+)
+def test_d4_each_fact_has_its_judgement(fact: dict[str, Any], check: str, status: str) -> None:
+    facts = {
+        "schema": 5, "database": "3.51.3", "durable": True, "skew": 0.0, "workers": 1, "dead_workers": 0,
+        "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None, "living": 3, "runnable": 0,
+        "codeless": [], **fact,
+    }  # fmt: skip
+    judged = {what: found for what, found, _ in diagnose(facts, "sqlite:///x.db")}
+    assert judged[check] == status
+    assert set(judged.values()) - {"ok"} == ({status} - {"ok"})
