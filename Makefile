@@ -5,17 +5,25 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types layers unit demo bench bench-engine format clean
+.PHONY: help setup chromium test lint types layers unit demo bench bench-engine format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## create .venv with Hark (editable) and everything the tests need
+setup: $(STAMP) chromium  ## create .venv with Hark (editable) and everything the tests need
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
+
+chromium:  ## the browser of tests/browser: the system's own package
+	@for browser in $(HARK_CHROMIUM) chromium chromium-browser google-chrome google-chrome-stable; do \
+		command -v $$browser >/dev/null && exit 0; \
+	done; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium; \
+	else echo "tests/browser needs Chromium: install the package chromium, or set HARK_CHROMIUM to one." >&2; fi
 
 test: lint types layers unit  ## lint, types, layers and tests
 
@@ -29,7 +37,7 @@ types: $(STAMP)  ## mypy, strict
 layers: $(STAMP)  ## import-linter: who may import whom
 	$(BIN)/lint-imports
 
-unit: $(STAMP)  ## pytest; WORKERS=4 for more processes, ARGS='-k signal' for a part
+unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signal' for a part
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 demo: $(STAMP)  ## a checkout that parks, is killed, comes back and finishes

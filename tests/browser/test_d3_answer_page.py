@@ -1,0 +1,249 @@
+"""D3: a person answers, in a real browser, without JavaScript: light and dark, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from hark import Hark
+from tests.support.http import app_on, serving
+from tests.support.questions import Asker, ask
+from tests.support.stores import Store
+
+DESK, PHONE = (1280, 900), (360, 740)
+
+
+class Method(Enum):
+    TRANSFER = "bank_transfer"
+    CARD = "card"
+
+
+@dataclass
+class Address:
+    street: str
+    zip: str | None = None
+
+
+@dataclass
+class Payment:
+    """How shall we pay?"""
+
+    approve: bool
+    amount: int
+    method: Method
+    pay_on: date
+    address: Address
+    tags: list[str] = field(default_factory=list)
+    country: str = "DE"
+    comment: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+PAY: dict[str, Any] = {
+    "title": "Pay invoice 2026-117 to Northwind Paper?",
+    "description": "1,240.00 for the spring catalogue.\nThe goods arrived complete.",
+    "schema": Payment,
+    "timeout": 90_000,
+}
+
+
+@asynccontextmanager
+async def looking(
+    browser: Browser, store: Store, question: dict[str, Any], *, size: tuple[int, int] = DESK, scheme: Any = "light"
+) -> AsyncIterator[tuple[Hark, str, Page]]:
+    """A person before the page of a question; at the end, nothing was fetched from elsewhere or complained about."""
+    app = app_on(store)
+    app.register(Asker)
+    width, height = size
+    async with serving(app, worker=False) as client:
+        id = await ask(app, store, **question)
+        context = await browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            java_script_enabled=False,
+            has_touch=size is PHONE,
+        )
+        page = await context.new_page()
+        page.set_default_timeout(15_000)
+        asked: list[str] = []
+        said: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        await page.goto((await app.awakeable(id)).url)
+        yield app, id, page
+        await context.close()
+        origin = str(client.base_url).rstrip("/")
+        assert all(url.startswith(origin) for url in asked)
+        assert [text for text in said if "status of 4" not in text] == []  # what Chromium says of a 409 page
+
+
+async def fill_in(page: Page) -> None:
+    await page.get_by_role("radio", name="Yes").check()
+    await page.get_by_label("Amount").fill("1240")
+    await page.get_by_role("radio", name="Bank transfer").check()
+    await page.get_by_label("Pay on").fill("2026-12-01")
+    await page.get_by_label("Street").fill("1 Main St")
+    await page.get_by_label("Tags").fill("paper\nspring")
+    await page.get_by_label("Comment").fill("Thanks,\nAnn")
+    await page.get_by_label("Extra").fill('{"po": 7}')
+    await page.get_by_label("Your name").fill("Ann")
+
+
+async def test_d3_a_person_fills_in_the_form_and_is_thanked(browser: Browser, store: Store) -> None:
+    async with looking(browser, store, PAY) as (app, id, page):
+        await expect(page.get_by_role("heading", level=1)).to_have_text(PAY["title"])
+        await expect(page.get_by_text("How shall we pay?")).to_be_visible()
+        await fill_in(page)
+        await page.get_by_role("button", name="Send answer").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        settled = await app.awakeable(id)
+        assert settled.answered_by == "Ann"
+        assert settled.payload == {
+            "approve": True, "amount": 1240, "method": "bank_transfer", "pay_on": "2026-12-01",
+            "address": {"street": "1 Main St"}, "tags": ["paper", "spring"], "country": "DE",
+            "comment": "Thanks,\nAnn", "extra": {"po": 7},
+        }  # fmt: skip
+        await page.reload()
+        await page.go_back()
+        await expect(page.get_by_text("answered by Ann")).to_be_visible()
+
+
+async def test_d3_what_does_not_fit_is_shown_where_it_is_and_the_rest_is_kept(browser: Browser, store: Store) -> None:
+    async with looking(browser, store, PAY) as (app, id, page):
+        await fill_in(page)
+        await page.get_by_label("Extra").fill("{nonsense")
+        await page.get_by_role("button", name="Send answer").click()
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("Not sent yet")
+        await expect(page.get_by_label("Extra")).to_have_attribute("aria-invalid", "true")
+        await expect(page.get_by_label("Extra")).to_have_value("{nonsense")
+        await expect(page.get_by_label("Comment")).to_have_value("Thanks,\nAnn")
+        await expect(page.get_by_role("radio", name="Yes")).to_be_checked()
+        await alert.get_by_role("link", name="Extra").click()
+        await page.get_by_label("Extra").fill("{}")
+        await page.get_by_role("button", name="Send answer").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        assert (await app.awakeable(id)).payload["extra"] == {}
+
+
+async def test_d3_the_browser_itself_asks_for_what_is_required(browser: Browser, sqlite_store: Store) -> None:
+    async with looking(browser, sqlite_store, PAY) as (app, id, page):
+        await page.get_by_role("button", name="Send answer").click()
+        await expect(page.get_by_role("alert")).to_have_count(0)
+        assert (await app.awakeable(id)).status == "PENDING"
+        await page.get_by_text("Reject instead").click()  # which needs none of it
+        await page.get_by_label("Reason").fill("not ours")
+        await page.get_by_role("button", name="Reject").click()
+        await expect(page.get_by_text("This was rejected on")).to_be_visible()
+        assert (await app.awakeable(id)).error == "not ours"
+
+
+async def test_d3_the_keyboard_is_enough(browser: Browser, sqlite_store: Store) -> None:
+    question = {"title": "Deploy?", "schema": {"type": "object", "required": ["go"], "properties": {
+        "go": {"enum": ["now", "tonight", "never"]}, "note": {"type": "string"}}}}  # fmt: skip
+    async with looking(browser, sqlite_store, question) as (app, id, page):
+        press = page.keyboard.press
+        await press("Tab")
+        await press("Space")
+        await press("ArrowDown")  # from "now" to "tonight"
+        await press("Tab")
+        await page.keyboard.type("after six")
+        await press("Tab")
+        await page.keyboard.type("Bob")
+        await press("Tab")
+        await press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        settled = await app.awakeable(id)
+        assert (settled.payload, settled.answered_by) == ({"go": "tonight", "note": "after six"}, "Bob")
+
+
+async def test_fault_42_two_people_answer_at_once_and_one_is_told_who_won(browser: Browser, store: Store) -> None:
+    async with looking(browser, store, {"title": "Deploy?", "assignees": ["Ann", "Bob"]}) as (app, id, ann):
+        bob = await (await browser.new_context(java_script_enabled=False)).new_page()
+        await bob.goto(ann.url)
+        for page, name in ((ann, "Ann"), (bob, "Bob")):
+            await page.get_by_label("Your answer").fill(f"from {name}")
+            await page.get_by_label("You are").select_option(name)
+        await asyncio.gather(*(page.get_by_role("button", name="Answer").click() for page in (ann, bob)))
+        winner = (await app.awakeable(id)).answered_by
+        told = {await page.get_by_role("heading", level=1).inner_text() for page in (ann, bob)}
+        assert told == {"Thank you", "Answered"}
+        loser = bob if winner == "Ann" else ann
+        await expect(loser.get_by_text(f"answered by {winner} on")).to_be_visible()
+        await expect(loser.get_by_text("Only the first answer counts")).to_be_visible()
+        await bob.context.close()
+
+
+async def test_d3_clicking_twice_answers_once(browser: Browser, sqlite_store: Store) -> None:
+    async with looking(browser, sqlite_store, {}) as (app, id, page):
+        await page.get_by_role("button", name="Answer").dblclick()
+        await expect(page.get_by_text("This was answered")).to_be_visible()
+        assert (await app.awakeable(id)).status == "RESOLVED"
+        assert len([event for event in await app.events("asker") if event.type == "awakeable"]) == 1
+
+
+# Text and what is behind it, as the browser paints them: the least contrast of the page, and whose it is.
+CONTRAST = """() => {
+    const parts = colour => colour.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+        .map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = element => {
+        for (let at = element; at; at = at.parentElement) {
+            const colour = parts(getComputedStyle(at).backgroundColor);
+            if (colour.length < 4 || colour[3] > 0) return colour;
+        }
+        return [255, 255, 255];
+    };
+    let least = [99, ""];
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const element = walk.currentNode.parentElement;
+        if (!walk.currentNode.textContent.trim() || !element.checkVisibility()) continue;
+        const [a, b] = [light(parts(getComputedStyle(element).color)), light(behind(element))].sort((a, b) => b - a);
+        const ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < least[0]) least = [ratio, element.outerHTML.slice(0, 120)];
+    }
+    return least;
+}"""
+UNNAMED = """() => [...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
+    .filter(one => !one.labels.length || !one.labels[0].textContent.trim()).map(one => one.outerHTML)"""
+SMALL = """() => [...document.querySelectorAll("button, select, textarea, .options label, input:not([type=hidden])")]
+    .filter(one => !one.closest(".options label") || one.matches("label"))
+    .filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 44).map(one => one.outerHTML)"""
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_d3_it_can_be_read_and_used_by_everybody(
+    browser: Browser, sqlite_store: Store, scheme: str, size: tuple[int, int]
+) -> None:
+    """WCAG's contrast, a name for every field, targets for a thumb, nothing that runs off a small screen."""
+    async with looking(browser, sqlite_store, PAY, scheme=scheme, size=size) as (app, id, page):
+        paper = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (max(int(n) for n in paper[4:-1].split(",")) < 60) == (scheme == "dark")
+        await page.get_by_text("Reject instead").click()
+        for way in ("asked", "refused", "settled"):
+            if way == "refused":
+                await fill_in(page)
+                await page.get_by_label("Extra").fill("{nonsense")
+                await page.get_by_role("button", name="Send answer").click()
+                await expect(page.get_by_role("alert")).to_be_visible()
+            if way == "settled":
+                await app.reject(id)
+                await page.reload()
+            ratio, whose = await page.evaluate(CONTRAST)
+            assert ratio >= 4.5, (way, ratio, whose)
+            assert await page.evaluate(UNNAMED) == []
+            assert await page.evaluate(SMALL) == []
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert await page.evaluate("document.documentElement.lang") == "en"
+            assert await page.evaluate("document.querySelectorAll('h1').length") == 1
