@@ -560,7 +560,12 @@ class Hark:
 
     def forget(self, *, before: datetime, limit: int = 1000) -> Reply[builtins.list[str]]:
         """Remove finished instances older than this, now; their ids. (Retention does it by itself.)"""
-        return self._ask(Retain(before=moment(before, "before"), size=_size(limit)))
+        until, size = moment(before, "before"), _size(limit)
+
+        async def forget(store: Store) -> Any:
+            return await self._ask(Retain(before=until, ids=await views.oldest(store, until, size), size=size))
+
+        return self._read(forget)
 
 
 def _rates(given: Any) -> dict[str, Rate]:

@@ -401,7 +401,7 @@ async def what_retention_removes(t: Table, n: int) -> Any:
     claims = await t.woken(n)
     await t.turn(*(done(claim) for claim in claims))
     t.clock.advance(MINUTE)
-    return t.turn(Retain(before=t.clock.now))
+    return t.turn(Retain(before=t.clock.now, ids=[claim.id for claim in claims]))
 
 
 @work

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from hark import Await, Child, Context, Done, Duplicate, Machine, Next, NoTarget, NotFound, Spawn, Stop, step
+from hark.kernel.requests import Retain, Revive
 from hark.model import json
+from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
-from hark.runtime import clerk
+from hark.runtime import clerk, views
 from hark.testing import Harness
-from tests.support.inspect import everything, query, until
+from tests.promises.support_signals import Turns
+from tests.support.inspect import counted, everything, query, until
 from tests.support.stores import Store
 
 DAY = 86400
@@ -152,6 +155,43 @@ async def test_x7_a_batch_is_filled_from_behind_those_that_must_stay(store: Stor
         await app.drain()
         await app.advance(DAY)
         assert await app.forget(before=now_of(app), limit=1) == ["younger"]
+
+
+async def test_x7_those_that_must_stay_are_looked_through_beside_the_turns(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are, the turn that forgets is only asked about those that can go."""
+    monkeypatch.setattr(views, "_PAGE", 2)
+    async with open_app(store) as app:
+        for n in range(5):
+            await app.start(Family, {"depth": 1}, id=f"parent-{n}")
+        await app.drain()
+        await app.advance(1)
+        for id in ("b", "a", "c"):
+            await app.start(Brief, id=id)
+        await app.drain()
+        await app.advance(DAY)
+        assert [history["id"] for history in await app.export(before=now_of(app), limit=2)] == ["a", "b"]
+        with counted(monkeypatch) as sent:
+            assert await app.forget(before=now_of(app), limit=2) == ["a", "b"]
+            assert await app.forget(before=now_of(app)) == ["c"]
+            assert sent.count("expired") == 2
+            assert await app.forget(before=now_of(app)) == []
+            assert sent.count("expired") == 2
+
+
+async def test_x7_whose_parent_was_retried_since_the_look_stays(store: Store) -> None:
+    async with Turns(store) as turns:
+        await turns.register("M")
+        await turns.start("M", "parent")
+        child = NewInstance("M", "{}", "child", named=True)
+        await turns.commit(await turns.claim("M"), Park((Arm("children", "w", children=(child,), join=1),)))
+        await turns.commit(await turns.claim("M"), Finish("done"))
+        await turns.commit(await turns.claim("M"), Finish("failed", error="broken"))
+        look = Retain(before=2**60, ids=["child", "parent"])
+        await turns.run(Revive(target="parent"))
+        await turns.run(look)
+        assert look.answer == []
 
 
 async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:

@@ -180,7 +180,7 @@ async def test_m9_a_bucket_is_not_swept_away_under_those_who_use_it(stage: Stage
             async def check(retaining: Turn, claiming: Turn) -> None:
                 await _run_all(stage, "x", "y")
 
-            sweep_away = Retain(before=stage.clock.now)
+            sweep_away = Retain(before=stage.clock.now, ids=[holder.id])
             return Duel(part(sweep_away), part(claim=appetite("ours", 2)), check)
 
         await stage.explore(prepare)

@@ -184,7 +184,9 @@ TURN: dict[str, Question] = {
         sql.abandoned, {"instances_leased", "workers_pkey"}, None, lambda size: {"owners": ["me", "somebody"]},
     ),
     # Retention comes by in turns too.
-    "expired": Question(sql.expired, {"instances_finished", "instances_pkey"}, None, lambda size: _OLD),
+    "expired": Question(
+        sql.expired, {"instances_pkey"}, None, lambda size: {"before": NOW + 1, "ids": ids("finished", size)}
+    ),
     "forget_signals": Question(
         sql.forget_signals, {"signals_inbox", "signals_dedup", "signals_pkey"}, None,
         lambda size: {"ids": ids("finished", size)},
@@ -205,6 +207,10 @@ TURN: dict[str, Question] = {
 # What is read beside the turns, again and again.
 _ANY = {"status": None, "definition": None, "kind": None, "job": None}
 READS: dict[str, Question] = {
+    "old": Question(
+        sql.old, {"instances_finished", "instances_pkey"}, None,
+        lambda size: {"before": NOW + 1, "at": NOW, "after": f"finished-{1_000_000 + size // 2}", "size": 100},
+    ),
     "list_instances": Question(
         sql.list_instances, {"instances_newest"}, None,
         lambda size: {**_ANY, "at": NOW - size // 2, "after": "parked-1000000", "size": 100},  # a page in the middle

@@ -116,9 +116,12 @@ class Register(Request):
 
 @dataclass(slots=True, eq=False)
 class Retain(Request):
-    """Forget what finished before this time. Answered with the ids that went; `more` says a batch was full."""
+    """Forget these, if they finished before this time. Answered with the ids that went.
+
+    Old signals and idle buckets go along, so many at most; `more` says that there were as many."""
 
     before: int = 0
+    ids: list[str] = field(default_factory=list)
     size: int = 1000
     more: bool = False
 

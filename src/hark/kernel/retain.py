@@ -1,6 +1,7 @@
 """Retain: forget what finished long ago, a batch at a time (X7).
 
-None goes while an ancestor is live. A `forever` key leaves a tombstone. Consumed signals of long-lived
+Who is old enough was looked for beside the turns; here it is looked at once more, under lock. None goes while an
+ancestor is live. A `forever` key leaves a tombstone. Consumed signals of long-lived
 instances go too; of those with a dedup key only the payload goes, so a redelivery stays a duplicate.
 """
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 async def apply(turn: Turn, request: Retain) -> None:
     tx = turn.tx
-    ids = [row[0] for row in await tx.fetch(sql.expired, before=request.before, size=request.size)]
+    ids: list[str] = []
+    if request.ids:
+        found = {row[0] for row in await tx.fetch(sql.expired, before=request.before, ids=request.ids)}
+        ids = [id for id in request.ids if id in found]
     if ids:
         await tx.fetch(sql.bury, ids=ids)
         for forget in (
@@ -32,4 +36,4 @@ async def apply(turn: Turn, request: Retain) -> None:
     if idle:
         await tx.fetch(sql.forget_buckets, idle)
     request.answer = ids
-    request.more = request.size in (len(ids), len(gone), len(emptied))
+    request.more = request.size in (len(gone), len(emptied))

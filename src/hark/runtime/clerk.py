@@ -38,6 +38,7 @@ from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
+from hark.runtime import views
 from hark.runtime.ends import Ends
 from hark.runtime.reply import Reply, answer_all
 from hark.store import statements as sql
@@ -528,12 +529,19 @@ class Clerk:
 
     async def _retain(self) -> None:
         """Batch after batch, a turn each, until nothing old is left; the others have their turns in between."""
-        request = Retain(before=self.now() - int(self._retention * 1_000_000), more=True)
-        with contextlib.suppress(HarkError):  # the next housekeeping tries again
-            while request.more:
-                done: Reply[Any] = Reply()
-                self.submit(request, done)
-                await done
+        before = self.now() - int(self._retention * 1_000_000)
+        with contextlib.suppress(HarkError, StoreFault):  # the next housekeeping tries again
+            async for ids in views.expirable(self.store, before):
+                if ids:
+                    await self._forget(Retain(before=before, ids=ids))
+            while await self._forget(Retain(before=before)):
+                pass
+
+    async def _forget(self, request: Retain) -> bool:
+        done: Reply[Any] = Reply()
+        self.submit(request, done)
+        await done
+        return request.more
 
     async def _patrol(self) -> None:
         """Look for workers whose lease is over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,7 @@ from hark.store.protocol import Store
 from hark.store.sql import Sql
 
 _ALL = 2**63 - 1
+_PAGE = 1000
 _KINDS = typing.get_args(WaitKind)
 
 
@@ -146,9 +147,29 @@ async def follow(store: Store, places: dict[str, int], limit: int) -> tuple[buil
     return [_event(row) for row in rows], places.keys() - living
 
 
+async def expirable(store: Store, before: int) -> AsyncIterator[builtins.list[str]]:
+    """Who can be forgotten, oldest first, a page at a time; those who must stay were on the page too."""
+    at, last = 0, ""
+    while True:
+        page = await store.read(sql.old, before=before, at=at, after=last, size=_PAGE)
+        yield [id for id, _, free in page if free]
+        if len(page) < _PAGE:
+            return
+        last, at, _ = page[-1]
+
+
+async def oldest(store: Store, before: int, limit: int) -> builtins.list[str]:
+    found: builtins.list[str] = []
+    async for ids in expirable(store, before):
+        found += ids
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
 async def export(store: Store, before: int, limit: int) -> builtins.list[dict[str, Any]]:
     """What retention would remove next, with all that happened to it: plain values, ready to be written as JSON."""
-    ids = [row[0] for row in await store.read(sql.expirable, before=before, size=limit)]
+    ids = await oldest(store, before, limit)
     found = await instances(store, ids)
     histories = {id: {**asdict(found[id]), "events": [], "signals": []} for id in ids if id in found}
     for row in await store.read(sql.events_of_all, ids=list(histories)):

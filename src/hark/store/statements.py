@@ -598,17 +598,29 @@ definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions O
 
 # -- retention -------------------------------------------------------------------------------------
 
-# X7: finished, old, and without a live ancestor. A thousand at a time.
-_EXPIRED = """SELECT i.id FROM instances i WHERE i.finished_at < :before::bigint
-        AND NOT EXISTS (
+_ANCESTOR = """
             WITH RECURSIVE above(id, parent_id, finished_at) AS (
                 SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
                 UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
-            SELECT 1 FROM above WHERE finished_at IS NULL)
-    ORDER BY i.finished_at, i.id LIMIT :size::bigint"""
-expired = Sql(f"{_EXPIRED} FOR NO KEY UPDATE OF i SKIP LOCKED")
-# The same for reading: what can be exported before it goes.
-expirable = Sql(_EXPIRED)
+            SELECT 1 FROM above WHERE finished_at IS NULL"""
+# X7, the look beside the turns: who finished long ago, a page at a time, and who of them has no live ancestor.
+# A page counts those that must stay too, so that it is short however many they are.
+old = Sql(
+    f"""
+    SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
+    WHERE i.finished_at < :before::bigint AND (i.finished_at, i.id) > (:at::bigint, :after::text)
+    ORDER BY i.finished_at, i.id LIMIT :size::bigint
+    """
+)
+# The deed: those of them for whom it is still so.
+# (`coalesce`: found by their ids; whoever proves that it is not null may go through the index of all that is old.)
+expired = Sql(
+    f"""
+    SELECT i.id FROM instances i WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < :before::bigint
+        AND NOT EXISTS ({_ANCESTOR})
+    FOR NO KEY UPDATE OF i SKIP LOCKED
+    """
+)
 bury = Sql(
     """
     INSERT INTO tombstones (key, instance_id, at)

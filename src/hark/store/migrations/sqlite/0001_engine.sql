@@ -59,7 +59,7 @@ CREATE UNIQUE INDEX instances_key ON instances (correlation_key) WHERE holds_key
 CREATE INDEX instances_kept_key ON instances (correlation_key, created_at) WHERE correlation_key IS NOT NULL;
 CREATE INDEX instances_parent ON instances (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX instances_parent_wait ON instances (parent_wait) WHERE parent_wait IS NOT NULL;
-CREATE INDEX instances_finished ON instances (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX instances_finished ON instances (finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX instances_newest ON instances (created_at, id);
 
 CREATE TABLE signals (
