@@ -143,3 +143,18 @@ def test_a5_an_awakeable_without_a_task_has_none_to_show(desk: Desk) -> None:
     assert "  Task: -" in desk("awakeable", "list").out
     desk.parked(Arm("signal", "w", name="go"), id="other")
     assert len(desk("awakeable", "list", "--json").json) == 1
+
+
+def test_a8_who_answered_through_the_command_line_is_recorded(desk: Desk) -> None:
+    desk.asked()
+    assert desk("awakeable", "resolve", ID, "--by", "ann").code == 0
+    [event] = [event for event in desk("events", "--json").json if event["type"] == "awakeable"]
+    assert event["data"] == {"awakeable": ID, "status": "RESOLVED", "by": "ann", "via": "cli"}
+
+
+def test_a8_an_answer_that_does_not_fit_exits_2_and_says_why(desk: Desk) -> None:
+    desk.asked(schema='{"type":"integer"}')
+    said = desk("awakeable", "resolve", ID, "--payload", "many")
+    assert said.code == 2
+    assert 'answer: "many" is not of type "integer"' in said.err
+    assert desk("awakeable", "show", ID, "--json").json["status"] == "PENDING"

@@ -93,6 +93,9 @@ async def test_fault_66_a_link_ends_with_its_questions_time(store: Store) -> Non
         await app.sweep()
         assert (await app.awakeable(id)).status == "TIMEOUT"
         assert not await opens(app, id, token)
+        [[nonce]] = await query(store, f"SELECT nonce FROM awakeables WHERE id = '{id}'")
+        longer = token_of(app._link(id, nonce, app.clock.now + 60 * SECOND))  # as a replay would make it
+        assert not await opens(app, id, longer)
 
 
 async def test_x3_a_link_to_a_question_without_a_time_lives_thirty_days_and_looking_it_up_gives_a_new_one(

@@ -214,8 +214,9 @@ def awakeable(row: Sequence[Any], link: Link) -> Awakeable:
 async def linked(store: Store, link: Link, keys: Keys, id: str, token: str, now: int) -> Awakeable:
     """The awakeable behind a link. Every link that is not genuine, or is over, is the same: the same work, too."""
     found = await store.read(sql.read_awakeables, ids=[id])
-    nonce, asked_at = (found[0][15], found[0][8]) if found else ("", 0)
+    nonce, asked_at, timeout = (found[0][15], found[0][8], found[0][7]) if found else ("", 0, None)
     ends = keys.verify(token, id, nonce, asked_at)
-    if not found or ends is None or now >= ends:
+    # Never longer than its question: one that was made again, by a replay, counts its time from then.
+    if not found or ends is None or now >= ends or (timeout is not None and now >= timeout):
         raise NotFound("This link does not work. It is not complete, or not valid any more; ask for a new one.")
     return awakeable(found[0], link)

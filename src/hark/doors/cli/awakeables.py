@@ -26,7 +26,7 @@ def resolve(
     """
     value = payload_of(payload, text, file)
     with opened(given) as hark:
-        _settled(given, hark.resolve(id, value, by=by).result())
+        _settled(given, hark.resolve(id, value, by=by, via="cli").result())
 
 
 @command(cli)
@@ -41,7 +41,7 @@ def reject(
     hark awakeable reject prom_1abc123 --error "approval denied"
     """
     with opened(given) as hark:
-        _settled(given, hark.reject(id, error, by=by).result())
+        _settled(given, hark.reject(id, error, by=by, via="cli").result())
 
 
 def _settled(given: Given, found: Any) -> None:

@@ -82,12 +82,16 @@ class Remote:
         told = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
         return Answer(Named(told["WorkflowInstanceIds"][0]))
 
-    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Answer[Awakeable]:
+    def resolve(
+        self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "cli"
+    ) -> Answer[Awakeable]:
         _refuse_by(by)
         self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/resolve", payload)
         return self.awakeable(awakeable_id)
 
-    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Answer[Awakeable]:
+    def reject(
+        self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "cli"
+    ) -> Answer[Awakeable]:
         _refuse_by(by)
         self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/reject", {"error": error})
         return self.awakeable(awakeable_id)
