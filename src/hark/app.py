@@ -34,8 +34,9 @@ from hark.model.links import LIFE, Keys, secrets_of
 from hark.model.names import check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait
-from hark.runtime import checkup, views
+from hark.runtime import checkup, figures, views
 from hark.runtime.clerk import Clerk, not_open
+from hark.runtime.figures import Figures
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Desk, Worker
@@ -215,6 +216,15 @@ class Hark:
     def checkup(self) -> Reply[dict[str, Any]]:
         """How the store is, in plain facts: what `hark doctor` judges."""
         return self._read(checkup.facts)
+
+    @property
+    def turns(self) -> int:
+        """Transactions committed here so far: when it has moved, something has happened."""
+        return self._clerk.tally.turns
+
+    def figures(self) -> Reply[Figures]:
+        """The store at a glance and what this process has done, for metrics. Scans no table."""
+        return self._read(lambda store: figures.look(store, self._clerk.tally))
 
     def asgi(self, *, require_token: bool = False) -> Any:
         """The HTTP API as an ASGI application: to be served, or mounted in another one under a prefix.

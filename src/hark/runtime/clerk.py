@@ -40,6 +40,7 @@ from hark.model.decisions import Advance
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime import views
 from hark.runtime.ends import Ends
+from hark.runtime.figures import Tally
 from hark.runtime.reply import Reply, answer_all
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Unknown
@@ -105,7 +106,7 @@ class Clerk:
         self._due: int | None = None
         self._offset = 0  # the database's clock less ours, µs
         self.ends = Ends(self._read, self.hint)
-        self.turns = 0
+        self.tally = Tally()
         self.store: Store
 
     # -- opening and closing ----------------------------------------------------------------------
@@ -437,7 +438,7 @@ class Clerk:
         sweep: bool,
         marks: bool,
     ) -> None:
-        self.turns += 1
+        self.tally.add(len(items), time.monotonic() - items[0][2] if items else 0.0, len(turn.claims))
         self._offset = turn.now - time.time_ns() // 1000
         if turn.again:
             again = set(map(id, turn.again))

@@ -819,3 +819,57 @@ oldest_wait = Sql(
     ORDER BY since, id LIMIT 1
     """
 )
+
+# -- figures ---------------------------------------------------------------------------------------
+
+# X6: every count goes through an index and stops at `most`: a scrape never scans a table.
+count_busy = Sql(
+    """
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM instances WHERE lease_owner IS NOT NULL LIMIT :most::bigint) e),
+        (SELECT count(*) FROM (SELECT 1 FROM instances WHERE blocked_on IS NOT NULL LIMIT :most::bigint) b)
+    """
+)
+count_waits = Sql(
+    """
+    SELECT r.kind,
+        (SELECT count(*) FROM (SELECT 1 FROM waits w WHERE w.kind = r.kind AND w.closed_at IS NULL
+            AND w.fired_at IS NULL LIMIT :most::bigint) n),
+        (SELECT w.since FROM waits w WHERE w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL
+            ORDER BY w.since, w.id LIMIT 1)
+    FROM {rows: kind text}
+    """
+)
+# From lane to lane along the claim index, not along its rows.
+_READY = "i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL"
+_LANE = "i.queue = l.queue AND i.definition = l.definition AND i.version = l.version"
+_NEXT = f"""SELECT i.rowid FROM instances i WHERE {_READY}
+            AND (i.queue, i.definition, i.version) > (l.queue, l.definition, l.version)
+            ORDER BY i.queue, i.definition, i.version LIMIT 1"""
+count_ready = Sql(
+    f"""
+    WITH RECURSIVE lanes(queue, definition, version) AS (
+        (SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
+            ORDER BY i.queue, i.definition, i.version LIMIT 1)
+        UNION ALL
+        SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN LATERAL (
+            SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
+                AND (i.queue, i.definition, i.version) > (l.queue, l.definition, l.version)
+            ORDER BY i.queue, i.definition, i.version LIMIT 1) n)
+    SELECT l.queue, sum((SELECT count(*) FROM (
+            SELECT 1 FROM instances i WHERE {_LANE} AND {_READY} LIMIT :most::bigint) n))::bigint,
+        min((SELECT i.since FROM instances i WHERE {_LANE} AND {_READY} ORDER BY i.priority, i.since LIMIT 1))
+    FROM lanes l GROUP BY l.queue
+    """,
+    # SQLite has no LATERAL.
+    sqlite=f"""
+    WITH RECURSIVE lanes(queue, definition, version) AS (
+        SELECT queue, definition, version FROM (SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
+            ORDER BY i.queue, i.definition, i.version LIMIT 1)
+        UNION ALL
+        SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN instances n ON n.rowid = ({_NEXT}))
+    SELECT l.queue, sum((SELECT count(*) FROM (
+            SELECT 1 FROM instances i WHERE {_LANE} AND {_READY} LIMIT :most))),
+        min((SELECT i.since FROM instances i WHERE {_LANE} AND {_READY} ORDER BY i.priority, i.since LIMIT 1))
+    FROM lanes l GROUP BY l.queue
+    """,
+)

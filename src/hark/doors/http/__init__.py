@@ -6,7 +6,7 @@
     routes     the table that serves, and that openapi.py describes
     bodies     what comes in: bytes, queries, shapes
     answers    what goes out: JSON, headers, the one table from errors to codes
-    changes · looks · stream · metrics · pages   the handlers
+    changes · looks · stream · metrics · pages · answer   the handlers
 
 Nothing is decided here that the engine decides: a handler checks a shape, calls a verb and shows what it said.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.doors.http import changes, looks
+from hark.doors.http import answer, changes, looks, metrics, openapi, pages, stream
 from hark.doors.http.routes import Route
 from hark.model.values import Instance
 
@@ -28,6 +28,10 @@ ROUTES: list[Route] = [
     Route("GET", "/instances/{target}/events", looks.history, "read",
           "What happened to it: the latest, newest last; `after` goes back in time.", {200: looks.Events}, (404,),
           query=looks.HistoryQuery),
+    Route("GET", "/instances/{target}/stream", stream.stream, "read",
+          "The same live, as server-sent events; 204 when it has ended and all was seen.",
+          {200: "text/event-stream", 204: None}, (404,), query=stream.StreamQuery,
+          headers={"Last-Event-ID": "Go on after this event; without it, from the start."}),
     Route("POST", "/signal", changes.broadcast, "signal", "Broadcast: wake everybody who waits for it.",
           {200: changes.Broadcasted}, (400, 413), body=changes.BroadcastBody, headers=_KEY),
     Route("GET", "/awakeables", looks.awakeables, "read", "Awakeables, newest first.", {200: looks.Awakeables}, (404,),
@@ -42,4 +46,8 @@ ROUTES: list[Route] = [
           {200: looks.Events}, (404,), query=looks.EventsQuery),
     Route("GET", "/waits", looks.waits, "read", "What is waited for, longest first.", {200: looks.Waits},
           query=looks.WaitsQuery),
+    Route("GET", "/metrics", metrics.metrics, "read", "Figures for Prometheus.", {200: "text/plain"}),
+    Route("GET", "/openapi.json", openapi.openapi, "read", "This description.", {200: Any}),
+    Route("GET", "/", pages.home, "read", "The front page.", {200: "text/html"}),
+    *answer.ROUTES,
 ]  # fmt: skip

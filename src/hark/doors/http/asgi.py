@@ -11,12 +11,15 @@ from typing import Any
 from urllib.parse import quote
 
 from hark.app import Hark
-from hark.doors.http import answer, guard
+from hark.doors.http import guard
 from hark.doors.http.answers import Answer, Forbidden, Unauthenticated, as_error, as_json
 from hark.doors.http.api import ROUTES
 from hark.doors.http.bodies import Gone, Receive, Scope, Send
+from hark.doors.http.feed import Feed
 from hark.doors.http.guard import Caller
-from hark.doors.http.routes import Call, Route, Table
+from hark.doors.http.looks import VERSION
+from hark.doors.http.openapi import document
+from hark.doors.http.routes import Call, House, Route, Table
 from hark.model.errors import HarkError
 
 _log = logging.getLogger("hark.http")
@@ -26,10 +29,12 @@ _BROKEN = {"error": "The server failed in a way nobody expected. Its log says ho
 class Door:
     """The ASGI application."""
 
-    def __init__(self, app: Hark, *, require_token: bool = False) -> None:
+    def __init__(self, app: Hark, *, require_token: bool = False, heartbeat: float = 15.0) -> None:
         self.app = app
         self.require_token = require_token
-        self._table = Table([*ROUTES, *answer.ROUTES])
+        self.feed = Feed(app)
+        self._house = House(app, self.feed, document(ROUTES, VERSION), heartbeat)
+        self._table = Table(ROUTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -52,12 +57,13 @@ class Door:
                 return
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        self.feed.close()
         if ours:
             await self.app.__aexit__(None, None, None)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(self.app, scope, receive, send)
+        call = Call(self._house, scope, receive, send)
         try:
             answer = await self._answer(call)
         except HarkError as error:
@@ -73,12 +79,11 @@ class Door:
 
     async def _answer(self, call: Call) -> Answer | None:
         scope = call.scope
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        # A drive-by request is refused before anything else is said, also that a path does not exist.
         path = _path(scope)
+        # A drive-by request is refused before anything else is said, also that a path does not exist.
         # A link is a credential of its own: who follows one from a mail comes from another site, or through a proxy.
         caller = None if path.startswith(b"/a/") else await self._caller(scope)
-        route, call.args = self._table.find(method, path)
+        route, call.args = self._table.find("GET" if scope["method"] == "HEAD" else scope["method"], path)
         _check_scope(route, caller)
         call.route, call.caller = route, caller or guard.PUBLIC
         return await route.handler(call)

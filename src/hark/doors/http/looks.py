@@ -125,7 +125,7 @@ async def waits(call: Call) -> Answer:
     after = (-1, "")
     if wish.after is not None:
         since, _, id = wish.after.partition("-")
-        after = (_number(since), id)
+        after = (number(since), id)
     found, place = await call.app.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
     return as_json(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
 
@@ -169,7 +169,7 @@ def _place(event: Event) -> str:
 
 def _cursor(after: str) -> tuple[int, int]:
     tx, _, seq = after.partition(".")
-    return _number(tx), _number(seq)
+    return number(tx), number(seq)
 
 
 def _shown(call: Call, found: Awakeable) -> Any:
@@ -185,7 +185,8 @@ def _next(found: Sequence[Instance | Awakeable], limit: int) -> str | None:
     return found[limit - 1].id if len(found) > limit else None
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """A part of a cursor."""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise InvalidInput("this `after` is none that was handed out; leave it out to begin, or use the last `next`")
     return int(text)

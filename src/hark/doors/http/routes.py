@@ -15,6 +15,7 @@ from hark.app import Hark
 from hark.doors.http import bodies
 from hark.doors.http.answers import Answer, NoMethod, NoRoute
 from hark.doors.http.bodies import Receive, Scope, Send
+from hark.doors.http.feed import Feed
 from hark.doors.http.guard import Caller
 
 
@@ -22,13 +23,24 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
 
+@dataclass(slots=True)
+class House:
+    """What all requests share."""
+
+    app: Hark
+    feed: Feed
+    document: dict[str, Any]
+    heartbeat: float
+
+
 class Call:
     """One request, as a handler sees it."""
 
-    __slots__ = ("_headers", "app", "args", "caller", "receive", "route", "scope", "send")
+    __slots__ = ("app", "args", "caller", "house", "receive", "route", "scope", "send")
 
-    def __init__(self, app: Hark, scope: Scope, receive: Receive, send: Send) -> None:
-        self.app = app
+    def __init__(self, house: House, scope: Scope, receive: Receive, send: Send) -> None:
+        self.house = house
+        self.app = house.app
         self.scope = scope
         self.receive = receive
         self.send = send

@@ -46,8 +46,14 @@ async def serve(
         app.origin = app.origin or address(listener)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
-        server = _Server(_config(Door(app, require_token=require_token or not near)))
-        with _stopping(server):
+        door = Door(app, require_token=require_token or not near)
+        server = _Server(_config(door))
+
+        def stop() -> None:
+            server.should_exit = True
+            door.feed.close()  # else who follows an instance would be waited for
+
+        with _told(stop):
             serving = asyncio.ensure_future(server.serve([listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
@@ -56,7 +62,7 @@ async def serve(
             try:
                 await asyncio.shield(serving)
             except asyncio.CancelledError:
-                server.should_exit = True
+                stop()
                 await serving
                 raise
 
@@ -112,13 +118,9 @@ async def _refuse_strangers(app: Hark, host: str) -> None:
 
 
 @contextlib.contextmanager
-def _stopping(server: uvicorn.Server) -> Iterator[None]:
+def _told(stop: Callable[[], None]) -> Iterator[None]:
     """SIGTERM and Ctrl-C stop the server; where signals cannot be had (not the main thread), its owner cancels us."""
     loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        server.should_exit = True
-
     caught: list[Any] = []
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,125 @@
+"""/openapi.json: the table of routes as OpenAPI 3.1. Written by nobody: shapes, scopes and codes are the table's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from hark.doors.http.answers import Answer, as_json
+from hark.doors.http.routes import Call, Route
+
+_REF = "#/components/schemas/{name}"
+_ARGS = {
+    "target": "An id or a correlation key, percent-encoded (a `/` in it as %2F).",
+    "id": "The id of an awakeable.",
+    "name": "The name of a signal, percent-encoded.",
+    "awakeable_id": "The id of an awakeable.",
+    "file": "The name of a file.",
+}
+_PROBLEM = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": {"type": "string", "description": "What went wrong, and what to do."}},
+}
+
+
+def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    shapes = [shape for route in routes for shape in (route.body, *route.answers.values()) if _is_shape(shape)]
+    _, components = msgspec.json.schema_components(shapes, ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    names = Counter(route.handler.__name__ for route in routes)
+    for route in routes:
+        name = route.handler.__name__
+        if names[name] > 1:
+            name = f"{route.handler.__module__.rpartition('.')[2]}_{name}"
+        paths.setdefault(route.path, {})[route.method.lower()] = {"operationId": name, **_operation(route)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hark", "version": version, "description": "Durable workflows that wait for the world."},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Error": _PROBLEM},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        # Over loopback no credential is needed.
+        "security": [{"token": []}, {}],
+    }
+
+
+def _is_shape(shape: Any) -> bool:
+    return shape is not None and shape is not Any and not isinstance(shape, str)
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "description": "Open to everybody." if route.scope is None else f"A token needs the scope `{route.scope}`.",
+        "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
+        "responses": {str(code): _answer(code, shape) for code, shape in route.answers.items()},
+    }
+    if route.body is not None:
+        schema = {} if route.body is Any else msgspec.json.schema(route.body, ref_template=_REF)
+        schema.pop("$defs", None)
+        required = _is_shape(route.body) and any(field.required for field in msgspec.structs.fields(route.body))
+        operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
+    for code in sorted({*route.fails, *_common(route)}):
+        operation["responses"][str(code)] = _failure(code)
+    return operation
+
+
+def _common(route: Route) -> set[int]:
+    """What any route of its kind may answer."""
+    codes = {401, 403, 503}
+    if route.query.__struct_fields__ or "{" in route.path or _is_shape(route.body):
+        codes.add(422)
+    return codes
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    names = [part[1:-1] for part in route.segments if part.startswith("{")]
+    schema = {"type": "string", "minLength": 1, "maxLength": 255}
+    return [
+        {"name": name, "in": "path", "required": True, "description": _ARGS[name], "schema": schema} for name in names
+    ]
+
+
+def _query_parameters(route: Route) -> list[dict[str, Any]]:
+    found = []
+    for field in msgspec.structs.fields(route.query):
+        schema = msgspec.json.schema(field.type)
+        # A query says nothing rather than null.
+        kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+        found.append({"name": field.name, "in": "query", "required": field.required, "schema": kinds[0]})
+    return found
+
+
+def _header_parameters(route: Route) -> list[dict[str, Any]]:
+    schema = {"type": "string", "minLength": 1, "maxLength": 255}
+    return [
+        {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
+        for name, text in route.headers.items()
+    ]
+
+
+def _answer(code: int, shape: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": HTTPStatus(code).phrase}
+    if isinstance(shape, str):
+        described["content"] = {shape: {"schema": {"type": "string"}}}
+    elif shape is not None:
+        schema = {} if shape is Any else msgspec.json.schema(shape, ref_template=_REF)
+        schema.pop("$defs", None)
+        described["content"] = {"application/json": {"schema": schema}}
+    return described
+
+
+def _failure(code: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
+    return {"description": HTTPStatus(code).phrase, "content": content}
+
+
+async def openapi(call: Call) -> Answer:
+    return as_json(call.house.document)

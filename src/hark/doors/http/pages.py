@@ -1,0 +1,23 @@
+"""The front page, until the console is here."""
+
+from __future__ import annotations
+
+from html import escape
+
+from hark.doors.http.answers import Answer, as_text
+from hark.doors.http.routes import Call
+
+_HOME = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Hark</title>
+<h1>Hark</h1>
+<p>Durable workflows that wait for the world. This server answers programs; the API is described in
+<a href="{root}/openapi.json">openapi.json</a>, and lists <a href="{root}/instances">instances</a>,
+<a href="{root}/awakeables?status=PENDING">open questions</a>, <a href="{root}/waits">waits</a>,
+<a href="{root}/events">events</a> and <a href="{root}/metrics">metrics</a>.</p>
+"""
+
+
+async def home(call: Call) -> Answer:
+    root = escape(call.scope.get("root_path", "").rstrip("/"), quote=True)
+    return as_text(_HOME.format(root=root), "text/html; charset=utf-8")

@@ -1,0 +1,113 @@
+"""`GET /instances/{target}/stream`: its events as server-sent events, from the start or after `Last-Event-ID`.
+
+`id` is the seq, `event` the type, `data` the event's own data with its instance, step and time beside it; for
+`stream` (what a task put there) the data alone. A comment every fifteen seconds keeps the line open. When the
+instance has ended and everything was sent, `event: end` with its status is the last, and the connection is closed;
+who comes back then with the id of the last event gets 204, which tells a browser to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+
+from hark.doors.http.answers import Answer, encode, safe
+from hark.doors.http.bodies import Gone, Receive
+from hark.doors.http.feed import Stream
+from hark.doors.http.looks import number
+from hark.doors.http.routes import Call
+from hark.model.errors import NotFound
+from hark.model.values import Event
+
+_HEADERS = safe([(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")])
+
+
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
+    after: str | None = None
+
+
+async def stream(call: Call) -> Answer | None:
+    [target] = call.args
+    wish: StreamQuery = call.query()
+    last = call.text(b"last-event-id") or wish.after
+    seq = 0 if last is None else number(last)
+    id = (await call.app.get(target)).id
+    if last is not None:
+        more, over = await call.app.follow({id: seq}, limit=1)
+        if over and not more:
+            return Answer(204, b"", safe([]))
+    if call.scope["method"] == "HEAD":
+        return Answer(200, b"", _HEADERS)
+    following = call.house.feed.follow(id, seq)
+    try:
+        await call.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
+        await _send_all(call, following)
+    except Gone:
+        pass
+    finally:
+        call.house.feed.leave(following)
+    return None
+
+
+async def _send_all(call: Call, following: Stream) -> None:
+    gone = asyncio.ensure_future(_gone(call.receive))
+    try:
+        await _write(call, b"retry: 1000\n\n")
+        while not gone.done() and not following.closed:
+            if following.events:
+                chunk = b"".join(map(_lines, following.events))
+                following.events.clear()
+                call.house.feed.taken(following)
+                await _write(call, chunk)
+            elif following.over:
+                await _write(call, await _end(call, following.id))
+                break
+            elif not await _ready(following, gone, call.house.heartbeat):
+                await _write(call, b":\n\n")
+        if not gone.done():
+            await call.send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await gone
+
+
+async def _ready(following: Stream, gone: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for something to send, or for the client to hang up; False when it is time for a sign of life."""
+    following.ready.clear()
+    if following.events or following.over or following.closed:
+        return True
+    ready: asyncio.Future[Any] = asyncio.ensure_future(following.ready.wait())
+    try:
+        done, _ = await asyncio.wait([ready, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ready.cancel()
+    return bool(done)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(call: Call, chunk: bytes) -> None:
+    await call.send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+def _lines(event: Event) -> bytes:
+    data = event.data
+    if event.type != "stream":
+        about = {"instance_id": event.instance_id, "step": event.step, "at": event.at}
+        data = {**about, **data} if isinstance(data, dict) else {**about, "data": data}
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), encode(data))
+
+
+async def _end(call: Call, id: str) -> bytes:
+    try:
+        status = (await call.app.get(id)).status
+    except NotFound:  # retention took it meanwhile
+        status = "gone"
+    return b"event: end\ndata: %s\n\n" % encode({"status": status})

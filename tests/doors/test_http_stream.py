@@ -1,0 +1,203 @@
+"""Server-sent events: from the start or after Last-Event-ID, one reader for all, nothing left behind."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from hark import Hark
+from hark.doors.http import feed
+from hark.doors.http.asgi import Door
+from hark.doors.http.server import serve
+from tests.support.http import app_on, lines_of, serving
+from tests.support.inspect import until
+from tests.support.stores import Store
+
+
+@pytest.fixture
+async def app(store: Store) -> AsyncIterator[Hark]:
+    app = app_on(store)
+    async with app:
+        yield app
+
+
+@pytest.fixture
+async def http(app: Hark, doors: list[Door]) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(app) as client:
+        yield client
+
+
+@pytest.fixture
+def doors(monkeypatch: pytest.MonkeyPatch) -> list[Door]:
+    """The doors that were opened, to look at their feeds."""
+    opened: list[Door] = []
+    made = Door.__init__
+
+    def noted(self: Door, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(Door, "__init__", noted)
+    return opened
+
+
+@asynccontextmanager
+async def following(http: httpx.AsyncClient, id: str, **headers: str) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
+    async with http.stream("GET", f"/instances/{id}/stream", headers=headers) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+
+        async def events() -> AsyncIterator[dict[str, str]]:
+            block = ""
+            async for line in answer.aiter_lines():
+                if line:
+                    block += line + "\n"
+                    continue
+                for event in lines_of(block):
+                    if "event" in event:
+                        yield event
+                block = ""
+
+        yield events()
+
+
+async def finished(app: Hark, id: str) -> None:
+    await app.start("Order", id=id)
+    await until(lambda: _is(app, id, "awaiting_signal"), "the park")
+    await app.signal(id, "paid", {"amount": 1})
+    await app.result(id, timeout=30)
+
+
+async def _is(app: Hark, id: str, status: str) -> bool:
+    return (await app.get(id)).status == status
+
+
+async def test_from_the_start_to_the_end_and_then_it_closes(http: httpx.AsyncClient, app: Hark) -> None:
+    await finished(app, "o-1")
+    text = (await http.get("/instances/o-1/stream")).text
+    events = [event for event in lines_of(text) if "event" in event]
+    assert [event["event"] for event in events] == ["started", "await", "signal", "done", "end"]
+    history = (await http.get("/instances/o-1/events")).json()["items"]
+    assert [int(event["id"]) for event in events[:-1]] == [one["seq"] for one in history]
+    data = json.loads(events[2]["data"])
+    assert (data["name"], data["status"], data["instance_id"], data["at"]) == ("paid", "woke", "o-1", history[2]["at"])
+    assert json.loads(events[-1]["data"]) == {"status": "done"}
+
+
+async def test_live_as_it_happens(http: httpx.AsyncClient, app: Hark) -> None:
+    await app.start("Order", id="o-1", correlation_key="order/1")
+    seen = []
+    async with following(http, "order%2F1") as events:
+        async for event in events:
+            seen.append(event["event"])
+            if seen == ["started", "await"]:
+                await app.signal("o-1", "paid")
+    assert seen == ["started", "await", "signal", "done", "end"]
+
+
+async def test_after_last_event_id_goes_on_and_is_204_when_nothing_is_left(http: httpx.AsyncClient, app: Hark) -> None:
+    await finished(app, "o-1")
+    history = (await http.get("/instances/o-1/events")).json()["items"]
+    async with following(http, "o-1", **{"Last-Event-ID": str(history[1]["seq"])}) as events:
+        assert [event["event"] async for event in events] == ["signal", "done", "end"]
+    over = await http.get("/instances/o-1/stream", headers={"Last-Event-ID": str(history[-1]["seq"])})
+    assert (over.status_code, over.content) == (204, b"")
+    again = await http.get("/instances/o-1/stream", params={"after": str(history[-2]["seq"])})
+    assert [event["event"] for event in lines_of(again.text) if "event" in event] == ["done", "end"]
+
+
+async def test_what_cannot_be_followed(http: httpx.AsyncClient, app: Hark) -> None:
+    assert (await http.get("/instances/nobody/stream")).status_code == 404
+    await app.start("Order", id="o-1")
+    for bad in ("x", "-1", "1.5", "9" * 30):
+        assert (await http.get("/instances/o-1/stream", headers={"Last-Event-ID": bad})).status_code == 422
+    head = await http.head("/instances/o-1/stream")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
+    http: httpx.AsyncClient, app: Hark, doors: list[Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "_LOOK", 3600.0)  # so that only what happens makes it look
+    [door] = doors
+    await app.start("Order", id="o-1")
+    await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
+
+    async def follow() -> list[str]:
+        async with following(http, "o-1") as events:
+            return [event["event"] async for event in events]
+
+    followers = [asyncio.ensure_future(follow()) for _ in range(100)]
+    await until(lambda: len(door.feed._streams) == 100, "everybody to be there")
+    await until(lambda: all(stream.seq for stream in door.feed._streams), "everybody to have the past")
+    before = door.feed.looks
+    await app.signal("o-1", "paid")
+    for seen in await asyncio.gather(*followers):
+        assert seen == ["started", "await", "signal", "done", "end"]
+    assert door.feed.looks - before < 20
+    assert not door.feed._streams
+    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to go home")
+
+
+async def test_a_client_that_hangs_up_frees_everything(http: httpx.AsyncClient, app: Hark, doors: list[Door]) -> None:
+    [door] = doors
+    await app.start("Order", id="o-1")
+    async with following(http, "o-1") as events:
+        await anext(events)
+        assert len(door.feed._streams) == 1
+    await until(lambda: not door.feed._streams, "the stream to be dropped")
+    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to go home")
+
+
+async def test_a_long_history_comes_whole_and_in_order(http: httpx.AsyncClient, app: Hark) -> None:
+    await app.start("Order", id="o-1")
+    await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
+    await asyncio.gather(*(app.signal("o-1", "note", n) for n in range(1234)))
+    await app.signal("o-1", "paid")
+    async with following(http, "o-1") as events:
+        seen = [event async for event in events]
+    assert len(seen) == 1234 + 5
+    seqs = [int(event["id"]) for event in seen[:-1]]
+    assert seqs == sorted(set(seqs))
+
+
+async def test_a_heartbeat_keeps_the_line_open(app: Hark) -> None:
+    await app.start("Order", id="o-1")
+    door = Door(app, heartbeat=0.01)
+    sent: list[bytes] = []
+    enough = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await enough.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if sent.count(b":\n\n") >= 3:
+            enough.set()
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/instances/o-1/stream", "raw_path": b"/instances/o-1/stream",
+        "query_string": b"", "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http",
+    }  # fmt: skip
+    await asyncio.wait_for(door(scope, receive, send), 30)
+
+
+async def test_a_server_that_stops_sends_its_followers_home(app: Hark) -> None:
+    await app.start("Order", id="o-1")
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[str] = loop.create_future()
+    server = asyncio.ensure_future(serve(app, port=0, say=told.set_result))
+    url = (await told).split()[2].rstrip(";")
+    async with httpx.AsyncClient(timeout=30) as http, http.stream("GET", f"{url}/instances/o-1/stream") as answer:
+        lines = answer.aiter_lines()
+        await anext(lines)
+        began = loop.time()
+        server.cancel()
+        assert [line async for line in lines if line == "event: end"] == []
+    await asyncio.wait({server})
+    assert loop.time() - began < 5

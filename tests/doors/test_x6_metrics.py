@@ -1,0 +1,82 @@
+"""X6: metrics in Prometheus' own words, true, and by index only (tests/plans look at the plans)."""
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from hark import Hark
+from tests.support.http import app_on, ask, serving
+from tests.support.inspect import until
+from tests.support.stores import Store
+
+
+@pytest.fixture
+async def app(store: Store) -> AsyncIterator[Hark]:
+    app = app_on(store)
+    async with app:
+        yield app
+
+
+@pytest.fixture
+async def http(app: Hark) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(app, queues={"default": 10}) as client:
+        yield client
+
+
+async def scrape(http: httpx.AsyncClient) -> dict[str, float]:
+    answer = await http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples = {}
+    for line in answer.text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|summary))", line), line
+        else:
+            found = re.fullmatch(r'([a-z_]+(?:\{[a-z]+="(?:[^"\\\n]|\\.)*"\})?) ([0-9.]+)', line)
+            assert found, line
+            samples[found[1]] = float(found[2])
+    return samples
+
+
+async def test_x6_the_figures_say_what_is_going_on(http: httpx.AsyncClient, app: Hark, store: Store) -> None:
+    await ask(store, "prom_1", "prom_2")
+    await app.start("Order", id="o-1")
+    await until(lambda: _parked(app), "the park")
+    for n in range(3):
+        await app.start("Order", queue='elsewhere "x"\\', id=f"later-{n}")
+    figures = await scrape(http)
+    assert figures['hark_waits{kind="awakeable"}'] == figures["hark_awakeables_pending"] == 2
+    assert figures['hark_waits{kind="signal"}'] == 2
+    assert figures['hark_oldest_wait_seconds{kind="awakeable"}'] > 0
+    assert figures['hark_oldest_wait_seconds{kind="children"}'] == 0
+    assert figures['hark_queue_depth{queue="elsewhere \\"x\\"\\\\"}'] == 3
+    assert figures['hark_instances{status="runnable"}'] == 3
+    assert figures['hark_instances{status="executing"}'] == 0
+    assert figures["hark_timer_lag_seconds"] == 0
+    assert figures["hark_turns_total"] > 0
+    assert figures["hark_turn_requests_total"] >= 4
+    assert figures["hark_claims_total"] >= 1
+    before = figures["hark_wake_latency_seconds_count"]
+    await app.signal("o-1", "paid")
+    await app.result("o-1", timeout=30)
+    after = await scrape(http)
+    assert after["hark_wake_latency_seconds_count"] > before
+    assert after["hark_wake_latency_seconds_sum"] > 0
+    assert after['hark_waits{kind="signal"}'] == 0
+
+
+async def _parked(app: Hark) -> bool:
+    return (await app.get("o-1")).status == "awaiting_signal"
+
+
+async def test_x6_a_timer_nobody_fires_shows_as_lag(store: Store) -> None:
+    app = app_on(store)
+    async with app, serving(app, worker=False) as http:
+        await app.start("Order", delay=0.001)
+
+        async def late() -> bool:
+            return (await scrape(http))["hark_timer_lag_seconds"] > 0
+
+        await until(late, "the timer to be late")
