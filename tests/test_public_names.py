@@ -20,7 +20,7 @@ NAMES = {
     # machines
     "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast",
     # what the engine shows
-    "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Wait",
+    "Awakeable", "ChildView", "Delivery", "Event", "Figures", "Instance", "Signal", "Wait",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
