@@ -9,11 +9,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "ChildView",
-    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures", "Handle", "Hark", "HarkError", "Instance",
-    "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome",
-    "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound", "NotOpen",
-    "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew",
-    "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
+    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures", "Handle", "Hark", "HarkError",
+    "Instance", "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput",
+    "InvalidOutcome", "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound",
+    "NotOpen", "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
+    "StoreTooNew", "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
 ]  # fmt: skip
 
 

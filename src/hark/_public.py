@@ -30,14 +30,15 @@ from hark.model.errors import (
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
 from hark.model.values import Awakeable, ChildView, Delivery, Event, Instance, Rate, Signal, Wait
 from hark.programs.steps import Context
+from hark.runtime.figures import Figures
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
 
 __all__ = [
     "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "ChildView",
-    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Handle", "Hark", "HarkError", "Instance",
-    "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome",
-    "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound", "NotOpen",
-    "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew",
-    "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
+    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures", "Handle", "Hark", "HarkError",
+    "Instance", "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput",
+    "InvalidOutcome", "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound",
+    "NotOpen", "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
+    "StoreTooNew", "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
 ]  # fmt: skip

@@ -94,7 +94,7 @@ def map_body(context: Any, body: Any) -> Any:
 
 
 @SCHEMA.exclude(path_regex="/stream$").parametrize()
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_d5_a_fuzzer_finds_nothing_but_documented_answers(case: Any, url: str) -> None:
     case.call_and_validate(base_url=url, excluded_checks=NOT_OURS, timeout=20)
 

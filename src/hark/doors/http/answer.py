@@ -367,9 +367,9 @@ _HTML: Final = "text/html"
 ROUTES: list[Route] = [
     Route("GET", "/a/static/{file}", static, None, "A file of the answer page.", {200: "text/css"}, (404,)),
     Route("GET", "/a/{awakeable_id}", show, None, "A question behind a signed link; JSON when asked for.",
-          {200: _HTML}, (404,), query=LinkQuery),
+          {200: Question}, (404,), query=LinkQuery, also=_HTML),
     Route("POST", "/a/{awakeable_id}", answer, None, "Answer it: the page's form, or any JSON as the payload.",
-          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any),
+          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, also=_HTML),
     Route("POST", "/a/{awakeable_id}/reject", reject, None, "Refuse it, with a reason.", {200: Rejected},
-          (400, 404, 409, 413), query=LinkQuery, body=RejectBody),
+          (400, 404, 409, 413), query=LinkQuery, body=RejectBody, also=_HTML),
 ]  # fmt: skip

@@ -68,6 +68,9 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
     for code in sorted({*route.fails, *_common(route)}):
         operation["responses"][str(code)] = _failure(code)
+    if route.also is not None:
+        for response in operation["responses"].values():
+            response["content"][route.also] = {"schema": {"type": "string"}}
     return operation
 
 

@@ -94,6 +94,8 @@ class Route:
     query: type[msgspec.Struct] = NoQuery
     body: Any = None
     """The type of the JSON body; None: no body is read."""
+    also: str | None = None
+    """A media type that any of its answers may have instead: a page, for who asks for one."""
     headers: dict[str, str] = field(default_factory=dict)
     """Request headers that mean something here, with a sentence each."""
 
