@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hark.kernel import commit, limits
+from hark.kernel import commit, journal, limits
 from hark.kernel.limits import Candidate
 from hark.kernel.requests import Appetite, Commit
 from hark.kernel.rows import wait_row
 from hark.model.activation import Claim, InboxRow
+from hark.model.decisions import Proceed
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken:
         lanes: list[tuple[str, str, int, int]] = []
         pushable: dict[str, list[Commit]] = {}
         for request in stay.values():
-            pushable.setdefault(request.claim.queue, []).append(request)
+            if not _holds(request):
+                pushable.setdefault(request.claim.queue, []).append(request)
         sizes = {queue: room + len(pushable.get(queue, ())) for queue, room in free.items()}
         for queue, size in sizes.items():
             reach = max(size, _FAR) if turn.shut else size
@@ -118,6 +120,11 @@ async def _keep_keys(turn: Turn, pushable: dict[str, list[Commit]]) -> None:
     held = {None, *await limits.try_slots(turn, {key for key in keys if key is not None})}
     for queue, requests in pushable.items():
         pushable[queue] = [request for request in requests if request.claim.concurrency_key in held]
+
+
+def _holds(request: Commit) -> bool:
+    move = request.decision.move
+    return isinstance(move, Proceed) and move.hold
 
 
 def _place(candidate: Candidate) -> tuple[int, int]:
@@ -161,14 +168,15 @@ async def _take(turn: Turn, owner: str, granted: list[Candidate]) -> None:
 
 
 async def _load(turn: Turn) -> None:
-    """What a step may look at: inbox, waits, children. Only for those who can have any."""
-    claims = {claim.id: claim for claim in turn.claims if claim.mail}
-    readers = [*claims, *(r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].mail)]
+    """What a step may look at: inbox, waits, children, journal. Only for those who can have any."""
+    # Who has waits was woken, and who was woken has mail; but a function may have been at work with waits armed.
+    claims = {claim.id: claim for claim in turn.claims if claim.mail or (claim.kind != "machine" and claim.epoch > 1)}
+    readers = [id for id, claim in claims.items() if claim.mail]
+    readers += [r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].mail]
     await _load_inboxes(turn, readers)
-    # Who has waits was woken, and who was woken has mail. Who runs on has left its waits behind.
     unseen = []
     for id, claim in claims.items():
-        claim.inbox = turn.inboxes[id]
+        claim.inbox = turn.inboxes.get(id, [])
         row = turn.rows.get(id)
         if row is not None and row.looked:
             claim.waits = row.waits
@@ -177,10 +185,13 @@ async def _load(turn: Turn) -> None:
     if unseen:
         for found in await turn.tx.fetch(sql.waits_of, ids=sorted(unseen)):
             claims[found[1]].waits.append(wait_row(found))
-    joins = {wait.id: claim for claim in claims.values() for wait in claim.waits if wait.kind == "children"}
+    joins = {wait.id: claim.children for claim in claims.values() for wait in claim.waits if wait.kind == "children"}
+    for waits, children in turn.kept.values():
+        joins |= {wait.id: children for wait in waits if wait.kind == "children"}
     if joins:
-        for wait_id, *child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):
-            joins[wait_id].children.append(tuple(child))
+        for child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):
+            joins[child[0]].append(tuple(child))
+    await journal.load(turn, [claim for claim in claims.values() if claim.kind == "workflow"])
     for claim in turn.claims:
         claim.now = turn.now
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
+from hark.kernel import expire
 from hark.kernel.requests import Commit
 from hark.model.activation import WaitRow
-from hark.model.decisions import Advance, Arm, Finish, Park, Redo
+from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def fence_again(turn: Turn) -> None:
 async def apply(turn: Turn) -> None:
     finishes: list[Commit] = []
     parks: list[Commit] = []
+    proceeds: list[Commit] = []
     queued: list[Commit] = []
+    renewed: list[str] = []
     consumed: list[int] = []
     spent: list[str] = []  # waits that have served; only a Retry keeps them, and a park says itself which
     for request in turn.commits:
@@ -55,6 +58,15 @@ async def apply(turn: Turn) -> None:
         decision, claim = request.decision, request.claim
         consumed += decision.consume
         match decision.move:
+            case Proceed() as move:
+                if move.arm or move.awakeables or claim.waits or move.expire:
+                    proceeds.append(request)
+                if turn.run_on and not move.anew:
+                    turn.nexts.append(request)
+                    continue
+                if move.anew:
+                    renewed.append(claim.id)
+                queued.append(request)
             case Advance() as move:
                 spent += [wait.id for wait in claim.waits]
                 turn.rows[claim.id].waits = []
@@ -78,8 +90,14 @@ async def apply(turn: Turn) -> None:
     if finishes:
         await _finish(turn, finishes)
     await count_ended(turn)
+    if renewed:
+        await turn.tx.fetch(sql.cancel_awakeables, ids=renewed)
+    if parks or proceeds:
+        await _arm_all(turn, parks + proceeds)
     if parks:
         await _park(turn, parks)
+    if proceeds:
+        await _keep(turn, proceeds)
     if spent:
         await turn.tx.fetch(sql.delete_waits, ids=spent)
     if queued:
@@ -91,11 +109,13 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
     rows = []
     for request in requests:
         decision, claim = request.decision, request.claim
-        attempt, due, key, rate, weight = 0, None, claim.concurrency_key, claim.rate_limit, claim.weight
+        attempt, due, key, rate, weight, anew = 0, None, claim.concurrency_key, claim.rate_limit, claim.weight, 0
         match decision.move:
             case Redo(delay):
                 attempt = claim.attempt + 1
                 due = turn.now + delay if delay else None
+            case Proceed() as move:
+                rate, weight, anew = None, 1.0, int(move.anew)
             case Advance() as move:
                 rate, weight = move.rate_limit, move.weight
                 key = move.concurrency_key if move.rekey else key
@@ -104,7 +124,7 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
         else:
             turn.due(due)
         turn.rows[claim.id].status = "runnable"
-        rows.append((claim.id, claim.epoch, decision.step, decision.state, attempt, due, key, rate, weight))
+        rows.append((claim.id, claim.epoch, decision.step, decision.state, attempt, due, key, rate, weight, anew))
     await turn.tx.fetch(sql.requeue, rows)
 
 
@@ -155,14 +175,13 @@ async def count_ended(turn: Turn) -> None:
     await turn.flush()
 
 
-async def _park(turn: Turn, parks: list[Commit]) -> None:
-    """Arm, then look: who has an answer it was not handed does not sleep at all."""
+async def _arm_all(turn: Turn, requests: list[Commit]) -> None:
     gone: list[str] = []
     armed: list[tuple[Any, ...]] = []
     awakeables: list[tuple[Any, ...]] = []
-    for request in parks:
+    for request in requests:
         move, claim = request.decision.move, request.claim
-        assert isinstance(move, Park)
+        assert isinstance(move, Park | Proceed)
         row = turn.rows[claim.id]
         drop = {wait.id for wait in claim.waits} if move.disarm is None else set(move.disarm)
         gone.extend(drop)
@@ -189,6 +208,19 @@ async def _park(turn: Turn, parks: list[Commit]) -> None:
     if awakeables:
         await turn.tx.fetch(sql.insert_awakeables, awakeables)
     await turn.flush()
+
+
+async def _keep(turn: Turn, proceeds: list[Commit]) -> None:
+    """Those who go on with waits armed. Nobody else fires their deadlines while they run: they ask for it."""
+    late = [r for r in proceeds if r.decision.move.expire]  # type: ignore[union-attr]
+    if late:
+        await expire.fire(turn, [turn.rows[request.claim.id] for request in late])
+    for request in proceeds:
+        turn.kept[request.claim.id] = (turn.rows[request.claim.id].waits, [])
+
+
+async def _park(turn: Turn, parks: list[Commit]) -> None:
+    """The waits are armed; now look: who has an answer it was not handed does not sleep at all."""
     awake = await _answered(turn, parks)
     await turn.tx.fetch(sql.park, [_parked(turn, request, request.claim.id in awake) for request in parks])
 

@@ -12,6 +12,7 @@ from hark.kernel.requests import Cancel, Revive
 from hark.kernel.rows import Locked
 from hark.model.errors import Conflict, Duplicate, NotFound
 from hark.store import statements as sql
+from hark.store.protocol import Conflicted
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
@@ -67,6 +68,8 @@ async def _details(turn: Turn, ids: list[str]) -> dict[str, Any]:
 async def _cancel(turn: Turn) -> None:
     wanted: dict[str, Cancel] = {}
     for request in turn.cancels:
+        if request.sender is not None and request.sender.fenced:
+            continue
         row = turn.find(request.target)
         if row is None:
             request.answer = _not_found(request.target)
@@ -82,8 +85,9 @@ async def _cancel(turn: Turn) -> None:
         return
     below = [row[0] for row in await turn.tx.fetch(sql.descendants, ids=sorted(wanted))]
     if any(id not in turn.rows for id in below):
-        for request in wanted.values():
-            turn.again.append(request)
+        if any(request.sender is not None for request in wanted.values()):
+            raise Conflicted("a child that is to be cancelled has just spawned")  # it rides an outcome: all again
+        turn.again.extend(wanted.values())
         return
     reasons = {id: request.reason or "cancelled" for id, request in wanted.items()}
     for id in below:

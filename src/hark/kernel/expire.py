@@ -6,6 +6,7 @@ time out: a step that is running was already woken by something else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hark.kernel import settle
@@ -41,9 +42,15 @@ async def apply(turn: Turn) -> None:
 
 async def _time_out(turn: Turn, parked: dict[str, Locked]) -> None:
     await turn.look(parked.values())
+    turn.rows.update(parked)
+    await fire(turn, parked.values())
+
+
+async def fire(turn: Turn, rows: Iterable[Locked]) -> None:
+    """Answer every wait of these whose deadline has come."""
     fired: list[str] = []
     timed_out: list[tuple[str, str, None, None, None]] = []
-    for row in parked.values():
+    for row in rows:
         places: set[str] = set()
         for wait in row.waits:
             if wait.deadline is None or wait.deadline > turn.now or wait.fired_at is not None:
@@ -57,7 +64,6 @@ async def _time_out(turn: Turn, parked: dict[str, Locked]) -> None:
             elif wait.place not in places:
                 places.add(wait.place)
                 _fire(turn, row, wait)
-    turn.rows.update(parked)
     if timed_out:
         await turn.tx.fetch(sql.settle, timed_out)
     if fired:

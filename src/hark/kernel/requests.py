@@ -80,6 +80,7 @@ class Answer(Request):
 class Cancel(Request):
     target: str = ""
     reason: str | None = None
+    sender: Commit | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -84,7 +84,8 @@ def _close(
     error: str | None = None, by: str | None = None, via: str | None = None,
 ) -> None:  # fmt: skip
     settled[id] = (id, status, payload, error, by)
-    tell(turn, row, id, status, payload, error, by, via)
+    if status != "CANCELLED":  # who withdraws a question is not told the answer
+        tell(turn, row, id, status, payload, error, by, via)
     for wait in row.waits:
         if (wait.kind, wait.name) == ("awakeable", id):
             wait.fired_at = turn.now
@@ -141,6 +142,6 @@ def tell(
 
 def _refuse(turn: Turn, request: Answer, error: HarkError) -> None:
     request.answer = error
-    if request.sender is not None:
+    if request.sender is not None and request.settle.status != "CANCELLED":
         claim = request.sender.claim
         turn.event(claim.id, "unsettled", claim.step, awakeable=request.settle.awakeable, error=str(error))

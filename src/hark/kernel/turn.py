@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
-from hark.kernel import broadcast, claim, commit, deliver, end, expire, limits, retain, settle, start
+from hark.kernel import broadcast, claim, commit, deliver, end, expire, journal, limits, retain, settle, start
 from hark.kernel.limits import Limits
 from hark.kernel.requests import (
     Answer,
@@ -39,8 +39,18 @@ from hark.kernel.requests import (
     Sweep,
 )  # fmt: skip
 from hark.kernel.rows import Locked, wait_row
-from hark.model.activation import Claim, InboxRow
-from hark.model.decisions import NewInstance, Park, SendBroadcast, SendSignal, Settle
+from hark.model.activation import Child, Claim, InboxRow, WaitRow
+from hark.model.decisions import (
+    CancelChild,
+    Effect,
+    Entry,
+    NewInstance,
+    Park,
+    Proceed,
+    SendBroadcast,
+    SendSignal,
+    Settle,
+)  # fmt: skip
 from hark.store import statements as sql
 from hark.store.protocol import Rows, Tx
 
@@ -106,6 +116,9 @@ class Turn:
         self.deliver_marks = False
         self.abandoned: list[str] = []
         self.nexts: list[Commit] = []
+        self.journaled: list[tuple[Commit, Entry, Request]] = []  # effects whose outcome is a line of a journal
+        self.kept: dict[str, tuple[list[WaitRow], list[Child]]] = {}  # what those who go on still wait for
+        self.disturbed: set[str] = set()  # executing, and got mail: they may be waiting for it while they run
         self.events: list[tuple[str, str, str | None, str | None]] = []
         # What the clerk wants to know afterwards.
         self.again: list[Request] = []
@@ -173,6 +186,8 @@ class Turn:
         if wakes:
             row.status = "runnable"
             self.woken.add(row.id)
+        elif row.status == "executing":
+            self.disturbed.add(row.id)
         if not row.mail:
             row.mail = True
             self.mailed.add(row.id)
@@ -209,7 +224,7 @@ class Turn:
 
     # -- the order --------------------------------------------------------------------------------
 
-    def take(self, requests: Sequence[Request]) -> None:
+    def take(self, requests: Iterable[Request]) -> None:
         for request in requests:
             match request:
                 case Commit():
@@ -243,8 +258,6 @@ class Turn:
                     self.swept.append(request)
                 case _:
                     raise AssertionError(request)
-        for request in self.commits:
-            self._unfold(request)
 
     def _publish(self, request: Publish) -> None:
         self.publishes.append(request)
@@ -254,29 +267,13 @@ class Turn:
         """Effects ride the outcome (invariant 12): the same requests, with a sender."""
         request.fenced = False
         decision = request.decision
-        for effect in decision.effects:
-            match effect:
-                case SendSignal():
-                    self.delivers.append(
-                        Deliver(
-                            target=effect.target, name=effect.name, payload=effect.payload,
-                            dedup_key=effect.dedup_key, sender=request,
-                        )
-                    )  # fmt: skip
-                case SendBroadcast():
-                    self._publish(
-                        Publish(
-                            name=effect.name,
-                            payload=effect.payload,
-                            dedup_key=effect.dedup_key,
-                            sender=request,
-                        )
-                    )
-                case NewInstance():
-                    self.starts.append(Start(items=[effect], sender=request))
-                case Settle():
-                    self.answers.append(Answer(settle=effect, sender=request))
-        if isinstance(decision.move, Park):
+        self.take(_asked(effect, request) for effect in decision.effects)
+        for line in decision.journal or ():
+            if line.effect is not None:
+                asked = _asked(line.effect, request)
+                self.take((asked,))
+                self.journaled.append((request, line, asked))
+        if isinstance(decision.move, Park | Proceed):
             for arm in decision.move.arm:
                 if arm.kind == "message":
                     self.reserve_message(arm.name or "", arm.key or "")
@@ -294,6 +291,8 @@ class Turn:
     ) -> None:
         """Do it all. `run_on=False`: the worker is stopping, so `Next` goes back into the line."""
         self.take(requests)
+        for request in self.commits:
+            self._unfold(request)
         self.run_on = run_on
         self.deliver_marks = marks or bool(self.swept)
         tx = self.tx
@@ -348,5 +347,25 @@ class Turn:
         await claim.apply(self, appetite)
         for request in self.retains:
             await retain.apply(self, request)
+        if self.journaled:
+            journal.complete(self, self.journaled)
+        await journal.apply(self)
         if self.events:
             await tx.fetch(sql.insert_events, self.events, tx=tx.xid)
+
+
+def _asked(effect: Effect, sender: Commit) -> Request:
+    """An effect as the request it is, with its sender."""
+    match effect:
+        case SendSignal(target, name, payload, dedup_key):
+            return Deliver(target=target, name=name, payload=payload, dedup_key=dedup_key, sender=sender)
+        case SendBroadcast(name, payload, dedup_key):
+            return Publish(name=name, payload=payload, dedup_key=dedup_key, sender=sender)
+        case NewInstance():
+            return Start(items=[effect], sender=sender)
+        case Settle():
+            return Answer(settle=effect, sender=sender)
+        case CancelChild(id, reason):
+            return Cancel(target=id, reason=reason, sender=sender)
+        case _ as never:
+            assert_never(never)

@@ -7,6 +7,8 @@ from typing import Any
 
 from hark.model.decisions import Decision
 
+Child = tuple[str, str, str, str, str, str | None, str | None]  # wait, id, definition, status, state, result, error
+
 
 @dataclass(slots=True)
 class InboxRow:
@@ -37,6 +39,16 @@ class WaitRow:
 
 
 @dataclass(slots=True)
+class JournalRow:
+    seq: int
+    entry: int
+    kind: str
+    name: str | None
+    value: str | None
+    error: str | None
+
+
+@dataclass(slots=True)
 class Claim:
     """An instance handed to a worker for one activation, with all that it may look at."""
 
@@ -63,13 +75,22 @@ class Claim:
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     waits: list[WaitRow] = field(default_factory=list)
-    children: list[tuple[Any, ...]] = field(default_factory=list)
+    children: list[Child] = field(default_factory=list)
+    journal: list[JournalRow] = field(default_factory=list)
+    session: Any = None  # what an interpreter keeps between two commits of one activation
 
-    def go_on(self, decision: Decision, now: int, inbox: list[InboxRow] | None) -> None:
-        """Its `Next` is committed: the same claim, one step and one epoch further."""
+    def go_on(
+        self,
+        decision: Decision,
+        now: int,
+        inbox: list[InboxRow] | None,
+        waits: list[WaitRow] | None = None,
+        children: list[Child] | None = None,
+    ) -> None:
+        """It goes on: the same claim, one step and one epoch further."""
         self.step, self.state, self.now = decision.step, decision.state, now
         self.epoch += 1
         self.attempt = self.crashes = 0
         self.rate_limit, self.weight = None, 1.0
         self.mail = self.mail or inbox is not None
-        self.inbox, self.waits, self.children = inbox or [], [], []
+        self.inbox, self.waits, self.children = inbox or [], waits or [], children or []

@@ -56,14 +56,22 @@ class Settle:
     """Effect: an answer to an awakeable."""
 
     awakeable: str
-    status: Literal["RESOLVED", "REJECTED"]
+    status: Literal["RESOLVED", "REJECTED", "CANCELLED"]  # cancelled: withdrawn by the one who asked
     payload: str | None = None
     error: str | None = None
     by: str | None = None
     via: str | None = None  # the door it came through
 
 
-Effect = SendSignal | SendBroadcast | NewInstance | Settle
+@dataclass(slots=True)
+class CancelChild:
+    """Effect: nobody waits for this child any more."""
+
+    id: str
+    reason: str
+
+
+Effect = SendSignal | SendBroadcast | NewInstance | Settle | CancelChild
 
 
 @dataclass(slots=True)
@@ -109,6 +117,18 @@ class Advance:
 
 
 @dataclass(slots=True)
+class Proceed(Advance):
+    """On, with waits: a function between two entries of its journal. `disarm` names the waits that go."""
+
+    arm: tuple[Arm, ...] = ()
+    disarm: tuple[str, ...] = ()
+    awakeables: tuple[NewAwakeable, ...] = ()
+    hold: bool = False  # something of it is running: it cannot make room for others
+    expire: bool = False  # a deadline of its own has come while it ran
+    anew: bool = False  # from the beginning: another visit, a journal of its own
+
+
+@dataclass(slots=True)
 class Redo:
     """The same step again, after `delay` µs, one attempt later."""
 
@@ -134,6 +154,19 @@ class Finish:
 
 
 @dataclass(slots=True)
+class Entry:
+    """A line of the journal to write. What an `effect` came to is filled in by the turn that does it."""
+
+    seq: int
+    entry: int
+    kind: str
+    name: str | None = None
+    value: str | None = None
+    error: str | None = None
+    effect: Effect | None = None
+
+
+@dataclass(slots=True)
 class Decision:
     """An outcome and all that commits with it."""
 
@@ -145,3 +178,5 @@ class Decision:
     handed: tuple[int, ...] = ()  # answers this activation saw and left: a park does not wake on them
     effects: list[Effect] = field(default_factory=list)
     data: str | None = None
+    journal: list[Entry] | None = None
+    cut: int | None = None  # lines of the journal from this one on go first

@@ -136,7 +136,7 @@ class Context:
                     None if result is None else json.load(result),
                     error,
                 )
-                for id, definition, status, state, result, error in self._claim.children
+                for _, id, definition, status, state, result, error in self._claim.children
             ]
         return self._children
 

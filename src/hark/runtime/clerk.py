@@ -36,7 +36,7 @@ from hark.kernel.requests import (
 )  # fmt: skip
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
-from hark.model.decisions import Advance
+from hark.model.decisions import Advance, Decision, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime import views
 from hark.runtime.ends import Ends
@@ -344,10 +344,7 @@ class Clerk:
         self._after(turn, items, appetite, sweep, marks)
 
     def _makes_work(self, requests: Sequence[Request]) -> bool:
-        return any(
-            not isinstance(r, Commit) or not isinstance(r.decision.move, Advance) or r.decision.effects
-            for r in requests
-        )
+        return any(not isinstance(r, Commit) or _makes_work(r.decision) for r in requests)
 
     async def _attempt(
         self, requests: Sequence[Request], appetite: Appetite | None, sweep: bool, marks: bool, *, run_on: bool
@@ -446,7 +443,8 @@ class Clerk:
             items = [item for item in items if id(item[0]) not in again]
             self._queue.extendleft(reversed(back))
         for commit in turn.ran_on:
-            commit.claim.go_on(commit.decision, turn.now, turn.inboxes.get(commit.claim.id))
+            id = commit.claim.id
+            commit.claim.go_on(commit.decision, turn.now, turn.inboxes.get(id), *turn.kept.get(id, ()))
         if self.seat is not None:
             commits = [item[0] for item in items if type(item[0]) is Commit]
             if commits or turn.claims:
@@ -574,6 +572,13 @@ class Clerk:
         lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
         if lost and seat is not None:
             seat.lost(lost)
+
+
+def _makes_work(decision: Decision) -> bool:
+    move = decision.move
+    if not isinstance(move, Advance) or decision.effects:
+        return True
+    return isinstance(move, Proceed) and (move.anew or bool(move.arm) or any(e.effect for e in decision.journal or ()))
 
 
 class _Order:

@@ -23,7 +23,7 @@ from typing import Any
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Appetite, Commit, HandBack
 from hark.model.activation import Claim
-from hark.model.decisions import Advance, Decision, Finish, NewInstance
+from hark.model.decisions import Advance, Decision, Finish, NewInstance, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, micros, new_id
 from hark.programs.steps import describe
@@ -381,4 +381,6 @@ def _plainly(function: Callable[..., Any], *args: Any) -> Any:
 
 def _runs_on(decision: Decision) -> bool:
     move = decision.move
+    if isinstance(move, Proceed):
+        return not move.anew
     return isinstance(move, Advance) and move.rate_limit is None and not move.rekey

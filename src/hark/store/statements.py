@@ -234,9 +234,10 @@ requeue = Sql(
     """
     UPDATE instances AS i SET status = 'runnable', step = r.step, state = r.state, attempt = r.attempt, crashes = 0,
         epoch = i.epoch + 1, since = :line::bigint, due_at = r.due_at, lease_owner = NULL,
-        concurrency_key = r.concurrency_key, rate_limit = r.rate_limit, weight = r.weight, updated_at = :now::bigint
+        concurrency_key = r.concurrency_key, rate_limit = r.rate_limit, weight = r.weight, visit = i.visit + r.anew,
+        updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text, attempt integer, due_at bigint, concurrency_key text,
-        rate_limit text, weight double precision}
+        rate_limit text, weight double precision, anew integer}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
@@ -565,6 +566,36 @@ reopen_awakeables = Sql(
         SELECT 1 FROM waits w WHERE w.instance_id = awakeables.instance_id AND w.kind = 'awakeable'
             AND w.name = awakeables.id AND w.closed_at IS NOT NULL)
     """
+)
+
+# -- journal ---------------------------------------------------------------------------------------
+
+journal_of = Sql(
+    """
+    SELECT j.instance_id, j.seq, j.entry, j.kind, j.name, j.value, j.error FROM {rows: id text, visit integer}
+    JOIN journal j ON j.instance_id = r.id AND j.visit = r.visit
+    ORDER BY j.instance_id, j.seq
+    """
+)
+insert_journal = Sql(
+    """
+    INSERT INTO journal (instance_id, visit, seq, entry, kind, name, value, error)
+    SELECT r.id, r.visit, r.seq, r.entry, r.kind, r.name, r.value, r.error
+    FROM {rows: id text, visit integer, seq integer, entry integer, kind text, name text, value text, error text}
+    """
+)
+# Lines a retry does again, and earlier visits.
+cut_journal = Sql(
+    """
+    DELETE FROM journal AS j USING {rows: id text, visit integer, seq integer}
+    WHERE j.instance_id = r.id AND (j.visit < r.visit OR (j.visit = r.visit AND j.seq >= r.seq))
+    """,
+    # SQLite's DELETE joins nothing.
+    sqlite="""
+    DELETE FROM journal WHERE (instance_id, visit, seq) IN (
+        SELECT j.instance_id, j.visit, j.seq FROM {rows: id text, visit integer, seq integer}
+        JOIN journal j ON j.instance_id = r.id AND (j.visit < r.visit OR (j.visit = r.visit AND j.seq >= r.seq)))
+    """,
 )
 
 # -- events, definitions ---------------------------------------------------------------------------

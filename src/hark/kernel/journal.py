@@ -1,0 +1,62 @@
+"""The journal: what a function has done, line by line, in the order in which it came to know.
+
+Lines commit with everything else of their turn. What an effect came to (a signal's delivery, a start's
+id, or why not) is known only in the turn, so its line is completed here, in the same commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hark.kernel.requests import Commit, Request, Start
+from hark.model import json
+from hark.model.activation import Claim, JournalRow
+from hark.model.decisions import Entry, Proceed
+from hark.model.errors import HarkError
+from hark.model.values import Delivery
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+async def load(turn: Turn, claims: Sequence[Claim]) -> None:
+    if claims:
+        by_id = {claim.id: claim for claim in claims}
+        for id, *row in await turn.tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims]):
+            by_id[id].journal.append(JournalRow(*row))
+
+
+async def apply(turn: Turn) -> None:
+    lines: list[tuple[Any, ...]] = []
+    cuts: list[tuple[str, int, int]] = []
+    for request in turn.commits:
+        decision, claim = request.decision, request.claim
+        if decision.journal is None or request.fenced:
+            continue
+        visit = claim.visit
+        if isinstance(decision.move, Proceed) and decision.move.anew:
+            visit += 1
+            cuts.append((claim.id, visit, 0))
+        elif decision.cut is not None:
+            cuts.append((claim.id, visit, decision.cut))
+        for line in decision.journal:
+            lines.append((claim.id, visit, line.seq, line.entry, line.kind, line.name, line.value, line.error))
+    if cuts:
+        await turn.tx.fetch(sql.cut_journal, cuts)
+    if lines:
+        await turn.tx.fetch(sql.insert_journal, lines)
+
+
+def complete(turn: Turn, effects: Sequence[tuple[Commit, Entry, Request]]) -> None:
+    """What the effects came to, as the lines of their senders."""
+    for sender, line, request in effects:
+        if sender.fenced:
+            continue
+        answer = request.answer[0] if isinstance(request, Start) else request.answer
+        line.value = line.error = None
+        if isinstance(answer, HarkError):
+            line.error = json.dump({"type": type(answer).__name__, "message": str(answer), **vars(answer)})
+        else:
+            line.value = json.dump(answer.status if isinstance(answer, Delivery) else answer)
