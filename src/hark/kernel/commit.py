@@ -51,12 +51,14 @@ async def apply(turn: Turn) -> None:
     queued: list[Commit] = []
     renewed: list[str] = []
     consumed: list[int] = []
+    restored: list[int] = []
     spent: list[str] = []  # waits that have served; only a Retry keeps them, and a park says itself which
     for request in turn.commits:
         if request.fenced:
             continue
         decision, claim = request.decision, request.claim
         consumed += decision.consume
+        restored += decision.restore
         match decision.move:
             case Proceed() as move:
                 if move.arm or move.awakeables or claim.waits or move.expire:
@@ -85,6 +87,8 @@ async def apply(turn: Turn) -> None:
         turn.events.append((claim.id, decision.label, decision.step, decision.data))
         if claim.concurrency_key is not None:
             turn.freed.add(claim.concurrency_key)
+    if restored:
+        await turn.tx.fetch(sql.restore, seqs=restored)
     if consumed:
         await turn.tx.fetch(sql.consume, seqs=consumed)
     if finishes:

@@ -14,6 +14,7 @@ from hark.model import json
 from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Entry, Proceed
 from hark.model.errors import HarkError
+from hark.model.telling import tell
 from hark.model.values import Delivery
 from hark.store import statements as sql
 
@@ -57,6 +58,6 @@ def complete(turn: Turn, effects: Sequence[tuple[Commit, Entry, Request]]) -> No
         answer = request.answer[0] if isinstance(request, Start) else request.answer
         line.value = line.error = None
         if isinstance(answer, HarkError):
-            line.error = json.dump({"type": type(answer).__name__, "message": str(answer), **vars(answer)})
+            line.error = tell(answer)
         else:
-            line.value = json.dump(answer.status if isinstance(answer, Delivery) else answer)
+            line.value = json.dump([answer.status, answer.instance_id] if isinstance(answer, Delivery) else answer)

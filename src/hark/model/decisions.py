@@ -180,3 +180,4 @@ class Decision:
     data: str | None = None
     journal: list[Entry] | None = None
     cut: int | None = None  # lines of the journal from this one on go first
+    restore: tuple[int, ...] = ()  # signals those lines had consumed

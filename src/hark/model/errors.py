@@ -19,6 +19,9 @@
     ├── SignalTimeout (TimeoutError)
     ├── AwakeableTimedOut (TimeoutError)
     ├── AwakeableRejected
+    ├── RunFailed                      .type .message
+    ├── CallFailed                     .id .error
+    ├── NonDeterministic               .entry .expected .found
     ├── StoreUnavailable
     ├── StoreTooNew
     ├── NotOpen
@@ -168,6 +171,34 @@ class AwakeableTimedOut(HarkError, TimeoutError):
 
 class AwakeableRejected(HarkError):
     """The awakeable was answered with a no."""
+
+
+class RunFailed(HarkError):
+    """A function given to `ctx.run` raised; `type` is the bare name of what it raised."""
+
+    def __init__(self, text: str, *, type: str, message: str) -> None:
+        super().__init__(text)
+        self.type = type
+        self.message = message
+
+
+class CallFailed(HarkError):
+    """A child started with `ctx.call` failed, was cancelled, or could not start."""
+
+    def __init__(self, message: str, *, id: str | None = None, error: str | None = None) -> None:
+        super().__init__(message)
+        self.id = id
+        self.error = error
+
+
+class NonDeterministic(HarkError):
+    """A replay took another road than its journal: at `entry`, `found` stands where `expected` did."""
+
+    def __init__(self, message: str, *, entry: int, expected: str, found: str) -> None:
+        super().__init__(message)
+        self.entry = entry
+        self.expected = expected
+        self.found = found
 
 
 class StoreUnavailable(HarkError):

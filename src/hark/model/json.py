@@ -468,6 +468,11 @@ def _unusable(name: str, cause: Exception) -> HarkError:
     return InvalidDefinition(message, problems=[problem])
 
 
+def is_typed(type: Any) -> bool:
+    """A dataclass, Struct or pydantic model: JSON becomes an object of it."""
+    return is_dataclass(type) or hasattr(type, "__struct_fields__") or _is_pydantic(type)
+
+
 def _is_pydantic(type: Any) -> bool:
     # By its marks: importing pydantic costs more than all of Hark, and most programs do not use it.
     return hasattr(type, "__pydantic_validator__") and hasattr(type, "model_dump_json")

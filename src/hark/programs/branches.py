@@ -33,8 +33,14 @@ class Promise:
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
+            if self.withdrawn:
+                raise self.gone()
             yield self
         return self.outcome()
+
+    def gone(self) -> BaseException:
+        """What it means to await what was withdrawn."""
+        return InvalidOutcome("This was withdrawn: another of ctx.first came before it. Ask anew.")
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -160,7 +166,7 @@ class First(Promise):
         _withdraw_rest(self._parts, None)
 
 
-def part_of(awaitable: Any, ready: Ready) -> Promise:
+def part_of(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise]) -> Promise:
     """What is given to gather or first: a promise, or a coroutine to be driven beside the others."""
     if isinstance(awaitable, Promise):
         return awaitable
@@ -168,7 +174,7 @@ def part_of(awaitable: Any, ready: Ready) -> Promise:
     if isinstance(promise, Promise):
         return promise
     if inspect.iscoroutine(awaitable):
-        return Branch(awaitable, ready)
+        return branch(awaitable)
     raise InvalidOutcome(f"{awaitable!r} cannot be awaited here. Give what ctx.… returns, or a coroutine that awaits it.")
 
 

@@ -128,6 +128,7 @@ inbox_heads = Sql(
 )
 # S4: consumed is marked, not deleted, so that dedup outlives it.
 consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]")
+restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]")
 wake = Sql(
     """
     UPDATE instances SET status = 'runnable', since = :line::bigint, due_at = NULL, mail = true,

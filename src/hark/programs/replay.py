@@ -1,0 +1,575 @@
+"""The interpreter of functions: replays the journal, then goes on where it ended.
+
+One session drives one activation. First every line of the journal is given to the operation that asked
+for it, in the order in which the function once came to know them; between two lines the code runs until
+it can do nothing more. That is all a replay is, so branches that finished in any order take the same
+road again. Then the session lives: answers from the inbox become new lines, functions run, and each
+result is committed before the code sees it (invariant 1). Before a function runs everything it may
+depend on is committed too. When nothing runs and nothing can, the instance parks on all that is open.
+
+What the code awaits is in operations.py and branches.py; what it can say is in functions.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NoReturn, Protocol
+
+from hark.model import json
+from hark.model.activation import Claim, InboxRow, JournalRow
+from hark.model.decisions import (
+    Arm,
+    CancelChild,
+    Decision,
+    Effect,
+    Entry,
+    Finish,
+    NewAwakeable,
+    Park,
+    Proceed,
+    Settle,
+)  # fmt: skip
+from hark.model.errors import CallFailed, HarkError, NonDeterministic, RunFailed, SignalTimeout
+from hark.model.telling import tell
+from hark.programs.branches import Branch, Ready, Suspended
+from hark.programs.operations import Answer, Call, Do, Operation, Run, WaitForSignal, named
+from hark.programs.steps import Desk, describe
+
+_AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
+_MARKS = frozenset(("anew", "retried", "failed"))  # lines that nobody asked for
+_STEP = 255
+
+
+class Listener(Protocol):
+    """Tells an activation at work that something came into its inbox."""
+
+    def rung(self) -> bool: ...
+    async def wait(self) -> None: ...
+    def hear_anew(self, known: set[int]) -> None: ...
+    def close(self) -> None: ...
+
+
+class FunctionDesk(Desk, Protocol):
+    """What the worker lends to a function besides."""
+
+    driving: Any  # the session whose code holds the loop right now: a watchman looks at it
+
+    def link(self, awakeable: str, nonce: str, timeout: int | None) -> str: ...
+    def micros(self) -> int: ...
+    def listen(self, id: str) -> Listener: ...
+
+
+class Arguments(Protocol):
+    """How the input of a function becomes its arguments."""
+
+    def prepare(self) -> Any: ...
+    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> Any: ...
+    def dump(self, value: Any, limit: int | None = None) -> str: ...
+    def load(self, text: str | bytes) -> Any: ...
+    def call(self, function: Callable[..., Any], context: Any, text: str) -> Coroutine[Any, Any, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAsNew:
+    """The end of this visit, and the input of the next."""
+
+    input: Any
+
+
+_Ran = tuple[Run, str | None, str | None]  # and its value, or its error
+
+
+@dataclass(slots=True)
+class FunctionProgram:
+    """A function, as the interpreter needs it."""
+
+    name: str
+    version: int
+    queue: str
+    codec: Arguments
+    function: Callable[..., Any]
+    context: Callable[[Session], Any]
+    initial: str = "start"
+    kind: str = "workflow"
+    source: str | None = None
+    digest: str | None = None
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        return {self.initial: self.function}
+
+    async def run(self, claim: Claim, desk: FunctionDesk) -> Decision:
+        session: Session | None = claim.session
+        if session is None:
+            session = claim.session = Session(self, claim, desk)
+        try:
+            return await session.turn()
+        except BaseException:
+            session.close()
+            raise
+
+    async def recover(self, claim: Claim, desk: FunctionDesk, error: BaseException) -> Decision:
+        """Nobody but the function itself decides about its errors: what comes here is beyond it."""
+        if claim.session is not None:
+            claim.session.close()
+        return Decision("stop", claim.step, claim.state, Finish("failed", error=describe(error)))
+
+
+class Session:
+    """One activation of a function."""
+
+    def __init__(self, program: FunctionProgram, claim: Claim, desk: FunctionDesk) -> None:
+        self.program = program
+        self.claim = claim
+        self.desk = desk
+        self.random = Random(f"{claim.id}/{claim.visit}")
+        self.blocked: str | None = None  # where its code held the loop for too long, when it did
+        self._lines = claim.journal
+        self._cut: int | None = None
+        self._entry = 0
+        self._base: int | None = None
+        self._open: dict[int, Operation] = {}
+        self._withdrawn: set[int] = set()
+        self._fresh: list[Entry] = []  # not committed yet
+        self._held: list[tuple[Entry, Operation]] = []  # those of them the code learns when they are
+        self._consume: list[int] = []
+        self._restore: tuple[int, ...] = ()
+        self._mail: list[InboxRow] = []
+        self._tasks: dict[int, asyncio.Task[_Ran]] = {}
+        self._listener: Listener | None = None
+        self._ready: Ready = Ready()
+        self._branches: list[Branch] = []
+        self._closed = False
+        self._diverged: NonDeterministic | None = None
+        self._root: Branch | None = None
+        self._past = self._read_journal()
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def _read_journal(self) -> dict[int, JournalRow]:
+        """The lines by entry. A last line that says «failed» was written for the retry that we are now."""
+        lines = self._lines
+        if lines and lines[0].kind == "anew":
+            self._entry = lines[0].entry
+        if lines and lines[-1].kind == "failed":
+            failed = lines[-1]
+            self._cut = cut = int(failed.value or failed.seq)
+            self._base = failed.entry
+            dropped = [line for line in lines if line.seq >= cut and line.kind == "wait" and line.value is not None]
+            self._restore = tuple(json.load(line.value)["id"] for line in dropped if line.value is not None)
+            lines[:] = [line for line in lines if line.seq < cut]
+            self._write("retried", failed.entry)
+        past: dict[int, JournalRow] = {}
+        for line in lines:
+            if line.kind not in _MARKS:
+                past.setdefault(line.entry, line)  # of an awakeable its creation, which comes first
+        return past
+
+    def _write(self, kind: str, entry: int, name: str | None = None, fact: tuple[Any, Any] = (None, None)) -> Entry:
+        seq = self._lines[-1].seq + 1 if self._lines else 0
+        line = Entry(seq + len(self._fresh), entry, kind, name, *fact)
+        self._fresh.append(line)
+        return line
+
+    def enter(self, operation: Operation) -> Operation:
+        """The code asks for something: it gets the next entry, and the journal must agree."""
+        if self._closed:
+            raise Suspended
+        operation.entry = self._entry
+        self._entry += 1
+        line = self._past.get(operation.entry)
+        if line is not None and (line.kind, line.name) != (operation.kind, operation.name):
+            self._diverge(operation.entry, named(line.kind, line.name), operation.label)
+        for wait in self.claim.waits:
+            entry, _, attempt = wait.place.partition("+")
+            if entry != str(operation.entry):
+                continue
+            if not operation.stands(wait.kind, wait.name, attempt):
+                self._diverge(operation.entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
+            if isinstance(operation, Run):
+                operation.attempt, operation.waiting = int(attempt), True
+        operation.forget = self._forget
+        self._open[operation.entry] = operation
+        return operation
+
+    def at_once(self, operation: Operation, fact: Callable[[], str]) -> str:
+        """For what is known when it is asked: the line's value, or a new line."""
+        self.enter(operation)
+        del self._open[operation.entry]
+        line = self._past.get(operation.entry)
+        if line is not None and line.value is not None:
+            return line.value
+        return self._write(operation.kind, operation.entry, operation.name, (fact(), None)).value or "null"
+
+    def listen_for(self, answer: Answer, entry: int) -> None:
+        """An awakeable is open from its creation on, awaited or not."""
+        answer.entry = entry
+        answer.forget = self._forget
+        self._open[entry] = answer
+
+    def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
+        branch = Branch(coroutine, self._ready)
+        self._branches.append(branch)
+        return branch
+
+    def _forget(self, operation: Operation) -> None:
+        """Withdrawn."""
+        self._open.pop(operation.entry, None)
+        self._withdrawn.add(operation.entry)
+        task = self._tasks.pop(operation.entry, None)
+        if task is not None:
+            task.cancel()
+
+    def _diverge(self, entry: int, expected: str, found: str) -> NoReturn:
+        name = self.program.name
+        self._diverged = self._diverged or NonDeterministic(
+            f"{name} took another road than its journal: entry {entry} was {expected}, the code now says {found}. "
+            "Mend the code so that it does again what it did, then retry the instance; or give the changed code "
+            f"a new version=.",
+            entry=entry, expected=expected, found=found,
+        )  # fmt: skip
+        raise Suspended
+
+    # -- driving ----------------------------------------------------------------------------------
+
+    def _drive(self) -> None:
+        """Run the code until it can do nothing more."""
+        ready = self._ready
+        self.desk.driving = self
+        try:
+            while ready and self._diverged is None:
+                ready.popleft().step()
+        except Suspended:
+            if self._diverged is None:
+                raise
+        finally:
+            self.desk.driving = None
+
+    def _replay(self) -> None:
+        context = self.program.context(self)
+        self._root = self.branch(self.program.codec.call(self.program.function, context, self.claim.state))
+        self._drive()
+        for line in self._lines:
+            if self._diverged is not None:
+                return
+            if line.kind == "retried":
+                self._entry = line.entry
+            if line.kind in _AT_ONCE or line.kind in _MARKS:
+                continue
+            operation = self._open.pop(line.entry, None)
+            if operation is None:
+                if line.entry in self._withdrawn:
+                    continue
+                self._lost(line)
+                return
+            operation.learn(line.value, line.error)
+            self._drive()
+        if self._base is not None:
+            self._entry = max(self._entry, self._base)
+        over = self._root.done and self._diverged is None
+        unread = [line for line in self._past.values() if line.entry >= self._entry]
+        if over and unread:
+            self._lost(unread[0])
+
+    def _lost(self, line: JournalRow) -> None:
+        """A line that nobody asked for."""
+        assert self._root is not None
+        waits = ", ".join(operation.label for operation in self._open.values())
+        found = "the end" if self._root.done else f"it waits for {waits}" if waits else "nothing"
+        try:
+            self._diverge(line.entry, named(line.kind, line.name), found)
+        except Suspended:
+            return
+
+    def _learn(self, operation: Operation, fact: tuple[str | None, str | None], kind: str | None = None) -> None:
+        """A new line that the code may know before it is committed: the inbox would say the same again."""
+        del self._open[operation.entry]
+        line = self._write(kind or operation.kind, operation.entry, operation.name, fact)
+        operation.learn(line.value, line.error)
+        self._drive()
+
+    # -- the inbox --------------------------------------------------------------------------------
+
+    def _take_answers(self) -> None:
+        """Give what is in the inbox to those who asked, one at a time. A signal wins over its deadline (S6)."""
+        self._mail = sorted(self.claim.inbox, key=lambda row: (row.kind == "timer", row.seq))
+        while self._live():
+            row = next((row for row in self._mail if self._give(row)), None)
+            if row is None:
+                return
+            self._mail.remove(row)
+
+    def _give(self, row: InboxRow) -> bool:
+        operation = self._asker(row)
+        if operation is None:
+            return False
+        self._consume.append(row.seq)
+        match operation:
+            case Run():
+                operation.waiting = False  # the time for its next attempt has come
+            case WaitForSignal():
+                self._learn(operation, operation.fact(row))
+            case Answer():
+                self._learn(operation, operation.fact(row), "answer")
+            case Call():
+                self._learn(operation, operation.fact(*self._child(operation)))
+            case _:
+                self._learn(operation, ("null", None))
+        return True
+
+    def _asker(self, row: InboxRow) -> Operation | None:
+        if row.wait_id is not None:
+            for wait in self.claim.waits:
+                if wait.id == row.wait_id:
+                    operation = self._open.get(int(wait.place.partition("+")[0]))
+                    return operation if operation is not None and operation.place == wait.place else None
+            return None
+        for operation in self._open.values():
+            match operation:
+                case WaitForSignal() if (row.kind, row.name) in operation.names:
+                    return operation
+                case Answer() if row.kind == "awakeable" and row.name == operation.id:
+                    return operation
+        return None
+
+    def _child(self, call: Call) -> tuple[str, str, str | None, str | None]:
+        for wait in self.claim.waits:
+            if wait.place == call.place:
+                for wait_id, id, _, status, _, result, error in self.claim.children:
+                    if wait_id == wait.id:
+                        return id, status, result, error
+        return call.child.id, "failed", None, "it is gone: retention removed it before it was looked at"
+
+    # -- the turn ---------------------------------------------------------------------------------
+
+    def _live(self) -> bool:
+        assert self._root is not None
+        return not self._root.done and self._diverged is None
+
+    async def turn(self) -> Decision:
+        """From one commit to what is to be committed next."""
+        if self._root is None:
+            self._replay()
+        else:
+            self._committed()
+        self._take_answers()
+        while self._live():
+            self._do()
+            if self._held:
+                return self._proceed()
+            runs = [o for o in self._open.values() if isinstance(o, Run) and not o.waiting and not o.begun]
+            if not runs and not self._tasks:
+                return self._park()
+            if self._fresh or self._changes_waits():
+                return self._proceed()  # all that these runs may depend on is committed before they begin
+            for run in runs:
+                run.begun = True
+            if len(self._open) == 1 and runs:
+                self._finished(await self._execute(runs[0]))
+                continue
+            for run in runs:
+                self._tasks[run.entry] = asyncio.get_running_loop().create_task(self._execute(run))
+            if await self._wait():
+                return self._proceed(expire=True)
+        return self._finish()
+
+    def _committed(self) -> None:
+        """The last decision is in the store, and so are its lines."""
+        held, self._held = self._held, []
+        for entry, operation in held:
+            if operation.withdrawn:
+                continue
+            del self._open[entry.entry]
+            operation.learn(entry.value, entry.error)
+            self._drive()
+
+    def _do(self) -> None:
+        """Effects: their lines are completed by the turn that does them."""
+        for operation in self._open.values():
+            if isinstance(operation, Do):
+                line = self._write(operation.kind, operation.entry, operation.name)
+                line.effect = operation.effect
+                self._held.append((line, operation))
+
+    async def _execute(self, run: Run) -> _Ran:
+        """Run a function of the user's; what came of it, as text."""
+        try:
+            if asyncio.iscoroutinefunction(run.function):
+                result = await run.function(*run.args)
+            else:
+                result = await self.desk.call(run.function, *run.args)
+                if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future):
+                    result = await result
+            return run, json.dump(result, limit=self.desk.max_payload, what=f"result of {run.name}"), None
+        except Exception as error:
+            _unless_told_to_stop(error)
+            kind, message = type(error).__name__, describe(error).partition(": ")[2]
+            text = f"{run.name} raised {kind}: {message}" if message else f"{run.name} raised {kind}"
+            return run, None, tell(RunFailed(text, type=kind, message=message))
+
+    def _finished(self, ran: _Ran) -> None:
+        run, value, error = ran
+        if error is not None and run.attempt < run.retries:
+            run.attempt += 1
+            run.waiting, run.begun = True, False
+        else:
+            self._held.append((self._write("run", run.entry, run.name, (value, error)), run))
+
+    async def _wait(self) -> bool:
+        """Until a function has run, mail has come or a deadline has. True when the store has to be looked at."""
+        assert self._tasks
+        listener = self._listener
+        deadlines = [wait.deadline for wait in self.claim.waits if wait.deadline is not None and wait.fired_at is None]
+        patience = None
+        if deadlines and listener is not None:
+            patience = max(0.0, (min(deadlines) - self.desk.micros()) / 1_000_000)
+        tasks: set[asyncio.Task[Any]] = set(self._tasks.values())
+        bell = None
+        if listener is not None and not listener.rung():
+            bell = asyncio.get_running_loop().create_task(listener.wait())
+            tasks.add(bell)
+        try:
+            if listener is None or not listener.rung():
+                await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if bell is not None:
+                bell.cancel()
+        done = [entry for entry, task in self._tasks.items() if task.done()]
+        for entry in done:
+            self._finished(self._tasks.pop(entry).result())
+        return not done
+
+    # -- decisions --------------------------------------------------------------------------------
+
+    def _changes_waits(self) -> bool:
+        wanted = {operation.place for operation in self._open.values() if operation.waits}
+        return wanted != {wait.place for wait in self.claim.waits}
+
+    def _waits(self) -> tuple[tuple[Arm, ...], tuple[str, ...], tuple[NewAwakeable, ...], list[Effect]]:
+        """What to arm, what to disarm, what to create, and what goes with those nobody wants any more."""
+        armed = {wait.place for wait in self.claim.waits}
+        wanted = {operation.place: operation for operation in self._open.values() if operation.waits}
+        arms: list[Arm] = []
+        new: list[NewAwakeable] = []
+        for place, operation in wanted.items():
+            if place not in armed:
+                arms += operation.arms()
+                if isinstance(operation, Answer) and operation.new is not None:
+                    new.append(operation.new)
+        gone = [wait for wait in self.claim.waits if wait.place not in wanted]
+        effects: list[Effect] = []
+        for wait in gone:
+            if wait.fired_at is None and int(wait.place.partition("+")[0]) in self._withdrawn:
+                if wait.kind == "awakeable":
+                    effects.append(Settle(wait.name or "", "CANCELLED"))
+                elif wait.kind == "children":
+                    ids = [child[1] for child in self.claim.children if child[0] == wait.id]
+                    effects += [CancelChild(id, "its parent no longer waits for it") for id in ids]
+        names = {wait.id for wait in gone}
+        self._consume += [row.seq for row in self._mail if row.wait_id in names]
+        return tuple(arms), tuple(wait.id for wait in gone), tuple(new), effects
+
+    def _journal(self) -> list[Entry] | None:
+        fresh, self._fresh = self._fresh, []
+        self._lines += [JournalRow(e.seq, e.entry, e.kind, e.name, e.value, e.error) for e in fresh]
+        return fresh or None
+
+    def _decide(self, label: str, move: Any, effects: list[Effect], state: str | None = None) -> Decision:
+        consume, self._consume = tuple(self._consume), []
+        cut, self._cut = self._cut, None
+        last = next(reversed(self._open.values()), None)
+        step = self.claim.step if last is None else last.label
+        step = step.encode()[:_STEP].decode(errors="ignore")
+        journal = self._journal()
+        if cut is not None and journal is None:
+            journal = []
+        text = self.claim.state if state is None else state
+        restore, self._restore = self._restore, ()
+        return Decision(label, step, text, move, consume, (), effects, None, journal, cut, restore)
+
+    def _proceed(self, *, expire: bool = False) -> Decision:
+        arms, disarm, new, effects = self._waits()
+        if self._listener is None and any(operation.waits for operation in self._open.values()):
+            self._listener = self.desk.listen(self.claim.id)  # before the commit: what comes after it is heard
+        if self._listener is not None:
+            self._listener.hear_anew({row.seq for row in self._mail})
+        move = Proceed(arm=arms, disarm=disarm, awakeables=new, hold=bool(self._tasks), expire=expire)
+        return self._decide("next", move, effects)
+
+    def _park(self) -> Decision:
+        arms, disarm, new, effects = self._waits()
+        label = "spawn" if any(arm.kind == "children" for arm in arms) else "await"
+        decision = self._decide(label, Park(arms, disarm, new), effects)
+        self.close()
+        return decision
+
+    def _finish(self) -> Decision:
+        assert self._root is not None
+        self.close()
+        if self._diverged is not None:
+            return Decision("stop", self.claim.step, self.claim.state, Finish("failed", error=describe(self._diverged)))
+        if self.blocked is not None:
+            return self._fail(HarkError(self.blocked))
+        try:
+            value = self._root.outcome()
+            if isinstance(value, ContinueAsNew):
+                return self._anew(value.input)
+            result = json.dump(value, limit=self.desk.max_payload, what=f"result of {self.program.name}")
+        except Exception as error:
+            return self._fail(error)
+        self._do()
+        _, _, _, effects = self._waits()
+        return self._decide("done", Finish("done", result=result), effects)
+
+    def _fail(self, error: Exception) -> Decision:
+        """A retry does again what failed: the line that says so goes first, and all that came after it."""
+        cause = _stems_from(error)
+        if cause is not None:
+            for line in self._lines + [JournalRow(e.seq, e.entry, e.kind, e.name, None, e.error) for e in self._fresh]:
+                if line.error is not None and line.entry == cause:
+                    self._write("failed", self._entry, None, (str(line.seq), None))
+                    break
+        return self._decide("stop", Finish("failed", error=describe(error)), [])
+
+    def _anew(self, input: Any) -> Decision:
+        codec = self.program.codec
+        state = codec.dump(codec.build(input, limit=self.desk.max_payload), self.desk.max_payload)
+        self._fresh.clear()
+        gone = tuple(wait.id for wait in self.claim.waits)
+        decision = self._decide("next", Proceed(disarm=gone, anew=True), [], state)
+        decision.journal, decision.cut = [Entry(0, self._entry, "anew")], None
+        return decision
+
+    def close(self) -> None:
+        """Let go of everything: what runs is told to stop, and the code can ask for nothing more."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+        if self._listener is not None:
+            self._listener.close()
+        for branch in self._branches:
+            branch.close()
+
+
+def _stems_from(error: BaseException | None) -> int | None:
+    """The entry an error came from, however often it was raised from others."""
+    for _ in range(100):
+        if error is None:
+            return None
+        if isinstance(error, RunFailed | CallFailed | SignalTimeout) and hasattr(error, "entry"):
+            return int(error.entry)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _unless_told_to_stop(error: BaseException) -> None:
+    """Who is told to stop gets no say: nobody waits for what comes of it (X8)."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from error
