@@ -8,12 +8,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "ChildView",
-    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures", "Handle", "Hark", "HarkError",
-    "Instance", "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput",
-    "InvalidOutcome", "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound",
-    "NotOpen", "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
-    "StoreTooNew", "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
+    "AlreadySettled", "Await", "Awakeable", "AwakeableHandle", "AwakeableRejected", "AwakeableTimedOut", "Broadcast",
+    "CallFailed", "Child", "ChildView", "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures",
+    "FunctionContext", "Handle", "Hark", "HarkError", "Instance", "InstanceCancelled", "InstanceFailed",
+    "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Machine", "MalformedJson",
+    "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "PayloadTooLarge", "Rate", "Reply",
+    "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable",
+    "Wait", "Worker", "WrongColour", "step", "workflow",
 ]  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 from hark.app import Handle, Hark, Start
 from hark.dialects.machine import Machine, step
+from hark.dialects.workflow import workflow
 from hark.model.errors import (
     AlreadySettled,
     AwakeableRejected,
     AwakeableTimedOut,
+    CallFailed,
     Conflict,
     Duplicate,
     HarkError,
@@ -17,11 +19,13 @@ from hark.model.errors import (
     InvalidOutcome,
     InvalidState,
     MalformedJson,
+    NonDeterministic,
     NoTarget,
     NotAssigned,
     NotFound,
     NotOpen,
     PayloadTooLarge,
+    RunFailed,
     SignalTimeout,
     StoreTooNew,
     StoreUnavailable,
@@ -29,16 +33,18 @@ from hark.model.errors import (
 )
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
 from hark.model.values import Awakeable, ChildView, Delivery, Event, Instance, Rate, Signal, Wait
+from hark.programs.functions import AwakeableHandle, FunctionContext
 from hark.programs.steps import Context
 from hark.runtime.figures import Figures
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
 
 __all__ = [
-    "AlreadySettled", "Await", "Awakeable", "AwakeableRejected", "AwakeableTimedOut", "Broadcast", "Child", "ChildView",
-    "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures", "Handle", "Hark", "HarkError",
-    "Instance", "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput",
-    "InvalidOutcome", "InvalidState", "Machine", "MalformedJson", "Next", "NoTarget", "NotAssigned", "NotFound",
-    "NotOpen", "PayloadTooLarge", "Rate", "Reply", "Retry", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
-    "StoreTooNew", "StoreUnavailable", "Wait", "Worker", "WrongColour", "step",
+    "AlreadySettled", "Await", "Awakeable", "AwakeableHandle", "AwakeableRejected", "AwakeableTimedOut", "Broadcast",
+    "CallFailed", "Child", "ChildView", "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures",
+    "FunctionContext", "Handle", "Hark", "HarkError", "Instance", "InstanceCancelled", "InstanceFailed",
+    "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Machine", "MalformedJson",
+    "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "PayloadTooLarge", "Rate", "Reply",
+    "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable",
+    "Wait", "Worker", "WrongColour", "step", "workflow",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self
 
-from hark.dialects.machine import program_of
+from hark.dialects import machine, workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import (
     Answer,
@@ -136,7 +136,7 @@ class Hark:
         self._clock = clock
         make = _store(url, schema, self._lease, clock)
         self._clerk = Clerk(make, rules, lease=self._lease, retention=self._retention, clock=clock)
-        self._desk = Desk(self._clerk, self._limits, self._max_payload, self._new)
+        self._desk = Desk(self._clerk, self._limits, self._max_payload, self._new, self._link)
 
     def move(self, url: str | None = None, *, schema: str | None = None) -> None:
         """Work on another store than the one it was made for (`--db` does this); before it is opened."""
@@ -243,6 +243,9 @@ class Hark:
         reply: Reply[None] = Reply()
         answer_all([(reply, None)])
         return reply
+
+    def _link(self, awakeable_id: str, nonce: str, timeout_at: int | None) -> str:
+        return f"{self._base_url}/a/{awakeable_id}"
 
     def _ask(self, request: Request, convert: Callable[[Any], Any] | None = None) -> Reply[Any]:
         reply: Reply[Any] = Reply(convert)
@@ -602,9 +605,9 @@ def _starts(starts: Any) -> builtins.list[Start]:
 
 
 def _program(definition: Any) -> Program:
-    program = program_of(definition)
+    program: Program | None = machine.program_of(definition) or workflow.program_of(definition)
     if program is None:
-        raise InvalidInput(f"{definition!r} is no definition. Give a Machine class, or the name of one.")
+        raise InvalidInput(f"{definition!r} is no definition. Give a Machine class, a @workflow, or the name of one.")
     return program
 
 

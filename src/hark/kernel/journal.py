@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import Commit, Request, Start
+from hark.kernel.requests import Answer, Commit, Request, Start
 from hark.model import json
 from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Entry, Proceed
@@ -59,5 +59,7 @@ def complete(turn: Turn, effects: Sequence[tuple[Commit, Entry, Request]]) -> No
         line.value = line.error = None
         if isinstance(answer, HarkError):
             line.error = tell(answer)
+        elif isinstance(request, Answer):
+            line.value = "null"
         else:
             line.value = json.dump([answer.status, answer.instance_id] if isinstance(answer, Delivery) else answer)

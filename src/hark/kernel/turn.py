@@ -345,8 +345,8 @@ class Turn:
         if sweep or self.freed:
             await limits.promote(self)
         await claim.apply(self, appetite)
-        for request in self.retains:
-            await retain.apply(self, request)
+        for old in self.retains:
+            await retain.apply(self, old)
         if self.journaled:
             journal.complete(self, self.journaled)
         await journal.apply(self)

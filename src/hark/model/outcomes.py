@@ -99,19 +99,24 @@ class Await:
         timeout: Duration | None = None,
         deadline: datetime | None = None,
     ) -> None:
-        kinds: list[tuple[Literal["signal", "broadcast"], str]] = []
-        for name in names:
-            if isinstance(name, Broadcast):
-                kinds.append(("broadcast", name.name))
-            else:
-                kinds.append(("signal", check_name(name, "signal name")))
-        self.names = tuple(dict.fromkeys(kinds))
+        self.names = waited_names(names)
         self.then = step_name(then, "Await(then=…)")
         self.state = state
         self.timeout = None if timeout is None else micros(timeout, "Await timeout", zero=False)
         self.deadline = None if deadline is None else moment(deadline, "Await deadline")
         if not names and timeout is None and deadline is None:
             raise InvalidInput("Await() would wait for nothing, forever. Give it a name, a timeout= or a deadline=.")
+
+
+def waited_names(names: Iterable[str | Broadcast]) -> tuple[tuple[Literal["signal", "broadcast"], str], ...]:
+    """What is waited for, as (kind, name), each once."""
+    kinds: list[tuple[Literal["signal", "broadcast"], str]] = []
+    for name in names:
+        if isinstance(name, Broadcast):
+            kinds.append(("broadcast", name.name))
+        else:
+            kinds.append(("signal", check_name(name, "signal name")))
+    return tuple(dict.fromkeys(kinds))
 
 
 class Child:

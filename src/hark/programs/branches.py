@@ -175,7 +175,9 @@ def part_of(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise
         return promise
     if inspect.iscoroutine(awaitable):
         return branch(awaitable)
-    raise InvalidOutcome(f"{awaitable!r} cannot be awaited here. Give what ctx.… returns, or a coroutine that awaits it.")
+    raise InvalidOutcome(
+        f"{awaitable!r} cannot be awaited here. Give what ctx.… returns, or a coroutine that awaits it."
+    )
 
 
 def _watch(part: Promise, heard: Callable[[Promise], None]) -> None:

@@ -14,6 +14,7 @@ from hark.model.decisions import NewAwakeable, SendBroadcast, SendSignal, Settle
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, waited_names
+from hark.model.schema import describe
 from hark.programs.branches import First, Gather, Promise, part_of
 from hark.programs.operations import Answer, Call, Do, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
@@ -103,12 +104,14 @@ class FunctionContext:
     def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Promise:
         """Resolve somebody's awakeable."""
         text = json.dump(payload, limit=self._session.desk.max_payload)
-        return self._settle("resolve", Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", text, by=by or self.id))
+        return self._settle(
+            "resolve", Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", text, by=by or self.id, via="step")
+        )
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise:
         """Reject somebody's awakeable."""
         reason = _text(error, "error") or "rejected"
-        wish = Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=reason, by=by or self.id)
+        wish = Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=reason, by=by or self.id, via="step")
         return self._settle("reject", wish)
 
     def _settle(self, verb: str, wish: Settle) -> Promise:
@@ -130,15 +133,15 @@ class FunctionContext:
         """
         session = self._session
         life = None if timeout is None else micros(timeout, "timeout", zero=False)
-        fits = describe(schema)
+        fits, read = describe(schema)
         heading, text = _text(title, "title"), _text(description, "description")
         names = [check_name(name, "assignee") for name in _listed(assignees)]
         asked = Operation("awakeable")
         nonce = json.load(session.at_once(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
-        answer = Answer(id, fits.decode, heading)
+        answer = Answer(id, read, heading)
         answer.new = NewAwakeable(
-            id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, fits.text,
+            id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, fits,
             json.dump(names) if names else None,
         )  # fmt: skip
         session.listen_for(answer, asked.entry)

@@ -164,7 +164,7 @@ class Answer(Operation):
 
     __slots__ = ("decode", "id", "new", "title")
 
-    def __init__(self, id: str, decode: Callable[[Any], Any], title: str | None) -> None:
+    def __init__(self, id: str, decode: Callable[[str], Any], title: str | None) -> None:
         super().__init__("awakeable")
         self.id = id
         self.decode = decode
@@ -175,7 +175,7 @@ class Answer(Operation):
         return [Arm("awakeable", new_id(), self.place, name=self.id, timeout=self.new.timeout if self.new else None)]
 
     def read(self, value: str) -> Any:
-        return self.decode(json.load(value))
+        return self.decode(value)
 
     def fact(self, row: InboxRow) -> Fact:
         body = msgspec.json.decode(row.payload, type=_Settled)

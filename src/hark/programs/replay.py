@@ -59,6 +59,7 @@ class FunctionDesk(Desk, Protocol):
 
     def link(self, awakeable: str, nonce: str, timeout: int | None) -> str: ...
     def micros(self) -> int: ...
+    def watch(self) -> None: ...
     def listen(self, id: str) -> Listener: ...
 
 
@@ -105,6 +106,7 @@ class FunctionProgram:
         session: Session | None = claim.session
         if session is None:
             session = claim.session = Session(self, claim, desk)
+            desk.watch()
         try:
             return await session.turn()
         except BaseException:
@@ -238,7 +240,7 @@ class Session:
     def _drive(self) -> None:
         """Run the code until it can do nothing more."""
         ready = self._ready
-        self.desk.driving = self
+        self.desk.driving = (self,)  # another one each time: the watchman knows it by that
         try:
             while ready and self._diverged is None:
                 ready.popleft().step()
@@ -347,7 +349,7 @@ class Session:
 
     def _live(self) -> bool:
         assert self._root is not None
-        return not self._root.done and self._diverged is None
+        return not self._root.done and self._diverged is None and self.blocked is None
 
     async def turn(self) -> Decision:
         """From one commit to what is to be committed next."""

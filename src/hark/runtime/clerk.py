@@ -67,6 +67,9 @@ class Seat(Protocol):
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None: ...
     def lost(self, ids: set[str]) -> None: ...
     def running(self) -> dict[str, int]: ...
+    def mail(self, ids: set[str]) -> None: ...
+    def listening(self) -> list[str]: ...
+    def tell(self, mail: dict[str, set[int]]) -> None: ...
     def waits_for(self, queued: int) -> bool:
         """Would it have nothing to run while so many outcomes are being committed?"""
         ...
@@ -443,14 +446,16 @@ class Clerk:
             items = [item for item in items if id(item[0]) not in again]
             self._queue.extendleft(reversed(back))
         for commit in turn.ran_on:
-            id = commit.claim.id
-            commit.claim.go_on(commit.decision, turn.now, turn.inboxes.get(id), *turn.kept.get(id, ()))
+            claim = commit.claim
+            claim.go_on(commit.decision, turn.now, turn.inboxes.get(claim.id), *turn.kept.get(claim.id, ()))
         if self.seat is not None:
             commits = [item[0] for item in items if type(item[0]) is Commit]
             if commits or turn.claims:
                 self.seat.take(commits, turn.claims)
             if turn.cancelled:
                 self.seat.lost(turn.cancelled)
+            if turn.disturbed:
+                self.seat.mail(turn.disturbed)
         # What this turn left to be done. Known before anybody is answered: a drain asks for it then.
         # A cancel frees seats that its own turn could not fill.
         self._hungry = turn.more or turn.unclaimed or bool(turn.cancelled) or (self._hungry and appetite is None)
@@ -464,7 +469,8 @@ class Clerk:
             self._due = turn.earliest
         self.ends.tell(turn.finished)
         left = any(handback.retire is not None for handback in turn.handbacks)  # others wake what it would have
-        if turn.finished or turn.cancelled or turn.unclaimed or turn.elsewhere or turn.marks or left:
+        told = turn.disturbed and (self.seat is None or not turn.disturbed <= self.seat.running().keys())
+        if turn.finished or turn.cancelled or turn.unclaimed or turn.elsewhere or turn.marks or left or told:
             self._keep(self.store.announce())
 
     # -- beside the turns -------------------------------------------------------------------------
@@ -487,6 +493,7 @@ class Clerk:
             if self.seat is not None:
                 await self._look_ahead()
                 await self._find_lost()
+                await self._find_mail()
         asyncio.get_running_loop().call_later(_CALM, self._looked)
 
     def _looked(self) -> None:
@@ -572,6 +579,17 @@ class Clerk:
         lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
         if lost and seat is not None:
             seat.lost(lost)
+
+    async def _find_mail(self) -> None:
+        """Who is at work and waits for mail as well hears here of what others sent."""
+        listening = self.seat.listening() if self.seat is not None else []
+        if not listening:
+            return
+        mail: dict[str, set[int]] = {}
+        for seq, id, *_ in await self.store.read(sql.inbox_heads, ids=listening):
+            mail.setdefault(id, set()).add(seq)
+        if mail and self.seat is not None:
+            self.seat.tell(mail)
 
 
 def _makes_work(decision: Decision) -> bool:

@@ -8,8 +8,15 @@ from typing import Any, Protocol
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
-from hark.model.json import Codec
-from hark.programs.steps import Desk
+from hark.programs.replay import FunctionDesk
+
+
+class Input(Protocol):
+    """How what an instance is started with is checked and written."""
+
+    def prepare(self) -> Any: ...
+    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> Any: ...
+    def dump(self, value: Any, limit: int | None = None) -> str: ...
 
 
 class Program(Protocol):
@@ -22,12 +29,13 @@ class Program(Protocol):
     initial: str
     source: str | None
     digest: str | None
-    codec: Codec[Any]
 
     @property
+    def codec(self) -> Input: ...
+    @property
     def steps(self) -> dict[str, Any]: ...
-    def run(self, claim: Claim, desk: Desk) -> Coroutine[Any, Any, Decision]: ...
-    def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
+    def run(self, claim: Claim, desk: FunctionDesk) -> Coroutine[Any, Any, Decision]: ...
+    def recover(self, claim: Claim, desk: FunctionDesk, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
 
 
 class Registry:

@@ -28,8 +28,10 @@ from hark.model.errors import HarkError, InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, micros, new_id
 from hark.programs.steps import describe
 from hark.runtime.clerk import Clerk, not_open
+from hark.runtime.listeners import Listeners
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
+from hark.runtime.watchman import Watchman
 from hark.store.protocol import Lease, StoreFault
 
 _log = logging.getLogger("hark")
@@ -46,15 +48,31 @@ class Desk:
         limits: Limits,
         max_payload: int,
         new: Callable[[Any, Any, dict[str, Any]], NewInstance],
+        link: Callable[[str, str, int | None], str],
     ) -> None:
         self.max_payload = max_payload
         self.new = new
         self.rate_limit = limits.check
+        self.micros = clerk.now
+        self.listeners = Listeners()
+        self.listen = self.listeners.listen
+        self.driving: Any = None
+        self._link = link
         self._clerk = clerk
         self._threads: ThreadPoolExecutor | None = None
+        self._watchman: Watchman | None = None
 
     def now(self) -> datetime:
-        return from_micros(self._clerk.now())
+        return from_micros(self.micros())
+
+    def link(self, awakeable: str, nonce: str, timeout: int | None) -> str:
+        """The signed address of a question that is about to be asked."""
+        return self._link(awakeable, nonce, None if timeout is None else self.micros() + timeout)
+
+    def watch(self) -> None:
+        """A function is at work on this thread."""
+        if self._watchman is None:
+            self._watchman = Watchman(self, threading.get_ident())
 
     def concurrency_key(self, key: str | None) -> str | None:
         return None if key is None else check_name(key, "concurrency key")
@@ -69,6 +87,9 @@ class Desk:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
+        if self._watchman is not None:
+            self._watchman.close()
+            self._watchman = None
 
 
 class Worker:
@@ -129,12 +150,14 @@ class Worker:
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
         """Outcomes committed, fenced or refused, and new claims. Who runs on or was refused keeps its seat."""
         begin = list(claims)
-        refused = []
+        refused, left = [], []
         for commit in commits:
             if commit.answer is True:
                 begin.append(commit.claim)
             elif commit.answer is None:
                 self._drop(commit.claim)
+                if commit.claim.session is not None:
+                    left.append(commit.claim)
             else:
                 refused.append(commit)
         # After the seats that came free: who parked and was woken in one turn is in both lists.
@@ -143,7 +166,7 @@ class Worker:
             self._busy[claim.queue] = self._busy.get(claim.queue, 0) + 1
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._begin, begin, refused)
+            loop.call_soon_threadsafe(self._begin, begin, refused, left)
 
     def _drop(self, claim: Claim) -> None:
         if self._claims.get(claim.id) is claim:
@@ -156,7 +179,19 @@ class Worker:
         for claim in mine:
             self._drop(claim)
         if mine and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._abandon, [claim.id for claim in mine])
+            self._loop.call_soon_threadsafe(self._abandon, mine)
+
+    def mail(self, ids: set[str]) -> None:
+        """Something came for those who are at work: who waits for it while it runs hears of it."""
+        if self._loop is not None and not self._loop.is_closed() and not ids.isdisjoint(self._desk.listeners.ids()):
+            self._loop.call_soon_threadsafe(self._desk.listeners.ring, ids)
+
+    def listening(self) -> list[str]:
+        return self._desk.listeners.ids()
+
+    def tell(self, mail: dict[str, set[int]]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._desk.listeners.tell, mail)
 
     def steady(self) -> bool:
         """Is our own lease sound? Who could not renew it was cut off, maybe together with those who look dead now:
@@ -172,7 +207,9 @@ class Worker:
 
     # -- on the worker's loop ---------------------------------------------------------------------
 
-    def _begin(self, claims: list[Claim], refused: list[Commit]) -> None:
+    def _begin(self, claims: list[Claim], refused: list[Commit], left: list[Claim]) -> None:
+        for claim in left:
+            claim.session.close()
         if not self.open:
             return  # claimed while we stop: handed back, and not begun beside whoever gets it next
         loop = asyncio.get_running_loop()
@@ -220,8 +257,9 @@ class Worker:
     def _commit(self, claim: Claim, decision: Decision) -> None:
         if self._runs(claim):
             del self._tasks[claim.id]
-        self.tally["steps"] = self.tally.get("steps", 0) + 1
-        self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
+        if not isinstance(decision.move, Proceed) or decision.move.anew:  # a function on its way is still at it
+            self.tally["steps"] = self.tally.get("steps", 0) + 1
+            self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(Commit(claim=claim, decision=decision))
@@ -233,11 +271,13 @@ class Worker:
         with contextlib.suppress(NotOpen):  # the app is closing: the lease will run out, and the steps run again
             self._clerk.submit_outcomes(outbox)
 
-    def _abandon(self, ids: list[str]) -> None:
-        for id in ids:
-            _, task = self._tasks.pop(id, (None, None))
+    def _abandon(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            _, task = self._tasks.pop(claim.id, (None, None))
             if task is not None:
                 task.cancel()
+            if claim.session is not None:
+                claim.session.close()
 
     # -- starting and stopping --------------------------------------------------------------------
 
