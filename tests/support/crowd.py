@@ -109,6 +109,7 @@ def rows_of(statement: Sql, wanted: list[str], **values: Any) -> list[tuple[Any,
     """Rows for a statement by the names of its columns; what is not named here is NULL."""
     common: dict[str, Any] = {
         "epoch": 3, "step": "next", "state": "{}", "attempt": 0, "weight": 1.0, "finished": False, "since": NOW,
+        "anew": 0, "visit": 0, "seq": 0,
         "dedup_key": "k", **values,
     }  # fmt: skip
     return [tuple(id if name in ("id", "target") else common.get(name) for name in statement.columns) for id in wanted]
@@ -152,6 +153,10 @@ TURN: dict[str, Question] = {
     ),
     "park": Question(
         sql.park, {"instances_pkey"}, lambda size: rows_of(sql.park, ids("running"), status="awaiting_signal")
+    ),
+    "journal_of": Question(sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))),
+    "cut_journal": Question(
+        sql.cut_journal, {"journal_pkey"}, lambda size: rows_of(sql.cut_journal, ids("finished", size))
     ),
     "due": Question(sql.due, {"instances_due"}, None, lambda size: {"size": 2000}),
     "promote": Question(

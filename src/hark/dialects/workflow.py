@@ -124,7 +124,7 @@ class Arguments:
         whole = self._whole(value)
         try:
             if whole is not None:
-                bound = self._signature.bind(whole.load(text))
+                bound = self._signature.bind(whole.build(value, what=f"input of {self._name}"))
             elif isinstance(value, dict):
                 bound = self._signature.bind(**value)
             else:

@@ -30,6 +30,8 @@ async def load(turn: Turn, claims: Sequence[Claim]) -> None:
 
 
 async def apply(turn: Turn) -> None:
+    """Before the claims: who parked and is woken in one turn reads what it has just written."""
+    _complete(turn.journaled)
     lines: list[tuple[Any, ...]] = []
     cuts: list[tuple[str, int, int]] = []
     for request in turn.commits:
@@ -50,7 +52,7 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.insert_journal, lines)
 
 
-def complete(turn: Turn, effects: Sequence[tuple[Commit, Entry, Request]]) -> None:
+def _complete(effects: Sequence[tuple[Commit, Entry, Request]]) -> None:
     """What the effects came to, as the lines of their senders."""
     for sender, line, request in effects:
         if sender.fenced:

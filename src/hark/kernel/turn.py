@@ -335,6 +335,7 @@ class Turn:
         await broadcast.record(self)
         await settle.apply(self)
         await commit.apply(self)
+        await journal.apply(self)
         # A park whose deadline is past is due at once, not a turn later.
         sweep = sweep or bool(self.swept) or (self.earliest is not None and self.earliest <= self.now)
         if sweep:
@@ -347,9 +348,6 @@ class Turn:
         await claim.apply(self, appetite)
         for old in self.retains:
             await retain.apply(self, old)
-        if self.journaled:
-            journal.complete(self, self.journaled)
-        await journal.apply(self)
         if self.events:
             await tx.fetch(sql.insert_events, self.events, tx=tx.xid)
 

@@ -15,8 +15,8 @@ def tell(error: HarkError) -> str:
 
 def told(text: str) -> HarkError:
     body = json.load(text)
-    kind = getattr(errors, body["type"], HarkError)
-    error: HarkError = HarkError.__new__(kind if issubclass(kind, HarkError) else HarkError)
+    kind: type[HarkError] = getattr(errors, body["type"], HarkError)
+    error = kind.__new__(kind)
     error.args = (body["message"],)
     data: dict[str, Any] = body["data"]
     if isinstance(data.get("at"), str):

@@ -1,0 +1,352 @@
+"""A1–A4, A7: questions with a public address, asked by durable functions."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hark import (
+    AlreadySettled,
+    Await,
+    AwakeableRejected,
+    AwakeableTimedOut,
+    Context,
+    Done,
+    FunctionContext,
+    Hark,
+    InvalidAnswer,
+    Machine,
+    NotFound,
+    step,
+    workflow,
+)
+from hark.testing import Harness
+from tests.support.stores import Store
+
+
+def harness(store: Store, *definitions: Any) -> Harness:
+    return Harness(*definitions, url=store.url, **store.options)
+
+
+@dataclass
+class Verdict:
+    approved: bool
+    note: str = ""
+
+
+@workflow
+async def ask(ctx: FunctionContext, timeout: float | None = None) -> Any:
+    question = await ctx.awakeable(timeout=timeout, title="May I?")
+    try:
+        return {"answer": await question}
+    except AwakeableRejected as error:
+        return {"rejected": str(error)}
+    except AwakeableTimedOut as error:
+        assert isinstance(error, TimeoutError)
+        return {"timed out": True}
+
+
+async def asked(app: Harness, **input: Any) -> tuple[Any, str]:
+    it = await app.start(ask, input)
+    await app.drain()
+    [question] = await app.awakeables(job=it.id)
+    return it, question.id
+
+
+async def test_a1_pending_goes_to_one_end_once_and_the_second_is_told_who_won(store: Store) -> None:
+    async with harness(store, ask) as app:
+        for settle, status in (
+            (lambda id: app.resolve(id, 1, by="ann"), "RESOLVED"),
+            (lambda id: app.reject(id, "no", by="ann"), "REJECTED"),
+        ):
+            _, id = await asked(app)
+            assert (await app.awakeable(id)).status == "PENDING"
+            settled = await settle(id)
+            assert (settled.status, settled.answered_by) == (status, "ann")
+            for second in (app.resolve(id, 2), app.reject(id)):
+                with pytest.raises(AlreadySettled) as refused:
+                    await second
+                assert (refused.value.status, refused.value.by) == (status, "ann")
+                assert refused.value.at == settled.resolved_at
+            assert (await app.awakeable(id)).payload == (1 if status == "RESOLVED" else None)
+
+
+async def test_a2_the_id_is_the_address_of_the_question(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it = await app.start(ask, id="job.with-odd_name")
+        await app.drain()
+        [question] = await app.awakeables()
+        text = question.id.removeprefix("prom_1")
+        assert "=" not in text
+        instance, _, entry = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().rpartition(":")
+        assert (instance, int(entry)) == (it.id, question.entry_index)
+        assert question.instance_id == it.id
+        assert (await app.awakeable(text.join(("prom_1", "=" * (-len(text) % 4))))).id == question.id
+
+
+async def test_a2_the_padded_id_settles_too(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app)
+        padded = id + "=" * (-len(id.removeprefix("prom_1")) % 4)
+        await app.resolve(padded, "yes")
+        await app.drain()
+        assert await it.result() == {"answer": "yes"}
+
+
+@pytest.mark.parametrize("id", ["prom_1", "prom_1!!!", "prom_2abc", "x", "prom_1bm9jb2xvbg", "prom_1/////"])
+async def test_a2_an_id_that_is_none_is_not_found(store: Store, id: str) -> None:
+    async with harness(store, ask) as app:
+        for verb in (app.awakeable, app.resolve, app.reject):
+            with pytest.raises(NotFound):
+                await verb(id)
+
+
+async def test_a3_awaiting_holds_nothing_and_creating_again_is_the_same_question(store: Store) -> None:
+    ids: list[str] = []
+
+    @workflow
+    async def twice(ctx: FunctionContext) -> Any:
+        first = await ctx.awakeable()
+        ids.append(first.id)
+        await ctx.wait_for_signal("go")
+        return await first
+
+    async with harness(store, twice) as app:
+        it = await app.start(twice)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        assert (await it.get()).status == "awaiting_signal"
+        assert len(set(ids)) == 1
+        assert len(ids) == 2
+        assert len(await app.awakeables()) == 1
+        await app.resolve(ids[0], "x")
+        await app.drain()
+        assert await it.result() == "x"
+
+
+async def test_a3_fault_44_settled_before_it_is_awaited_it_returns_at_once(store: Store) -> None:
+    @workflow
+    async def early(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        await ctx.wait_for_signal("go")
+        return await question
+
+    async with harness(store, early) as app:
+        it = await app.start(early)
+        await app.drain()
+        [question] = await app.awakeables()
+        await app.resolve(question.id, [1])
+        await app.drain()
+        assert (await it.get()).status == "awaiting_signal"
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == [1]
+
+
+async def test_a3_it_can_be_answered_as_soon_as_somebody_was_told_of_it(store: Store) -> None:
+    """What a run is told is in the store: an answer that comes while it still runs is not lost."""
+    answered = asyncio.Event()
+
+    @workflow
+    async def hasty(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        await ctx.run(tell, question.id)
+        return await question
+
+    async with Hark(store.url, **store.options) as app:
+
+        async def tell(id: str) -> None:
+            await app.resolve(id, "while it ran")
+            answered.set()
+
+        app.register(hasty)
+        async with app.worker():
+            it = await app.start(hasty)
+            assert await it.result(timeout=20) == "while it ran"
+    assert answered.is_set()
+
+
+async def test_a4_a_timeout_raises_and_the_status_says_so(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app, timeout=60)
+        await app.advance(59)
+        assert await app.drain() == {"steps": 0}
+        await app.advance(1)
+        assert (await app.awakeable(id)).status == "TIMEOUT"
+        await app.drain()
+        assert await it.result() == {"timed out": True}
+        with pytest.raises(AlreadySettled) as late:
+            await app.resolve(id, "late")
+        assert late.value.status == "TIMEOUT"
+
+
+async def test_a4_rejected_raises_with_the_message(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app)
+        await app.reject(id, "approval denied")
+        await app.drain()
+        assert await it.result() == {"rejected": "approval denied"}
+
+
+async def test_a4_fault_46_cancelling_the_job_cancels_it_and_a_late_answer_is_a_conflict(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app)
+        await it.cancel()
+        assert (await app.awakeable(id)).status == "CANCELLED"
+        with pytest.raises(AlreadySettled) as late:
+            await app.resolve(id, "late")
+        assert late.value.status == "CANCELLED"
+
+
+async def test_a4_a_function_that_ends_leaves_no_open_question(store: Store) -> None:
+    @workflow
+    async def forgetful(ctx: FunctionContext) -> None:
+        await ctx.awakeable()
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, forgetful) as app:
+        it = await app.start(forgetful)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        [question] = await app.awakeables()
+        assert question.status == "CANCELLED"
+        assert (await it.get()).status == "done"
+
+
+async def test_fault_42_of_racing_answers_one_wins(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app)
+        replies = [app.resolve(id, n, by=f"p{n}") for n in range(50)]
+        outcomes = await asyncio.gather(*replies, return_exceptions=True)
+        winners = [one for one in outcomes if not isinstance(one, BaseException)]
+        assert len(winners) == 1
+        assert all(isinstance(one, AlreadySettled) for one in outcomes if one is not winners[0])
+        assert {one.by for one in outcomes if isinstance(one, AlreadySettled)} == {winners[0].answered_by}
+        await app.drain()
+        assert await it.result() == {"answer": winners[0].payload}
+
+
+async def test_fault_47_two_open_questions_are_answered_each_by_its_own_id(store: Store) -> None:
+    @workflow
+    async def both(ctx: FunctionContext) -> Any:
+        one, two = await ctx.awakeable(title="one"), await ctx.awakeable(title="two")
+        return await ctx.gather(one, two)
+
+    async with harness(store, both) as app:
+        it = await app.start(both)
+        await app.drain()
+        questions = {question.title: question.id for question in await app.awakeables()}
+        for bare in (it.id, "resume", "both"):
+            with pytest.raises(NotFound):
+                await app.resolve(bare, "which?")
+        await app.resolve(questions["two"], 2)
+        await app.drain()
+        assert (await it.get()).status == "awaiting_signal"
+        await app.resolve(questions["one"], 1)
+        await app.drain()
+        assert await it.result() == [1, 2]
+
+
+async def test_a8_a_typed_schema_gives_the_typed_object_live_and_on_replay(store: Store) -> None:
+    seen: list[Any] = []
+
+    @workflow
+    async def typed(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable(title="Deploy?", description="v1", schema=Verdict, assignees=["ann"])
+        verdict = await question
+        seen.append(verdict)
+        await ctx.wait_for_signal("go")
+        return verdict
+
+    async with harness(store, typed) as app:
+        it = await app.start(typed)
+        await app.drain()
+        [question] = await app.awakeables()
+        assert (question.title, question.description, question.assignees) == ("Deploy?", "v1", ("ann",))
+        with pytest.raises(InvalidAnswer) as wrong:
+            await app.resolve(question.id, {"approved": "maybe"})
+        assert any("approved" in problem for problem in wrong.value.problems)
+        assert (await app.awakeable(question.id)).status == "PENDING"
+        await app.resolve(question.id, {"approved": True}, by="ann")
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == {"approved": True, "note": ""}
+    assert seen == [Verdict(True), Verdict(True)]
+
+
+async def test_a8_a_json_schema_gives_plain_values(store: Store) -> None:
+    @workflow
+    async def plain(ctx: FunctionContext) -> Any:
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        return await (await ctx.awakeable(schema=schema))
+
+    async with harness(store, plain) as app:
+        it = await app.start(plain)
+        await app.drain()
+        [question] = await app.awakeables()
+        await app.resolve(question.id, {"n": 3})
+        await app.drain()
+        assert await it.result() == {"n": 3}
+
+
+async def test_s8_a_machine_settles_a_functions_question_with_its_outcome(store: Store) -> None:
+    class Answerer(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            return Await("go", then="answer")
+
+        @step
+        async def answer(self, ctx: Context) -> Done:
+            ctx.resolve(ctx.awaited[0].payload, "from a machine")
+            return Done()
+
+    async with harness(store, ask, Answerer) as app:
+        it, id = await asked(app)
+        machine = await app.start(Answerer)
+        await machine.signal("go", id)
+        await app.drain()
+        assert await it.result() == {"answer": "from a machine"}
+        assert (await app.awakeable(id)).answered_by == machine.id
+
+
+async def test_fault_69_a_signal_named_like_a_question_answers_nothing(store: Store) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app)
+        await it.signal(id, "forged")
+        assert await app.drain() == {"steps": 0}
+        assert (await app.awakeable(id)).status == "PENDING"
+
+
+async def test_x8_a_retry_puts_the_questions_again_that_the_failure_closed(store: Store) -> None:
+    broken = True
+
+    @workflow
+    async def fragile(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        await ctx.wait_for_signal("go")
+        if broken:
+            raise KeyError("a bug")
+        return await question
+
+    async with harness(store, fragile) as app:
+        it = await app.start(fragile)
+        await app.drain()
+        [question] = await app.awakeables()
+        await it.signal("go")
+        await app.drain()
+        assert (await it.get()).status == "failed"
+        assert (await app.awakeable(question.id)).status == "CANCELLED"
+        broken = False
+        await app.retry(it.id)
+        await app.drain()
+        assert (await app.awakeable(question.id)).status == "PENDING"
+        await app.resolve(question.id, "at last")
+        await app.drain()
+        assert await it.result() == "at last"

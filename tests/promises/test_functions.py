@@ -1,0 +1,913 @@
+"""Durable functions: journaled, suspended with nothing held, replayed down the same road."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from hark import (
+    Await,
+    Broadcast,
+    CallFailed,
+    Context,
+    Done,
+    Duplicate,
+    FunctionContext,
+    Hark,
+    InstanceFailed,
+    InvalidInput,
+    Machine,
+    NoTarget,
+    NotFound,
+    RunFailed,
+    SignalTimeout,
+    Stop,
+    step,
+    workflow,
+)
+from hark.testing import Harness
+from tests.support.stores import Store
+
+
+def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
+    return Harness(*definitions, url=store.url, **store.options, **options)
+
+
+class Calls(list[Any]):
+    """What really happened, in order."""
+
+    async def note(self, value: Any) -> Any:
+        self.append(value)
+        return value
+
+    def plain(self, value: Any) -> Any:
+        self.append(value)
+        return value
+
+
+# -- run -------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_done_once_and_replays_its_result(store: Store) -> None:
+    calls = Calls()
+
+    @workflow
+    async def three(ctx: FunctionContext, first: int) -> list[int]:
+        a = await ctx.run(calls.note, first)
+        b = await ctx.run(calls.plain, a + 1)
+        await ctx.wait_for_signal("go")
+        c = await ctx.run(calls.note, b + 1, name="last")
+        return [a, b, c]
+
+    async with harness(store, three) as app:
+        it = await app.start(three, {"first": 1})
+        assert await app.drain() == {"steps": 1, "await": 1}
+        assert calls == [1, 2]
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == [1, 2, 3]
+        assert calls == [1, 2, 3]
+
+
+async def test_a_lambda_that_returns_a_coroutine_is_awaited(store: Store) -> None:
+    calls = Calls()
+
+    @workflow
+    async def one(ctx: FunctionContext) -> Any:
+        return await ctx.run(lambda: calls.note(7))
+
+    async with harness(store, one) as app:
+        it = await app.start(one)
+        await app.drain()
+        assert await it.result() == 7
+
+
+async def test_what_a_run_returns_live_is_what_a_replay_gives(store: Store) -> None:
+    @dataclass
+    class Image:
+        name: str
+        layers: tuple[int, ...]
+
+    async def plain() -> Any:
+        return {"when": datetime(2026, 1, 2), "items": (1, 2)}
+
+    async def typed() -> Image:
+        return Image("api", (1, 2))
+
+    typed.__annotations__["return"] = Image
+    seen: list[Any] = []
+
+    @workflow
+    async def twice(ctx: FunctionContext) -> None:
+        a = await ctx.run(plain)
+        b = await ctx.run(typed)
+        seen.append((a, b))
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, twice) as app:
+        it = await app.start(twice)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+    assert seen[0] == seen[1] == ({"when": "2026-01-02T00:00:00", "items": [1, 2]}, Image("api", (1, 2)))
+
+
+async def test_a_failed_run_raises_runfailed_live_and_on_replay(store: Store) -> None:
+    seen: list[Any] = []
+
+    async def explode() -> None:
+        seen.append("tried")
+        raise KeyError("no such thing")
+
+    @workflow
+    async def careful(ctx: FunctionContext) -> str:
+        try:
+            await ctx.run(explode)
+        except RunFailed as error:
+            seen.append((error.type, error.message))
+        await ctx.wait_for_signal("go")
+        return "went on"
+
+    async with harness(store, careful) as app:
+        it = await app.start(careful)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == "went on"
+    assert seen == ["tried", ("KeyError", "'no such thing'"), ("KeyError", "'no such thing'")]
+
+
+async def test_retries_wait_longer_each_time_and_hold_nothing(store: Store) -> None:
+    tries: list[int] = []
+
+    async def flaky() -> str:
+        tries.append(1)
+        if len(tries) < 4:
+            raise OSError("not yet")
+        return "there"
+
+    @workflow
+    async def stubborn(ctx: FunctionContext) -> Any:
+        return await ctx.run(flaky, retries=3, backoff=10)
+
+    async with harness(store, stubborn) as app:
+        it = await app.start(stubborn)
+        for pause in (10, 20, 40):
+            before = len(tries)
+            await app.drain()
+            assert len(tries) == before + 1
+            assert (await it.get()).status == "awaiting_signal"
+            await app.advance(pause - 1)
+            assert await app.drain() == {"steps": 0}
+            await app.advance(1)
+        await app.drain()
+        assert await it.result() == "there"
+        assert len(tries) == 4
+
+
+async def test_after_the_last_retry_it_is_runfailed(store: Store) -> None:
+    async def never() -> None:
+        raise ValueError("no")
+
+    @workflow
+    async def doomed(ctx: FunctionContext) -> Any:
+        return await ctx.run(never, retries=1, backoff=0)
+
+    async with harness(store, doomed) as app:
+        it = await app.start(doomed)
+        await app.drain()
+        await app.advance(0)
+        await app.drain()
+        with pytest.raises(InstanceFailed, match="never raised ValueError: no"):
+            await it.result()
+
+
+async def test_a_result_that_cannot_be_written_is_a_failed_run(store: Store) -> None:
+    @workflow
+    async def odd(ctx: FunctionContext) -> Any:
+        try:
+            return await ctx.run(lambda: {1, object()})
+        except RunFailed as error:
+            return error.type
+
+    async with harness(store, odd) as app:
+        it = await app.start(odd)
+        await app.drain()
+        assert await it.result() == "InvalidInput"
+
+
+async def test_a_function_whose_result_cannot_be_written_fails_with_a_next_step(store: Store) -> None:
+    @workflow
+    async def odd(ctx: FunctionContext) -> Any:
+        return object()
+
+    async with harness(store, odd) as app:
+        it = await app.start(odd)
+        await app.drain()
+        assert "result of odd" in str((await it.get()).error)
+
+
+# -- input -----------------------------------------------------------------------------------------
+
+
+class Struct(msgspec.Struct):
+    n: int
+
+
+class Model(pydantic.BaseModel):
+    n: int
+
+
+async def test_a_dict_is_keyword_arguments_another_value_the_one_argument_none_none(store: Store) -> None:
+    @workflow
+    async def named(ctx: FunctionContext, a: int, b: int = 2) -> Any:
+        return [a, b]
+
+    @workflow
+    async def single(ctx: FunctionContext, value: Any) -> Any:
+        return value
+
+    @workflow
+    async def bare(ctx: FunctionContext) -> Any:
+        return "none"
+
+    @workflow
+    async def typed(ctx: FunctionContext, item: Struct, other: Model | None = None) -> Any:
+        return item.n
+
+    async with harness(store, named, single, bare, typed) as app:
+        starts = [
+            await app.start(named, {"a": 1}),
+            await app.start(named, 5),
+            await app.start(single, [1, 2]),
+            await app.start(bare),
+            await app.start(typed, {"item": {"n": 3}}),
+            await app.start("named", {"a": 7}),
+        ]
+        await app.drain()
+        assert [await it.result() for it in starts] == [[1, 2], [5, 2], [1, 2], "none", 3, [7, 2]]
+
+
+async def test_an_object_as_input_is_the_one_argument(store: Store) -> None:
+    @workflow
+    async def take(ctx: FunctionContext, item: Struct) -> Any:
+        return item.n
+
+    async with harness(store, take) as app:
+        one, other = await app.start(take, Struct(4)), await app.start(take, {"n": 5})
+        await app.drain()
+        assert (await one.result(), await other.result()) == (4, 5)
+
+
+@pytest.mark.parametrize("value", [None, {"b": 1}, {"a": 1, "c": 2}, {"a": {"n": "x"}}])
+async def test_input_that_does_not_fit_is_refused_where_the_code_is(store: Store, value: Any) -> None:
+    @workflow
+    async def typed(ctx: FunctionContext, a: Struct) -> None: ...
+
+    async with harness(store, typed) as app:
+        with pytest.raises(InvalidInput, match="typed|argument"):
+            await app.start(typed, value)
+        assert await app.list() == []
+
+
+async def test_input_that_does_not_fit_fails_the_instance_when_only_the_worker_knows(store: Store) -> None:
+    @workflow
+    async def strict(ctx: FunctionContext, a: int) -> None: ...
+
+    async with harness(store, strict):
+        pass
+    async with Harness(url=store.url, **store.options) as stranger:
+        it = await stranger.start("strict", {"b": 1})
+        id = it.id
+    async with harness(store, strict) as app:
+        await app.drain()
+        instance = await app.get(id)
+        assert instance.status == "failed"
+        assert "It takes (a: " in str(instance.error)
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+async def test_signals_arrive_in_order_each_once_before_during_and_after(store: Store) -> None:
+    @workflow
+    async def collect(ctx: FunctionContext) -> list[Any]:
+        got = []
+        for _ in range(4):
+            signal = await ctx.wait_for_signal("a", "b")
+            got.append((signal.name, signal.payload))
+        return got
+
+    async with harness(store, collect) as app:
+        it = await app.start(collect)
+        await it.signal("a", 1)
+        await it.signal("other", 0)
+        await it.signal("b", 2)
+        await app.drain()
+        await it.signal("a", 3)
+        await app.drain()
+        await it.signal("b", 4)
+        await app.drain()
+        assert await it.result() == [["a", 1], ["b", 2], ["a", 3], ["b", 4]]
+
+
+async def test_a_signal_that_never_comes_is_a_signaltimeout(store: Store) -> None:
+    seen: list[str] = []
+
+    @workflow
+    async def patient(ctx: FunctionContext) -> str:
+        try:
+            await ctx.wait_for_signal("paid", timeout=60)
+        except SignalTimeout as error:
+            assert isinstance(error, TimeoutError)
+            seen.append(str(error))
+        signal = await ctx.wait_for_signal("paid")
+        return f"late: {signal.payload}"
+
+    async with harness(store, patient) as app:
+        it = await app.start(patient)
+        await app.drain()
+        assert (await it.get()).status == "awaiting_signal"
+        await app.advance(60)
+        await app.drain()
+        await it.signal("paid", 9)  # fault 21: timed out, then the signal: it stays for the next wait
+        await app.drain()
+        assert await it.result() == "late: 9"
+    assert seen[0] == 'signal "paid" timed out after 60 s'
+
+
+async def test_a_function_can_wait_for_a_broadcast_and_takes_no_signal_for_it(store: Store) -> None:
+    @workflow
+    async def trader(ctx: FunctionContext) -> Any:
+        opened = await ctx.wait_for_signal(Broadcast("open"))
+        return [opened.kind, opened.payload]
+
+    async with harness(store, trader) as app:
+        it = await app.start(trader)
+        await app.drain()
+        await it.signal("open", "no")
+        assert await app.drain() == {"steps": 0}
+        assert await app.broadcast("open", "yes") == 1
+        await app.drain()
+        assert await it.result() == ["broadcast", "yes"]
+
+
+async def test_sleep_keeps_its_deadline_through_a_restart(store: Store) -> None:
+    @workflow
+    async def nap(ctx: FunctionContext) -> str:
+        await ctx.sleep(100)
+        return "awake"
+
+    async with harness(store, nap) as app:
+        it = await app.start(nap)
+        await app.drain()
+        (wait,) = (await it.get()).waits
+        assert (wait.kind, wait.name) == ("timer", None)
+        now = app.clock.now
+    async with harness(store, nap) as app:
+        app.clock.now = now
+        await app.advance(99)
+        assert await app.drain() == {"steps": 0}
+        await app.advance(1)
+        await app.drain()
+        assert await app.result(it.id) == "awake"
+
+
+async def test_now_uuid_and_random_are_the_same_in_every_replay(store: Store) -> None:
+    seen: list[Any] = []
+
+    @workflow
+    async def dice(ctx: FunctionContext) -> None:
+        seen.append((await ctx.now(), ctx.uuid(), ctx.random()))
+        for _ in range(3):
+            await ctx.wait_for_signal("again")
+
+    async with harness(store, dice) as app:
+        it, other = await app.start(dice), await app.start(dice)
+        await app.drain()
+        for _ in range(3):
+            await app.advance(5)
+            await it.signal("again")
+            await app.drain()
+        await other.cancel()
+    assert len(seen) == 5
+    assert len({values for values in seen}) == 2
+    assert isinstance(seen[0][1], uuid.UUID)
+    assert seen[0][0].tzinfo is not None
+
+
+# -- effects ---------------------------------------------------------------------------------------
+
+
+class Waiter(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("hello", Broadcast("all"), then="end")
+
+    @step
+    async def end(self, ctx: Context) -> Any:
+        if ctx.awaited[0].payload == "die":
+            return Stop("told to")
+        return Done([signal.payload for signal in ctx.awaited])
+
+
+async def test_start_signal_and_broadcast_happen_once_and_say_what_they_came_to(store: Store) -> None:
+    @workflow
+    async def busy(ctx: FunctionContext) -> Any:
+        child = await ctx.start(Waiter, correlation_key="w")
+        delivery = await ctx.signal("w", "hello", "you")
+        reached = await ctx.broadcast("nobody listens")
+        await ctx.wait_for_signal("go")
+        return [child, delivery.status, delivery.instance_id, reached]
+
+    async with harness(store, busy, Waiter) as app:
+        it = await app.start(busy)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        child, status, target, reached = await it.result()
+        assert child == target
+        assert status in ("stored", "woke")
+        assert reached == 0
+        assert await app.result(child) == ["you"]
+        assert len(await app.list(definition="Waiter")) == 1
+
+
+async def test_an_effect_that_cannot_be_done_raises_live_and_on_replay(store: Store) -> None:
+    seen: list[Any] = []
+
+    @workflow
+    async def unlucky(ctx: FunctionContext) -> None:
+        for effect in (
+            lambda: ctx.signal("nobody", "x"),
+            lambda: ctx.start(Waiter, correlation_key="w"),
+            lambda: ctx.start("Unheard"),
+            lambda: ctx.resolve("prom_1x"),
+        ):
+            try:
+                await effect()
+            except (NoTarget, Duplicate, NotFound) as error:
+                seen.append((type(error), str(error), getattr(error, "holder", None), getattr(error, "target", None)))
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, unlucky, Waiter) as app:
+        holder = await app.start(Waiter, correlation_key="w")
+        it = await app.start(unlucky)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        await it.result()
+    assert seen[:4] == seen[4:]
+    assert [row[0] for row in seen[:4]] == [NoTarget, Duplicate, NotFound, NotFound]
+    assert seen[1][2] == holder.id
+    assert seen[0][3] == "nobody"
+
+
+async def test_effects_nobody_awaits_are_done_all_the_same(store: Store) -> None:
+    @workflow
+    async def careless(ctx: FunctionContext) -> None:
+        ctx.start(Waiter, id="w")
+        ctx.signal("w", "hello", 1)
+
+    async with harness(store, careless, Waiter) as app:
+        await app.start(careless)
+        await app.drain()
+        assert await app.result("w") == [1]
+
+
+async def test_effects_of_one_function_to_one_instance_arrive_in_the_order_of_the_calls(store: Store) -> None:
+    @workflow
+    async def collect(ctx: FunctionContext) -> list[Any]:
+        return [(await ctx.wait_for_signal("n")).payload for _ in range(5)]
+
+    @workflow
+    async def sender(ctx: FunctionContext) -> None:
+        await ctx.gather(*(ctx.signal("c", "n", n) for n in range(5)))
+
+    async with harness(store, collect, sender) as app:
+        it = await app.start(collect, id="c")
+        await app.drain()
+        await app.start(sender)
+        await app.drain()
+        assert await it.result() == [0, 1, 2, 3, 4]
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+async def test_call_gives_the_childs_result_and_parks_awaiting_children(store: Store) -> None:
+    @workflow
+    async def child(ctx: FunctionContext, n: int) -> int:
+        await ctx.wait_for_signal("go")
+        return n * 2
+
+    @workflow
+    async def parent(ctx: FunctionContext) -> list[Any]:
+        first = await ctx.call(child, {"n": 1}, id="one")
+        both = await ctx.gather(ctx.call(child, {"n": 2}, id="two"), ctx.call(Waiter, id="three"))
+        return [first, *both]
+
+    async with harness(store, parent, child, Waiter) as app:
+        it = await app.start(parent)
+        await app.drain()
+        assert (await it.get()).status == "awaiting_children"
+        assert (await app.get("one")).parent_id == it.id
+        await app.signal("one", "go")
+        await app.drain()
+        await app.signal("three", "hello", "x")
+        await app.drain()
+        await app.signal("two", "go")
+        await app.drain()
+        assert await it.result() == [2, 4, ["x"]]
+
+
+async def test_a_failed_cancelled_or_impossible_child_is_callfailed(store: Store) -> None:
+    seen: list[CallFailed] = []
+
+    @workflow
+    async def parent(ctx: FunctionContext) -> None:
+        for definition, options in ((Waiter, {"id": "fails"}), (Waiter, {"id": "cancelled"}), ("Unheard", {})):
+            try:
+                await ctx.call(definition, **options)
+            except CallFailed as error:
+                seen.append(error)
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, parent, Waiter) as app:
+        it = await app.start(parent)
+        await app.drain()
+        await app.signal("fails", "hello", "die")
+        await app.drain()
+        await app.cancel("cancelled", "not today")
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        assert (await it.get()).status == "done"
+    texts = [str(error) for error in seen[-3:]]
+    assert "told to" in texts[0]
+    assert "not today" in texts[1]
+    assert "Unheard" in texts[2]
+    assert seen[-3].id == "fails"
+
+
+# -- several at once -------------------------------------------------------------------------------
+
+
+async def test_gather_runs_side_by_side_and_keeps_the_order_of_its_arguments(store: Store) -> None:
+    together = asyncio.Event()
+    inside: list[int] = []
+
+    async def meet(n: int) -> int:
+        inside.append(n)
+        if len(inside) == 3:
+            together.set()
+        await together.wait()
+        return n
+
+    @workflow
+    async def crowd(ctx: FunctionContext) -> Any:
+        return await ctx.gather(*(ctx.run(meet, n) for n in range(3)))
+
+    async with Hark(store.url, **store.options) as app:
+        app.register(crowd)
+        async with app.worker():
+            it = await app.start(crowd)
+            assert await it.result(timeout=20) == [0, 1, 2]
+
+
+async def test_branches_replay_down_the_same_road_whatever_order_they_finished_in(store: Store) -> None:
+    """Two branches of several entries each; answers come in an order that interleaves them."""
+    roads: list[list[Any]] = []
+    calls = Calls()
+
+    @workflow
+    async def weave(ctx: FunctionContext) -> Any:
+        road: list[Any] = []
+        roads.append(road)
+
+        async def branch(name: str) -> str:
+            for n in range(3):
+                signal = await ctx.wait_for_signal(f"{name}{n}")
+                road.append(await ctx.run(calls.note, (name, n, signal.payload)))
+            return name
+
+        return await ctx.gather(branch("left"), branch("right"))
+
+    async with harness(store, weave) as app:
+        it = await app.start(weave)
+        await app.drain()
+        order = ["right0", "left0", "left1", "right1", "right2", "left2"]
+        for n, name in enumerate(order):
+            await it.signal(name, n)
+            await app.drain()
+        assert await it.result() == ["left", "right"]
+    expected = [["right", 0, 0], ["left", 0, 1], ["left", 1, 2], ["right", 1, 3], ["right", 2, 4], ["left", 2, 5]]
+    assert roads[-1] == expected
+    assert [list(call) for call in calls] == expected
+    assert all(road == expected[: len(road)] for road in roads)
+
+
+async def test_gather_raises_the_first_error_and_withdraws_the_others(store: Store) -> None:
+    @workflow
+    async def both(ctx: FunctionContext) -> str:
+        question = await ctx.awakeable()
+        try:
+            await ctx.gather(question, ctx.wait_for_signal("x", timeout=5))
+        except SignalTimeout:
+            return "gave up"
+        return "no"
+
+    async with harness(store, both) as app:
+        it = await app.start(both)
+        await app.drain()
+        await app.advance(5)
+        await app.drain()
+        assert await it.result() == "gave up"
+        [question] = await app.awakeables()
+        assert question.status == "CANCELLED"
+
+
+async def test_first_gives_index_and_value_and_withdraws_the_losers(store: Store) -> None:
+    @workflow
+    async def race(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable(title="well?")
+        index, value = await ctx.first(question, ctx.wait_for_signal("no"), ctx.call(Waiter, id="w"), ctx.sleep(10))
+        await ctx.wait_for_signal("go")
+        return [index, value]
+
+    async with harness(store, race, Waiter) as app:
+        it = await app.start(race)
+        await app.drain()
+        assert len((await it.get()).waits) == 4
+        await app.advance(10)
+        await app.drain()
+        [question] = await app.awakeables()
+        assert question.status == "CANCELLED"
+        assert (await app.get("w")).status == "cancelled"
+        assert [wait.name for wait in (await it.get()).waits] == ["go"]
+        await it.signal("no")
+        assert await app.drain() == {"steps": 0}
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == [3, None]
+
+
+async def test_first_over_branches_leaves_the_loser_where_it_was(store: Store) -> None:
+    calls = Calls()
+
+    @workflow
+    async def race(ctx: FunctionContext) -> Any:
+        async def long() -> str:
+            await ctx.run(calls.note, "long begins")
+            await ctx.wait_for_signal("never")
+            await ctx.run(calls.note, "long ends")
+            return "long"
+
+        async def short() -> str:
+            await ctx.sleep(1)
+            return "short"
+
+        won = await ctx.first(long(), short())
+        await ctx.run(calls.note, "after")
+        return won
+
+    async with harness(store, race) as app:
+        it = await app.start(race)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert await it.result() == [1, "short"]
+    assert calls == ["long begins", "after"]
+
+
+async def test_a_slow_run_does_not_hold_up_a_deadline_or_an_answer_beside_it(store: Store) -> None:
+    """A run is under way, and what is waited for beside it is heard at once."""
+    never = asyncio.Event()
+    cancelled: list[str] = []
+
+    async def slow() -> None:
+        try:
+            await never.wait()
+        except asyncio.CancelledError:
+            cancelled.append("slow")
+            raise
+
+    @workflow
+    async def race(ctx: FunctionContext) -> Any:
+        timer = await ctx.first(ctx.run(slow), ctx.sleep(0.05))
+        signal = await ctx.first(ctx.run(slow), ctx.wait_for_signal("x"))
+        question = await ctx.awakeable(timeout=0.05)
+        try:
+            answer: Any = await ctx.first(ctx.run(slow), question)
+        except TimeoutError:
+            answer = "timed out"
+        child = await ctx.first(ctx.run(slow), ctx.call(Waiter, id="w"))
+        return [timer[0], signal[0], signal[1].payload, answer, child]
+
+    async with Hark(store.url, **store.options) as app:
+        app.register(race, Waiter)
+        async with app.worker():
+            it = await app.start(race)
+            await app.signal(it, "x", 5)
+            while not await app.list(definition="Waiter", status="awaiting_signal"):
+                await asyncio.sleep(0.01)
+            await app.signal("w", "hello", "there")
+            assert await it.result(timeout=20) == [1, 1, 5, "timed out", [1, ["there"]]]
+    assert cancelled == ["slow"] * 3  # the signal was there before the second could begin
+
+
+async def test_a_signal_from_another_process_reaches_a_function_at_work(store: Store) -> None:
+    never = asyncio.Event()
+
+    @workflow
+    async def race(ctx: FunctionContext) -> Any:
+        _, signal = await ctx.first(ctx.run(never.wait), ctx.wait_for_signal("x"))
+        return signal.payload
+
+    async with Hark(store.url, **store.options) as app, Hark(store.url, **store.options) as other:
+        app.register(race)
+        async with app.worker():
+            it = await app.start(race)
+            while not await app.waits(name="x"):
+                await asyncio.sleep(0.01)
+            await other.signal(it.id, "x", "from afar")
+            assert await it.result(timeout=20) == "from afar"
+
+
+async def test_continue_as_new_begins_again_with_an_empty_journal(store: Store) -> None:
+    @workflow
+    async def loop(ctx: FunctionContext, n: int = 0) -> Any:
+        question = await ctx.awakeable()
+        await ctx.run(str, question.id)
+        signal = await ctx.wait_for_signal("tick")
+        if n < 3:
+            return ctx.continue_as_new({"n": n + 1})
+        return [n, signal.payload, question.id]
+
+    async with harness(store, loop) as app:
+        it = await app.start(loop)
+        for tick in range(4):
+            await it.signal("tick", tick)  # those not taken yet stay
+        assert await app.drain() == {"steps": 4, "done": 1, "next": 3}
+        n, payload, question = await it.result()
+        assert (n, payload) == (3, 3)
+        ids = {awakeable.id for awakeable in await app.awakeables()}
+        assert len(ids) == 4
+        assert question in ids
+        assert {awakeable.status for awakeable in await app.awakeables()} == {"CANCELLED"}
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+async def test_awaiting_something_of_ones_own_is_an_error_that_says_what_to_do(store: Store) -> None:
+    @workflow
+    async def stray(ctx: FunctionContext) -> None:
+        await asyncio.sleep(0.001)
+
+    async with harness(store, stray) as app:
+        it = await app.start(stray)
+        await app.drain()
+        assert "ctx.run" in str((await it.get()).error)
+
+
+async def test_suspension_is_not_an_exception_a_function_can_swallow(store: Store) -> None:
+    seen: list[str] = []
+
+    @workflow
+    async def greedy(ctx: FunctionContext) -> str:
+        try:
+            return str((await ctx.wait_for_signal("x")).payload)
+        except Exception:
+            seen.append("swallowed")
+            return "wrong"
+
+    async with harness(store, greedy) as app:
+        it = await app.start(greedy)
+        await app.drain()
+        await it.signal("x", "right")
+        await app.drain()
+        assert await it.result() == "right"
+    assert seen == []
+
+
+async def test_a_finally_that_asks_for_more_while_suspended_does_nothing(store: Store) -> None:
+    calls = Calls()
+
+    @workflow
+    async def tidy(ctx: FunctionContext) -> str:
+        try:
+            await ctx.wait_for_signal("x")
+        finally:
+            await ctx.run(calls.note, "tidied")
+        return "done"
+
+    async with harness(store, tidy) as app:
+        it = await app.start(tidy)
+        await app.drain()
+        assert calls == []
+        await it.signal("x")
+        await app.drain()
+        assert await it.result() == "done"
+    assert calls == ["tidied"]
+
+
+async def test_a_function_that_holds_the_loop_is_named_with_its_line(store: Store) -> None:
+    import time
+
+    @workflow
+    async def sleepy(ctx: FunctionContext) -> None:
+        time.sleep(3)
+        await ctx.sleep(1)
+
+    async with harness(store, sleepy) as app:
+        it = await app.start(sleepy)
+        await app.drain()
+        error = str((await it.get()).error)
+        assert "held the event loop" in error
+        assert "test_functions.py" in error
+        assert "ctx.run" in error
+
+
+async def test_cancel_stops_what_runs_and_everything_below(store: Store) -> None:
+    stopped = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @workflow
+    async def parent(ctx: FunctionContext) -> None:
+        question = await ctx.awakeable()
+        await ctx.gather(ctx.run(slow), ctx.call(Waiter, id="w"), question)
+
+    async with Hark(store.url, **store.options) as app:
+        app.register(parent, Waiter)
+        async with app.worker():
+            it = await app.start(parent)
+            await begun.wait()
+            await it.cancel("enough")
+            await asyncio.wait_for(stopped.wait(), 20)
+            assert (await app.get("w")).status == "cancelled"
+            [question] = await app.awakeables()
+            assert question.status == "CANCELLED"
+
+
+async def test_what_is_malformed_raises_at_the_call(store: Store) -> None:
+    seen: list[str] = []
+
+    @workflow
+    async def sloppy(ctx: FunctionContext) -> int:
+        for wrong in (
+            lambda: ctx.run(5),  # type: ignore[arg-type]
+            lambda: ctx.run(print, retries=-1),
+            lambda: ctx.sleep(-1),
+            lambda: ctx.sleep(float("nan")),
+            lambda: ctx.wait_for_signal(),
+            lambda: ctx.wait_for_signal("x", timeout=0),
+            lambda: ctx.wait_for_signal("x" * 300),
+            lambda: ctx.signal("t", "n", object()),
+            lambda: ctx.first(),
+        ):
+            try:
+                wrong()
+            except InvalidInput as error:
+                seen.append(str(error))
+        for schema in (5, {"type": "nonsense"}):
+            try:
+                await ctx.awakeable(schema=schema)
+            except InvalidInput as error:
+                seen.append(str(error))
+        for options in ({"timeout": 0}, {"title": 5}, {"assignees": "ann"}):
+            try:
+                await ctx.awakeable(**options)  # type: ignore[arg-type]
+            except InvalidInput as error:
+                seen.append(str(error))
+        return len(seen)
+
+    async with harness(store, sloppy) as app:
+        it = await app.start(sloppy)
+        await app.drain()
+        assert await it.result() == 14, seen
+
+
+def test_workflow_goes_on_an_async_def_with_a_context() -> None:
+    from hark import InvalidDefinition
+
+    with pytest.raises(InvalidDefinition, match="async def"):
+        workflow(lambda ctx: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(InvalidDefinition, match="ctx"):
+
+        @workflow
+        async def bare() -> None: ...
