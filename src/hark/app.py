@@ -31,7 +31,7 @@ from hark.model import json
 from hark.model.decisions import NewInstance, Settle
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput, NotFound
 from hark.model.links import LIFE, Keys, secrets_of
-from hark.model.names import check_id, check_name, is_name, micros, moment, new_id
+from hark.model.names import check_awakeable_id, check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait
 from hark.runtime import checkup, figures, views
@@ -415,14 +415,14 @@ class Hark:
     ) -> Reply[Awakeable]:
         """Answer an awakeable. Recorded are `by`, who answered, and `via`, the door: python, cli, http, link, step."""
         text = json.dump(payload, limit=self._max_payload)
-        return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", text, None, by, via))
+        return self._settle(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
     ) -> Reply[Awakeable]:
         """Refuse an awakeable, with a reason."""
         reason = _text(error, "error")
-        return self._settle(Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", None, reason, by, via))
+        return self._settle(Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via))
 
     def _settle(self, settle: Settle) -> Reply[Awakeable]:
         _check_texts(by=settle.by, via=settle.via)
@@ -501,7 +501,7 @@ class Hark:
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """One awakeable."""
-        wanted = check_name(id, "awakeable id")
+        wanted = check_awakeable_id(id)
         return self._read(lambda store: self._one_awakeable(store, wanted))
 
     def awakeables(

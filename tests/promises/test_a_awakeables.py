@@ -45,9 +45,8 @@ async def ask(ctx: FunctionContext, timeout: float | None = None) -> Any:
         return {"answer": await question}
     except AwakeableRejected as error:
         return {"rejected": str(error)}
-    except AwakeableTimedOut as error:
-        assert isinstance(error, TimeoutError)
-        return {"timed out": True}
+    except TimeoutError as error:
+        return {"timed out": type(error) is AwakeableTimedOut}
 
 
 async def asked(app: Harness, **input: Any) -> tuple[Any, str]:

@@ -272,7 +272,7 @@ async def test_input_that_does_not_fit_is_refused_where_the_code_is(store: Store
     async def typed(ctx: FunctionContext, a: Struct) -> None: ...
 
     async with harness(store, typed) as app:
-        with pytest.raises(InvalidInput, match="typed|argument"):
+        with pytest.raises(InvalidInput, match=r"typed|argument"):
             await app.start(typed, value)
         assert await app.list() == []
 
@@ -325,9 +325,8 @@ async def test_a_signal_that_never_comes_is_a_signaltimeout(store: Store) -> Non
     async def patient(ctx: FunctionContext) -> str:
         try:
             await ctx.wait_for_signal("paid", timeout=60)
-        except SignalTimeout as error:
-            assert isinstance(error, TimeoutError)
-            seen.append(str(error))
+        except TimeoutError as error:
+            seen.append(f"{type(error).__name__}: {error}")
         signal = await ctx.wait_for_signal("paid")
         return f"late: {signal.payload}"
 
@@ -340,7 +339,7 @@ async def test_a_signal_that_never_comes_is_a_signaltimeout(store: Store) -> Non
         await it.signal("paid", 9)  # fault 21: timed out, then the signal: it stays for the next wait
         await app.drain()
         assert await it.result() == "late: 9"
-    assert seen[0] == 'signal "paid" timed out after 60 s'
+    assert seen[0] == 'SignalTimeout: signal "paid" timed out after 60 s'
 
 
 async def test_a_function_can_wait_for_a_broadcast_and_takes_no_signal_for_it(store: Store) -> None:
@@ -824,7 +823,7 @@ async def test_a_function_that_holds_the_loop_is_named_with_its_line(store: Stor
 
     @workflow
     async def sleepy(ctx: FunctionContext) -> None:
-        time.sleep(3)
+        time.sleep(3)  # noqa: ASYNC251  # what it is about
         await ctx.sleep(1)
 
     async with harness(store, sleepy) as app:

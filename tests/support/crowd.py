@@ -154,7 +154,9 @@ TURN: dict[str, Question] = {
     "park": Question(
         sql.park, {"instances_pkey"}, lambda size: rows_of(sql.park, ids("running"), status="awaiting_signal")
     ),
-    "journal_of": Question(sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))),
+    "journal_of": Question(
+        sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))
+    ),
     "cut_journal": Question(
         sql.cut_journal, {"journal_pkey"}, lambda size: rows_of(sql.cut_journal, ids("finished", size))
     ),

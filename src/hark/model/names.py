@@ -6,6 +6,7 @@ arithmetic only. Whether a name is known, or a moment is due, is not decided her
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import threading
@@ -105,6 +106,16 @@ def from_micros(at: int) -> datetime:
         return _EPOCH + timedelta(microseconds=at)
     except OverflowError:
         raise InvalidInput(f"{_shown(at)} µs is outside the years 1 to 9999; pass µs since 1970") from None
+
+
+def awakeable_id(instance_id: str, entry: int) -> str:
+    """The public address of a question (A2): `prom_1` and unpadded base64url of `instance_id:entry`."""
+    return "prom_1" + base64.urlsafe_b64encode(f"{instance_id}:{entry}".encode()).decode().rstrip("=")
+
+
+def check_awakeable_id(id: str) -> str:
+    """The id as it is stored: it may be given with its padding."""
+    return check_name(id, "awakeable id").rstrip("=")
 
 
 class _Ids:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import secrets
 import uuid
 from collections.abc import Callable, Generator, Iterable
@@ -12,7 +11,7 @@ from typing import Any
 from hark.model import json
 from hark.model.decisions import NewAwakeable, SendBroadcast, SendSignal, Settle
 from hark.model.errors import InvalidInput
-from hark.model.names import check_name, from_micros, micros
+from hark.model.names import awakeable_id, check_awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, waited_names
 from hark.model.schema import describe
 from hark.programs.branches import First, Gather, Promise, part_of
@@ -105,13 +104,13 @@ class FunctionContext:
         """Resolve somebody's awakeable."""
         text = json.dump(payload, limit=self._session.desk.max_payload)
         return self._settle(
-            "resolve", Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", text, by=by or self.id, via="step")
+            "resolve", Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, by=by or self.id, via="step")
         )
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise:
         """Reject somebody's awakeable."""
         reason = _text(error, "error") or "rejected"
-        wish = Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=reason, by=by or self.id, via="step")
+        wish = Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=by or self.id, via="step")
         return self._settle("reject", wish)
 
     def _settle(self, verb: str, wish: Settle) -> Promise:
@@ -187,11 +186,6 @@ class FunctionContext:
     def continue_as_new(self, input: Any = None) -> ContinueAsNew:
         """`return ctx.continue_as_new(input)`: begin again, with an empty journal. Signals not taken yet stay."""
         return ContinueAsNew(input)
-
-
-def awakeable_id(instance_id: str, entry: int) -> str:
-    """A2: `prom_1` and the address of the question, unpadded."""
-    return "prom_1" + base64.urlsafe_b64encode(f"{instance_id}:{entry}".encode()).decode().rstrip("=")
 
 
 def _text(value: str | None, what: str) -> str | None:

@@ -30,7 +30,7 @@ from hark.model.decisions import (
     Settle,
 )  # fmt: skip
 from hark.model.errors import HarkError, InvalidInput, InvalidOutcome
-from hark.model.names import check_name, from_micros, new_id
+from hark.model.names import check_awakeable_id, check_name, from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, Stop
 from hark.model.values import ChildView, Signal
 
@@ -177,7 +177,7 @@ class Context:
         """Resolve an awakeable with this step's outcome."""
         text = json.dump(payload, limit=self._desk.max_payload)
         self._effects.append(
-            Settle(check_name(awakeable_id, "awakeable id"), "RESOLVED", payload=text, by=by or self.id, via="step")
+            Settle(check_awakeable_id(awakeable_id), "RESOLVED", payload=text, by=by or self.id, via="step")
         )
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> None:
@@ -186,7 +186,7 @@ class Context:
             raise InvalidInput(f"error must be text, not {error!r}.")
         json.dump(error, limit=self._desk.max_payload, what="error")
         self._effects.append(
-            Settle(check_name(awakeable_id, "awakeable id"), "REJECTED", error=error, by=by or self.id, via="step")
+            Settle(check_awakeable_id(awakeable_id), "REJECTED", error=error, by=by or self.id, via="step")
         )
 
 
