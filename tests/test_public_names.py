@@ -19,13 +19,15 @@ NAMES = {
     "Hark", "Handle", "Reply", "Start", "Rate", "Worker",
     # machines
     "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast",
+    # durable functions
+    "workflow", "FunctionContext", "AwakeableHandle",
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Figures", "Instance", "Signal", "Wait",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
     "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
-    "StoreUnavailable", "StoreTooNew", "NotOpen", "WrongColour",
+    "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WrongColour",
 }  # fmt: skip
 
 
