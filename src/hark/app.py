@@ -244,9 +244,6 @@ class Hark:
         answer_all([(reply, None)])
         return reply
 
-    def _link(self, awakeable_id: str, nonce: str, timeout_at: int | None) -> str:
-        return f"{self._base_url}/a/{awakeable_id}"
-
     def _ask(self, request: Request, convert: Callable[[Any], Any] | None = None) -> Reply[Any]:
         reply: Reply[Any] = Reply(convert)
         self._clerk.submit(request, reply)

@@ -144,7 +144,7 @@ class FunctionContext:
             json.dump(names) if names else None,
         )  # fmt: skip
         session.listen_for(answer, asked.entry)
-        return AwakeableHandle(id, session.desk.link(id, nonce, life), answer)
+        return AwakeableHandle(id, session.desk.link(id, nonce, session.until(asked.entry, life)), answer)
 
     def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise:
         """Wait for a signal of one of these names (or a Broadcast). `SignalTimeout` when none comes in time."""

@@ -57,7 +57,11 @@ class FunctionDesk(Desk, Protocol):
 
     driving: Any  # the session whose code holds the loop right now: a watchman looks at it
 
-    def link(self, awakeable: str, nonce: str, timeout: int | None) -> str: ...
+    @property
+    def link(self) -> Callable[[str, str, int | None], str]:
+        """The signed address of an awakeable, by its nonce, until a time."""
+        ...
+
     def micros(self) -> int: ...
     def watch(self) -> None: ...
     def listen(self, id: str) -> Listener: ...
@@ -211,6 +215,13 @@ class Session:
         answer.entry = entry
         answer.forget = self._forget
         self._open[entry] = answer
+
+    def until(self, entry: int, life: int | None) -> int | None:
+        """When an awakeable of this entry times out, as far as we know."""
+        for wait in self.claim.waits:
+            if wait.place == str(entry):
+                return wait.deadline
+        return None if life is None else self.desk.micros() + life
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         branch = Branch(coroutine, self._ready)

@@ -57,17 +57,13 @@ class Desk:
         self.listeners = Listeners()
         self.listen = self.listeners.listen
         self.driving: Any = None
-        self._link = link
+        self.link = link
         self._clerk = clerk
         self._threads: ThreadPoolExecutor | None = None
         self._watchman: Watchman | None = None
 
     def now(self) -> datetime:
         return from_micros(self.micros())
-
-    def link(self, awakeable: str, nonce: str, timeout: int | None) -> str:
-        """The signed address of a question that is about to be asked."""
-        return self._link(awakeable, nonce, None if timeout is None else self.micros() + timeout)
 
     def watch(self) -> None:
         """A function is at work on this thread."""
