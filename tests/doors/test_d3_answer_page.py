@@ -276,6 +276,35 @@ async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:
         assert (await client.post(url, json={"approve": True, "amount": 2})).status_code == 409
 
 
+async def test_d3_programs_say_who_answers_when_several_were_asked(store: Store) -> None:
+    async with asked(store, assignees=["ann", "bob"]) as (app, client, id, url):
+        for by in ("", "&by=mallory"):
+            refused = await client.post(url + by, json=1)
+            assert refused.status_code == 403
+            assert "ann, bob" in refused.json()["error"]
+        assert (await client.post(url + "&by=bob", json=1)).status_code == 200
+        assert (await app.awakeable(id)).answered_by == "bob"
+
+
+async def test_x5_a_person_is_told_in_words_when_the_store_is_away(sqlite_store: Store) -> None:
+    async with asked(sqlite_store) as (app, client, _, url):
+        await app.__aexit__(None, None, None)
+        page = await client.get(url)
+        assert page.status_code == 503
+        assert "That did not work" in page.text
+        assert (await client.get(url, headers=JSON)).json()["error"]
+        await app.__aenter__()
+
+
+async def test_d3_odd_cookies_of_other_programs_on_this_host_do_not_matter(store: Store) -> None:
+    async with asked(store) as (_, client, _, url):
+        form = await opened(client, url)
+        ours = client.cookies["hark_form"]
+        client.cookies.clear()
+        cookies = {"cookie": f'odd[]={{"a": 1}}; ;; =x; hark_form={ours}; b@d=é'.encode()}
+        assert (await client.post(url, data={**form, "v": "x"}, headers=cookies)).status_code == 303
+
+
 async def test_d3_programs_reject_in_json(store: Store) -> None:
     async with asked(store) as (app, client, id, url):
         refuse = url.replace("?", "/reject?") + "&by=robot"

@@ -157,6 +157,7 @@ def test_d3_no_schema_is_some_text_or_none() -> None:
         ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "json", '"x"', "x"),
         ({"type": "array", "items": {"type": "object"}}, "json", "[{}]", [{}]),
         ({"type": "object"}, "json", "{}", {}),
+        ({"properties": {"a": {}}, "required": ["b"]}, "json", '{"b": 1}', {"b": 1}),
         ({"type": "string", "maxLength": 500}, "lines", "x", "x"),
         ({"type": "string", "format": "textarea"}, "lines", "x", "x"),
         (True, "json", "1", 1),

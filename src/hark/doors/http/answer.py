@@ -11,15 +11,14 @@ that browser. The page works without JavaScript, and its Content-Security-Policy
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from importlib import resources
 from typing import Any, Final
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs
 
 import jinja2
 import msgspec
@@ -29,7 +28,7 @@ from hark.doors.http.answers import Answer, Headers, NoRoute, as_error, as_json,
 from hark.doors.http.changes import RejectBody, Rejected, Resolved
 from hark.doors.http.form import Form
 from hark.doors.http.routes import Call, Route
-from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, InvalidInput, NotFound
+from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, InvalidInput, NotAssigned, NotFound
 from hark.model.names import is_name
 from hark.model.values import Awakeable
 
@@ -38,7 +37,9 @@ _POLICY: Final = (
 )
 _PAGE: Final = ((b"content-type", b"text/html; charset=utf-8"), (b"content-security-policy", _POLICY))
 _FILES: Final = {"answer.css": b"text/css; charset=utf-8", "icon.svg": b"image/svg+xml"}
-_COOKIE: Final = "hark_form"
+_COOKIE: Final = b"hark_form"
+_NOBODY: Final = ""  # several were asked, and this is none of them
+_UNFIT: Final = "Not sent yet: something is missing or does not fit."
 _FIELDS: Final = 2000  # names and values in a form, far above what one has
 _SPARE: Final = 1 << 16
 
@@ -77,14 +78,34 @@ class Typed:
 
 # -- handlers --------------------------------------------------------------------------------------
 
+Handler = Callable[[Call, Awakeable, str], Awaitable[Answer]]
 
-async def show(call: Call) -> Answer:
+
+def _behind_a_link(handler: Handler) -> Callable[[Call], Awaitable[Answer]]:
+    """Opens the link first. Whatever goes wrong is told to a person as a page, to a program as JSON."""
+
+    async def handle(call: Call) -> Answer:
+        token = _query(call).get("t", "")
+        try:
+            question = await call.app.linked(call.args[0], token)
+            return await handler(call, question, token)
+        except HarkError as error:
+            if _wants_json(call):
+                return as_error(error)
+            match error:
+                case NotFound():
+                    return _told(404, "late", "This link does not work", _NO_LINK)
+                case AlreadySettled():
+                    return _settled(await call.app.awakeable(question.id), 409)
+                case _:
+                    return _told(status_of(error), "bad", "That did not work", str(error))
+
+    return handle
+
+
+@_behind_a_link
+async def show(call: Call, question: Awakeable, token: str) -> Answer:
     """The question, or who has answered it."""
-    token = _query(call).get("t", "")
-    try:
-        question = await call.app.linked(call.args[0], token)
-    except NotFound as error:
-        return _dead(call, error)
     if _wants_json(call):
         return as_json(_for_programs(question))
     if question.status != "PENDING":
@@ -92,32 +113,25 @@ async def show(call: Call) -> Answer:
     return _ask(call, question, token, Typed(Form(question.schema)))
 
 
-async def answer(call: Call) -> Answer:
-    """An answer, from the form or as JSON."""
-    token = _query(call).get("t", "")
-    try:
-        question = await call.app.linked(call.args[0], token)
-        if _content_type(call) == b"application/json":
-            return await _resolve_json(call, question)
-        if _content_type(call) != b"application/x-www-form-urlencoded":
+@_behind_a_link
+async def answer(call: Call, question: Awakeable, token: str) -> Answer:
+    """An answer: the page's form, or any JSON."""
+    match _content_type(call):
+        case b"application/x-www-form-urlencoded":
+            return await _answer_form(call, question, token)
+        case b"application/json":
+            payload = await call.body()
+            await call.app.resolve(question.id, payload, by=_named(call, question), via="link")
+            return as_json(Resolved(question.id, payload))
+        case _:
             raise InvalidInput("Send the page's own form, or the answer as application/json.")
-        return await _answer_form(call, question, token)
-    except NotFound as error:
-        return _dead(call, error)
-    except AlreadySettled as late:
-        return as_error(late) if _wants_json(call) else _settled(await call.app.awakeable(question.id), 409)
-    except HarkError as error:
-        return as_error(error) if _wants_json(call) else _refused(error)
 
 
-async def reject(call: Call) -> Answer:
+@_behind_a_link
+async def reject(call: Call, question: Awakeable, token: str) -> Answer:
     """A refusal, as JSON."""
-    try:
-        question = await call.app.linked(call.args[0], _query(call).get("t", ""))
-    except NotFound as error:
-        return _dead(call, error)
     wish = bodies.shaped(await call.body(), RejectBody)
-    await call.app.reject(question.id, wish.error, by=_given_name(call, question), via="link")
+    await call.app.reject(question.id, wish.error, by=_named(call, question), via="link")
     return as_json(Rejected(question.id, wish.error))
 
 
@@ -129,40 +143,30 @@ async def static(call: Call) -> Answer:
     return Answer(200, _file(name), safe(headers))
 
 
-async def _resolve_json(call: Call, question: Awakeable) -> Answer:
-    payload = await call.body()
-    await call.app.resolve(question.id, payload, by=_given_name(call, question), via="link")
-    return as_json(Resolved(question.id, payload))
-
-
 async def _answer_form(call: Call, question: Awakeable, token: str) -> Answer:
     posted = await _posted(call)
-    typed = Typed(Form(question.schema), by=_one(posted, "by").strip(), reason=_one(posted, "reason"))
+    rejecting = _one(posted, "do") == "reject"
+    typed = Typed(Form(question.schema), _one(posted, "by").strip(), reason=_one(posted, "reason"), rejecting=rejecting)
     typed.form.fill(posted)
-    typed.rejecting = _one(posted, "do") == "reject"
-    cookie = _cookie(call)
-    if not cookie or not call.app.is_sealed(_one(posted, "form"), "form", token, cookie):
+    if not call.app.is_sealed(_one(posted, "form"), "form", token, _cookie(call)):
         alert = "Please check your answer and send it again: this page was opened anew in the meantime."
         return _ask(call, question, token, typed, 403, alert)
-    if question.status != "PENDING":
-        return _settled(question, 409)
-    by = _chosen_name(question, typed)
+    by = _name(question, typed.by)
+    if by is _NOBODY or not (by is None or is_name(by)):
+        typed.by_problem = "Please say who you are." if by is _NOBODY else "This name is too long."
+    value = None if rejecting else typed.form.answer()
+    if typed.by_problem or typed.form.broken:
+        return _ask(call, question, token, typed, 422, _UNFIT)
     try:
-        if typed.by_problem:
-            raise InvalidAnswer("", problems=[])
-        if typed.rejecting:
+        if rejecting:
             await call.app.reject(question.id, typed.reason.strip() or "rejected", by=by, via="link")
         else:
-            value = typed.form.answer()
-            if typed.form.broken:
-                raise InvalidAnswer("", problems=[])
             await call.app.resolve(question.id, value, by=by, via="link")
     except InvalidAnswer as error:
-        rest = typed.form.tell(error.problems)
-        return _ask(call, question, token, typed, 422, "Not sent yet: something is missing or does not fit.", rest)
+        return _ask(call, question, token, typed, 422, _UNFIT, typed.form.tell(error.problems))
     except InvalidInput as error:  # what no answer may contain, a NUL for one, or too much of it
         return _ask(call, question, token, typed, status_of(error), f"Not sent: {error}.")
-    return Answer(303, b"", safe([(b"location", f"?t={quote(token)}&sent=1".encode())]))
+    return Answer(303, b"", safe([(b"location", f"?t={token}&sent=1".encode())]))
 
 
 # -- what comes in ---------------------------------------------------------------------------------
@@ -198,27 +202,29 @@ def _wants_json(call: Call) -> bool:
 
 
 def _cookie(call: Call) -> str:
-    try:
-        found = SimpleCookie((call.header(b"cookie") or b"").decode("latin-1")).get(_COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found is not None and 16 <= len(found.value) <= 64 else ""
+    """Ours among those of everything else on this host; not `http.cookies`, which gives up at the first odd one."""
+    for part in (call.header(b"cookie") or b"").split(b";"):
+        name, _, value = part.strip().partition(b"=")
+        if name == _COOKIE and 16 <= len(value) <= 64:
+            return value.decode("latin-1")
+    return ""
 
 
-def _chosen_name(question: Awakeable, typed: Typed) -> str | None:
-    """Who answers: the one who was asked, or one of those, or whoever they say they are."""
+def _name(question: Awakeable, given: str) -> str | None:
+    """Who answers: the one who was asked, one of those who were, or whoever they say they are."""
     names = question.assignees
     if len(names) == 1:
         return names[0]
-    if names and typed.by not in names:
-        typed.by_problem = "Please say who you are."
-    elif typed.by and not is_name(typed.by):
-        typed.by_problem = "This name is too long."
-    return typed.by or None
+    return _NOBODY if names and given not in names else given or None
 
 
-def _given_name(call: Call, question: Awakeable) -> str | None:
-    return _query(call).get("by") or (question.assignees[0] if len(question.assignees) == 1 else None)
+def _named(call: Call, question: Awakeable) -> str | None:
+    by = _name(question, _query(call).get("by", ""))
+    if by is _NOBODY:
+        raise NotAssigned(
+            f"Say who answers with &by=: one of {', '.join(question.assignees)}.", problems=["by: is required"]
+        )
+    return by
 
 
 # -- what goes out ---------------------------------------------------------------------------------
@@ -261,7 +267,7 @@ def _ask(
 def _bake(call: Call, cookie: str) -> bytes:
     place = call.scope.get("root_path", "").rstrip("/")
     secure = "; Secure" if call.scope["scheme"] == "https" else ""
-    return f"{_COOKIE}={cookie}; Path={place}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
+    return f"{_COOKIE.decode()}={cookie}; Path={place}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
 
 
 _ENDS: Final = {
@@ -286,22 +292,14 @@ def _settled(question: Awakeable, status: int, *, fresh: bool = False) -> Answer
     )
 
 
-def _dead(call: Call, error: NotFound) -> Answer:
-    """The one answer to every link that does not work."""
-    if _wants_json(call):
-        return as_error(error)
-    return _page("told.html", 404, mood="late", heading="This link does not work", title=None, text=_NO_LINK)
-
-
 _NO_LINK: Final = (
     "It may be over, or have lost a few characters on its way. Copy all of it from the message you got, "
     "or ask whoever sent it for a new one."
 )
 
 
-def _refused(error: HarkError) -> Answer:
-    status = status_of(error)
-    return _page("told.html", status, mood="bad", heading="That did not work", title=None, text=str(error))
+def _told(status: int, mood: str, heading: str, text: str, title: str | None = None) -> Answer:
+    return _page("told.html", status, mood=mood, heading=heading, text=text, title=title)
 
 
 def _for_programs(question: Awakeable) -> Question:

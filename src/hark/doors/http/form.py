@@ -165,12 +165,13 @@ class Form:
             new.limits = {"step": _step(shape), "min": shape.get("minimum"), "max": shape.get("maximum")}
         elif kind == "array":
             self._choose_list(new, shape)
-        elif kind in ("object", None) and isinstance(shape.get("properties"), dict) and shape["properties"]:
+        elif kind in ("object", None) and (known := shape.get("properties")):
             needed = shape.get("required") or ()
+            if not set(needed) <= set(known):
+                return  # asks for more than it describes
             new.kind = "group"
             new.fields = [
-                self._draw(inner, (*new.path, key), _label(key), required=key in needed)
-                for key, inner in shape["properties"].items()
+                self._draw(inner, (*new.path, key), _label(key), required=key in needed) for key, inner in known.items()
             ]
 
     def _choose_text(self, new: Field, shape: dict[str, Any]) -> None:
@@ -201,16 +202,16 @@ class Form:
             if not isinstance(schema, dict) or ("$id" in schema and schema is not self._schema):
                 return None, nullable
             several = next((word for word in ("anyOf", "oneOf", "allOf") if schema.get(word)), None)
-            rest = {key: value for key, value in schema.items() if key not in ("$ref", several)}
             if "$ref" in schema:
                 target = self._find(schema["$ref"])
+                rest = {key: value for key, value in schema.items() if key != "$ref"}
                 schema = {**target, **rest} if isinstance(target, dict) else None
                 continue
             if several is not None and not _options(schema):
                 inner = [one for one in schema[several] if one != {"type": "null"}]
                 nullable = nullable or len(inner) < len(schema[several])
                 if len(inner) == 1 and isinstance(inner[0], dict):
-                    schema = {**inner[0], **rest}
+                    schema = {**inner[0], **{key: value for key, value in schema.items() if key != several}}
                     continue
                 return (schema if "properties" in schema else None), nullable
             if isinstance(schema.get("type"), list):
