@@ -23,6 +23,7 @@ NAMES = {
     "workflow", "FunctionContext", "AwakeableHandle",
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Figures", "Instance", "Signal", "Wait",
+    "Why", "Waiting", "Obstacle", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",

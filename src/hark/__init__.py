@@ -12,9 +12,9 @@ __all__ = [
     "CallFailed", "Child", "ChildView", "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures",
     "FunctionContext", "Handle", "Hark", "HarkError", "Instance", "InstanceCancelled", "InstanceFailed",
     "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Machine", "MalformedJson",
-    "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "PayloadTooLarge", "Rate", "Reply",
-    "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable",
-    "Wait", "Worker", "WrongColour", "step", "workflow",
+    "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "Obstacle",
+    "PayloadTooLarge", "Rate", "Reply", "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
+    "StoreTooNew", "StoreUnavailable", "Wait", "Waiting", "Why", "Worker", "WrongColour", "step", "workflow",
 ]  # fmt: skip
 
 

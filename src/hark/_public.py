@@ -32,7 +32,20 @@ from hark.model.errors import (
     WrongColour,
 )
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
-from hark.model.values import Awakeable, ChildView, Delivery, Event, Instance, Rate, Signal, Wait
+from hark.model.values import (
+    Awakeable,
+    ChildView,
+    Delivery,
+    Event,
+    Instance,
+    NearMiss,
+    Obstacle,
+    Rate,
+    Signal,
+    Wait,
+    Waiting,
+    Why,
+)
 from hark.programs.functions import AwakeableHandle, FunctionContext
 from hark.programs.steps import Context
 from hark.runtime.figures import Figures
@@ -44,7 +57,7 @@ __all__ = [
     "CallFailed", "Child", "ChildView", "Conflict", "Context", "Delivery", "Done", "Duplicate", "Event", "Figures",
     "FunctionContext", "Handle", "Hark", "HarkError", "Instance", "InstanceCancelled", "InstanceFailed",
     "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Machine", "MalformedJson",
-    "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "PayloadTooLarge", "Rate", "Reply",
-    "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable",
-    "Wait", "Worker", "WrongColour", "step", "workflow",
+    "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "Obstacle",
+    "PayloadTooLarge", "Rate", "Reply", "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
+    "StoreTooNew", "StoreUnavailable", "Wait", "Waiting", "Why", "Worker", "WrongColour", "step", "workflow",
 ]  # fmt: skip

@@ -33,8 +33,8 @@ from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput, N
 from hark.model.links import LIFE, Keys, secrets_of
 from hark.model.names import check_awakeable_id, check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
-from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait
-from hark.runtime import checkup, figures, views
+from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait, Why
+from hark.runtime import checkup, figures, views, why
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.figures import Figures
 from hark.runtime.registry import Program, Registry
@@ -478,6 +478,12 @@ class Hark:
         finished, or gone, before that was read. One statement for all of them, and none is skipped."""
         size = _size(limit)
         return self._read(lambda store: views.follow(store, places, size))
+
+    def why(self, target: Any) -> Reply[Why]:
+        """What an instance waits for, what would wake it, what is in its way, and what almost woke it."""
+        wanted = _target(target)
+        here = self._registry.lanes() if self._clerk.seat is not None else []
+        return self._read(lambda store: why.explain(store, wanted, here))
 
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
         """What is waited for, longest first."""

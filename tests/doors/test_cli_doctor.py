@@ -35,9 +35,15 @@ def found(desk: Desk, code: int) -> dict[str, tuple[str, str]]:
 def test_d4_an_empty_store_is_well(desk: Desk) -> None:
     said = desk("doctor")
     assert said.code == 0
-    assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["look"] + ["ok"] * 4
+    assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["look"] + ["ok"] * 5
     assert "python" in said.out
     assert found(desk, 0)["migrations"][1].startswith("up to date, version ")
+
+
+def test_d4_a_secret_that_can_be_guessed_is_wrong(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for secret, status, code in (("0" * 32, "ok", 0), (f"{'0' * 32},hunter2", "wrong", 1)):
+        monkeypatch.setenv("HARK_SECRET", secret)
+        assert found(desk, code)["secret"][0] == status
 
 
 def test_d4_with_a_worker_that_has_the_code_all_is_well(desk: Desk) -> None:

@@ -16,9 +16,9 @@ from tests.doors.support_cli import HARK, Desk, call, place, shell
 from tests.support.stores import Store, sqlite_file
 
 COMMANDS = [
-    "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "doctor", "events",
-    "instance list", "instance show", "instance cancel", "instance retry", "awakeable resolve", "awakeable reject",
-    "awakeable list", "awakeable show", "awakeable await", "timeout check",
+    "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor", "events",
+    "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
+    "awakeable reject", "awakeable list", "awakeable show", "awakeable await", "timeout check",
 ]  # fmt: skip
 
 

@@ -97,6 +97,7 @@ def test_d4_looking_is_the_same_both_ways(both: Both, monkeypatch: pytest.Monkey
     for words in (
         ["instance", "list"], ["instance", "list", "--limit", "3"], ["instance", "list", "--status", "failed"],
         ["instance", "list", "--after", "i1"], ["instance", "show", "order/1 ü"], ["instance", "show", "job-1"],
+        ["instance", "why", "order/1 ü"], ["instance", "why", "job-1"],
         ["events"], ["events", "--limit", "3"], ["events", "--job", "order/1 ü"], ["awakeable", "list", "--job", "i0"],
     ):  # fmt: skip
         assert both(*words, "--json").json == both.straight(*words, "--json").json, words

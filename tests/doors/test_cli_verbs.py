@@ -1,6 +1,7 @@
 """D4: every verb on the command line, on both stores: what it prints, and with which code it ends."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,20 @@ def test_d4_a_list_that_may_go_on_says_how(desk: Desk) -> None:
     first = desk("instance", "list", "--limit", "2")
     assert first.out.splitlines()[-1] == "There may be more: hark instance list --after i1"
     assert [one["id"] for one in desk("instance", "list", "--after", "i1", "--json").json] == ["i0"]
+
+
+def test_d7_why_says_what_to_type_and_it_helps(desk: Desk) -> None:
+    desk.parked(Arm("signal", "w", name="paid", timeout=3600 * 1_000_000), key="order:42")
+    desk("signal", "order:42", "payed")
+    desk("signal", "order:24", "paid")
+    said = desk("instance", "why", "order:42").out
+    for words in ("It waits for signal 'paid'.", "gives up in 59 min", "'payed' is in its inbox", "sent to 'order:24'"):
+        assert words in said
+    [command] = [line.strip() for line in said.splitlines() if line.startswith("    hark ")]
+    assert desk(*shlex.split(command)[1:]).out == "woke\n"
+    found = desk("instance", "why", "i", "--json").json
+    assert (found["status"], found["obstacles"][0]["reason"]) == ("runnable", "no_worker")
+    desk("instance", "why", "nobody").line(3)
 
 
 def test_d4_events_are_printed_newest_last(desk: Desk) -> None:

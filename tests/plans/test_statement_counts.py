@@ -55,7 +55,7 @@ from tests.support.turns import (
 )
 
 MANY = 200
-_TABLES = ("instances", "signals", "waits", "awakeables", "events", "broadcasts", "buckets")
+_TABLES = ("instances", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses")
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 

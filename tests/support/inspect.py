@@ -24,7 +24,8 @@ _TABLES = {
     "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1",
     "postgres": "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
 }
-_UNTOLD = ("workers", "migrations")  # leases are renewed all the time, whoever is refused
+# Leases are renewed all the time, whoever is refused; and who is refused is remembered, apart, for `why`.
+_UNTOLD = ("workers", "migrations", "misses")
 
 
 def name_of(sql: Sql) -> str:

@@ -50,7 +50,7 @@ _MATTER = {
     "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets", "record_definitions", "commit",
 }  # fmt: skip
 _TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
-           "tombstones")  # fmt: skip
+           "tombstones", "misses")  # fmt: skip
 _EMPTY = "".join(f"DELETE FROM {table};" for table in _TABLES)
 _TRUNCATE = f"TRUNCATE {', '.join(_TABLES)}"
 _CONTENT = {table: f"SELECT {', '.join(columns)} FROM {table}" for table, columns in TABLES.items()}

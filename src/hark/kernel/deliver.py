@@ -121,9 +121,11 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
     row = turn.find(request.target)
     if row is not None and request.dedup_key is not None and (row.id, request.dedup_key) in seen:
         request.answer = Delivery("duplicate", row.id)
+        turn.miss("signal", request.target, request.name, "duplicate", row.id)
         _report(turn, request, f"duplicate: {row.id} has seen the dedup key {request.dedup_key!r}")
     elif row is None or row.terminal:
         request.answer = _no_target(request.target, None if row is None else row.status)
+        turn.miss("signal", request.target, request.name, "finished" if row else "missing", row.id if row else None)
         _report(turn, request, str(request.answer))
     else:
         if request.dedup_key is not None:
@@ -136,17 +138,20 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
 def _deliver_joint(turn: Turn, joint: SignalWithStart, seen: set[tuple[str, str]]) -> None:
     if joint in turn.known:
         joint.answer = turn.known[joint]
+        turn.miss("signal", joint.item.correlation_key or "", joint.name, "duplicate", joint.answer)
         return
     if isinstance(joint.answer, HarkError):
         return
     row = turn.find(joint.item.correlation_key or "")
     assert row is not None
     joint.answer = row.id
-    if joint.dedup_key is None or (row.id, joint.dedup_key) not in seen:
-        if joint.dedup_key is not None:
-            seen.add((row.id, joint.dedup_key))
-        woke = turn.post(row, "signal", joint.name, joint.payload, dedup_key=joint.dedup_key)
-        turn.event(row.id, "signal", None, name=joint.name, status="woke" if woke else "stored")
+    if joint.dedup_key is not None:
+        if (row.id, joint.dedup_key) in seen:
+            turn.miss("signal", joint.item.correlation_key or "", joint.name, "duplicate", row.id)
+            return
+        seen.add((row.id, joint.dedup_key))
+    woke = turn.post(row, "signal", joint.name, joint.payload, dedup_key=joint.dedup_key)
+    turn.event(row.id, "signal", None, name=joint.name, status="woke" if woke else "stored")
 
 
 async def _messages(turn: Turn) -> None:
@@ -164,6 +169,7 @@ async def _messages(turn: Turn) -> None:
                 "See `hark instance list` for what waits, then send it again.",
                 target=message.key,
             )
+            turn.miss("message", message.key, message.name, "missing")
             continue
         turn.post(row, "message", message.name, message.payload, wait_id=wait)
         turn.event(row.id, "message", None, name=message.name, key=message.key)

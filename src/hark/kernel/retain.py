@@ -15,6 +15,8 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+_MISSES = 5000
+
 
 async def apply(turn: Turn, request: Retain) -> None:
     tx = turn.tx
@@ -35,5 +37,6 @@ async def apply(turn: Turn, request: Retain) -> None:
     idle = await tx.fetch(sql.idle_buckets, before=request.before, size=request.size)
     if idle:
         await tx.fetch(sql.forget_buckets, idle)
+    missed = await tx.fetch(sql.forget_misses, before=request.before, size=request.size, most=_MISSES)
     request.answer = ids
-    request.more = request.size in (len(gone), len(emptied))
+    request.more = request.size in (len(gone), len(emptied), len(missed))

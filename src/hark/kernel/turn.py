@@ -120,6 +120,7 @@ class Turn:
         self.kept: dict[str, tuple[list[WaitRow], list[Child]]] = {}  # what those who go on still wait for
         self.disturbed: set[str] = set()  # executing, and got mail: they may be waiting for it while they run
         self.events: list[tuple[str, str, str | None, str | None]] = []
+        self.misses: list[tuple[str, str, str, str, str | None]] = []
         # What the clerk wants to know afterwards.
         self.again: list[Request] = []
         self.claims: list[Claim] = []
@@ -141,6 +142,10 @@ class Turn:
 
     def event(self, id: str, type: str, step: str | None = None, **data: Any) -> None:
         self.events.append((id, type, step, _encode(data).decode() if data else None))
+
+    def miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:
+        """Told to nobody: no row in an inbox, and one for whoever asks why (D7)."""
+        self.misses.append((kind, target, name, reason, id))
 
     def due(self, at: int) -> None:
         if self.earliest is None or at < self.earliest:
@@ -348,6 +353,8 @@ class Turn:
         await claim.apply(self, appetite)
         for old in self.retains:
             await retain.apply(self, old)
+        if self.misses:
+            await tx.fetch(sql.insert_misses, self.misses)
         if self.events:
             await tx.fetch(sql.insert_events, self.events, tx=tx.xid)
 

@@ -115,6 +115,61 @@ class Awakeable:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """One thing an instance waits for; `wake` is the command that would answer it."""
+
+    kind: str
+    name: str | None
+    key: str | None
+    place: str
+    since: datetime
+    deadline: datetime | None
+    wake: str | None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps an instance from going on, beside what it waits for."""
+
+    reason: Literal[
+        "delayed", "concurrency", "rate_limit", "no_worker", "in_line", "executing", "lease_lost", "finished"
+    ]
+    text: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """What came and did not wake it; `at` is the latest of `count` like it."""
+
+    reason: Literal["other_name", "other_kind", "other_target", "too_early", "too_late", "duplicate"]
+    kind: str
+    name: str
+    target: str
+    at: datetime
+    text: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why an instance is where it is: what it waits for, what is in its way, and what almost woke it."""
+
+    id: str
+    definition: str
+    version: int
+    status: str
+    step: str
+    correlation_key: str | None
+    since: datetime
+    text: str
+    waits: tuple[Waiting, ...]
+    obstacles: tuple[Obstacle, ...]
+    misses: tuple[NearMiss, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """A token bucket: `allowed` per `period` seconds, up to `burst` at once, split over `shards` rows."""
 

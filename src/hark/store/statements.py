@@ -599,6 +599,26 @@ cut_journal = Sql(
     """,
 )
 
+# -- misses ----------------------------------------------------------------------------------------
+
+# D7: what reached nobody. No lock and no conflict: rows of a turn that are only ever read and trimmed.
+insert_misses = Sql(
+    """
+    INSERT INTO misses (at, kind, target, name, reason, instance_id)
+    SELECT :now::bigint, r.kind, r.target, r.name, r.reason, r.instance_id
+    FROM {rows: kind text, target text, name text, reason text, instance_id text} ORDER BY r.ord
+    """
+)
+# Old ones, and all but the newest few thousand.
+forget_misses = Sql(
+    """
+    DELETE FROM misses WHERE seq IN (
+        SELECT seq FROM misses WHERE at < :before::bigint OR seq <= (SELECT max(seq) FROM misses) - :most::bigint
+        ORDER BY seq LIMIT :size::bigint FOR UPDATE SKIP LOCKED)
+    RETURNING seq
+    """
+)
+
 # -- events, definitions ---------------------------------------------------------------------------
 
 insert_events = Sql(
@@ -831,6 +851,67 @@ list_awakeables = Sql(
 # Newest first: the first signs.
 secrets = Sql("SELECT secret FROM secrets ORDER BY number DESC")
 queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")
+
+# -- why (D7) --------------------------------------------------------------------------------------
+
+why_instance = Sql(
+    """
+    SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
+           lease_owner, created_at, updated_at, finished_at, error
+    FROM instances WHERE id = :id::text
+    """
+)
+live_workers = Sql("SELECT id, definitions FROM workers WHERE until >= :now::bigint ORDER BY id LIMIT 1000")
+# Who has the slots it waits for, and when the sweep looks at its bucket next.
+slot_holders = Sql(
+    """
+    SELECT id, step, lease_owner FROM instances WHERE concurrency_key = :key::text AND status = 'executing'
+    ORDER BY id LIMIT 5
+    """
+)
+bucket_due = Sql("SELECT min(due_at) FROM buckets WHERE kind = :kind::text AND key = :key::text")
+unfinished_children = Sql(
+    """
+    SELECT parent_wait, id, status, step FROM instances
+    WHERE parent_wait IN :waits[text] AND finished_at IS NULL ORDER BY created_at, id LIMIT 20
+    """
+)
+inbox_letters = Sql(
+    """
+    SELECT kind, name, at FROM signals WHERE instance_id = :id::text AND consumed_at IS NULL
+    ORDER BY seq DESC LIMIT 200
+    """
+)
+# Of the latest signals of all those with such a name that went to others. A look back, not a search: an index
+# over names would be paid by every signal.
+told_others = Sql(
+    """
+    SELECT s.name, s.at, i.id, i.correlation_key, coalesce(s.consumed_at, i.finished_at) FROM (
+        SELECT seq, instance_id, kind, name, at, consumed_at FROM signals ORDER BY seq DESC LIMIT 2000) s
+    JOIN instances i ON i.id = s.instance_id
+    WHERE s.kind = 'signal' AND s.name IN :names[text] AND s.instance_id <> :id::text AND s.at >= :since::bigint
+    ORDER BY s.seq DESC LIMIT 5
+    """
+)
+broadcasts_named = Sql(
+    """
+    SELECT name, at, count FROM broadcasts WHERE at >= :since::bigint AND name IN :names[text]
+    ORDER BY at DESC LIMIT 20
+    """
+)
+_MISS = "seq, at, kind, target, name, reason, instance_id"
+misses_of = Sql(
+    f"""
+    SELECT {_MISS} FROM misses WHERE target IN :targets[text]
+    UNION SELECT {_MISS} FROM misses WHERE instance_id = :id::text
+    ORDER BY seq DESC LIMIT 200
+    """
+)
+misses_named = Sql(
+    f"""
+    SELECT {_MISS} FROM misses WHERE name IN :names[text] AND at >= :since::bigint ORDER BY seq DESC LIMIT 200
+    """
+)
 
 # -- the doctor ------------------------------------------------------------------------------------
 

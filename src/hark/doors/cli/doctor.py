@@ -1,5 +1,6 @@
 """`hark doctor`: what is well, what is worth a look, what is wrong, and what to do about it."""
 
+import os
 import platform
 import sys
 from typing import Any
@@ -31,7 +32,7 @@ def doctor(given: Given) -> None:
                 hark.list(limit=1).result()
                 found.append(("server", "ok", f"{given.remote} answers"))
             else:
-                found += diagnose(hark.checkup().result(), hark.url)
+                found += [*diagnose(hark.checkup().result(), hark.url), _secret(os.environ.get("HARK_SECRET"))]
     except HarkError as error:
         found.append(("store", "wrong", str(error)))
     if given.json:
@@ -48,6 +49,14 @@ _STYLE = {"ok": "green", "look": "yellow", "wrong": "red"}
 
 def _python() -> Found:
     return "python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})"
+
+
+def _secret(given: str | None) -> Found:
+    if not given:
+        return "secret", "ok", "links are signed with the app's own secret, or the one the store made"
+    if min(map(len, given.split(","))) < 16:
+        return "secret", "wrong", "HARK_SECRET is short enough to be guessed: make one with `openssl rand -hex 32`"
+    return "secret", "ok", "links are signed with HARK_SECRET"
 
 
 def diagnose(facts: dict[str, Any], url: str) -> list[Found]:

@@ -95,3 +95,35 @@ def retry(given: Given, target: Target) -> None:
     with opened(given) as hark:
         found = hark.retry(target).result()
     emit(found) if given.json else print(f"{found.id} is {paint(found.status)} at {clean(found.step)}.")
+
+
+@command(cli)
+def why(given: Given, target: Target) -> None:
+    """Why is it waiting: for what, since when, what would wake it, what is in its way, and what almost woke it.
+
+    hark instance why order:42
+    """
+    with opened(given) as hark:
+        found = hark.why(target).result()
+    if given.json:
+        emit(found)
+        return
+    print(f"{clean(found.correlation_key or found.id)} is {paint(found.status)} since {when(found.since)}.")
+    print(clean(found.text))
+    for wait in found.waits:
+        print(f"\n  {wait.kind} {clean(wait.name or '')}".rstrip() + f", since {ago(wait.since)}")
+        if wait.deadline is not None:
+            print(f"    gives up {when(wait.deadline)}")
+        if wait.note:
+            print(f"    {clean(wait.note)}")
+        if wait.wake:
+            print(f"    {paint(clean(wait.wake), 'bold')}")
+    for obstacle in found.obstacles:
+        if obstacle.text != found.text:
+            print(f"\n{clean(obstacle.text)}")
+        if obstacle.until is not None:
+            print(f"  until {when(obstacle.until)}")
+    if found.misses:
+        print("\nWhat almost woke it:")
+    for miss in found.misses:
+        print(f"  {ago(miss.at)}: {clean(miss.text)}{f' ({miss.count} times)' if miss.count > 1 else ''}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from hark.doors.cli import awakeables, doctor, events, instances, process, setup, signals
+from hark.doors.cli import awakeables, doctor, events, instances, process, project, setup, signals
 from hark.doors.cli.given import Suspended, group
 from hark.model.errors import Conflict, Duplicate, HarkError, InvalidDefinition, InvalidInput, NoTarget, NotFound
 
@@ -25,7 +25,7 @@ _EXIT: dict[type[HarkError], int] = {
 }
 
 cli = group("Durable workflows that wait for the world.", root=True)
-for part in (process, signals, setup, doctor, events):
+for part in (process, signals, setup, project, doctor, events):
     part.declare(cli)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")

@@ -18,7 +18,7 @@ import msgspec
 from hark.model import json
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
 from hark.model.names import check_name
-from hark.model.values import Awakeable, Delivery, Event, Instance
+from hark.model.values import Awakeable, Delivery, Event, Instance, Why
 
 T = TypeVar("T")
 _PATIENCE = 60.0
@@ -100,6 +100,9 @@ class Remote:
 
     def get(self, target: str) -> Answer[Instance]:
         return Answer(_as(Instance, self._get(f"/instances/{_part(target, 'target')}")))
+
+    def why(self, target: str) -> Answer[Why]:
+        return Answer(_as(Why, self._get(f"/instances/{_part(target, 'target')}/why")))
 
     def list(self, *, limit: int = 100, **wanted: Any) -> Answer[builtins.list[Instance]]:
         return Answer([_as(Instance, item) for item in self._items("/instances", limit, wanted)])

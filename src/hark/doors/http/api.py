@@ -6,7 +6,7 @@ from typing import Any
 
 from hark.doors.http import answer, changes, looks, metrics, openapi, pages, stream
 from hark.doors.http.routes import Route
-from hark.model.values import Instance
+from hark.model.values import Instance, Why
 
 _KEY = {"Idempotency-Key": "The dedup key: a second signal with it is a duplicate for as long as the instance is kept."}
 
@@ -28,6 +28,8 @@ ROUTES: list[Route] = [
     Route("GET", "/instances/{target}/events", looks.history, "read",
           "What happened to it: the latest, newest last; `after` goes back in time.", {200: looks.Events}, (404,),
           query=looks.HistoryQuery),
+    Route("GET", "/instances/{target}/why", looks.why, "read",
+          "What it waits for, what would wake it, what is in its way, and what almost woke it.", {200: Why}, (404,)),
     Route("GET", "/instances/{target}/stream", stream.stream, "read",
           "The same live, as server-sent events; 204 when it has ended and all was seen.",
           {200: "text/event-stream", 204: None}, (404,), query=stream.StreamQuery,

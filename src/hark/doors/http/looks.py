@@ -97,6 +97,11 @@ async def instance(call: Call) -> Answer:
     return as_json(await call.app.get(target))
 
 
+async def why(call: Call) -> Answer:
+    [target] = call.args
+    return as_json(await call.app.why(target))
+
+
 async def awakeables(call: Call) -> Answer:
     wish: AwakeablesQuery = call.query()
     found = await call.app.awakeables(job=wish.job, status=wish.status, limit=wish.limit + 1, after=wish.after)

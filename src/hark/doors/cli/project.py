@@ -1,0 +1,146 @@
+"""`hark init` and `hark demo`: a small project that waits for somebody's answer, to begin with or to watch."""
+
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import chdir, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hark.doors.cli.given import Given, command, local_app
+from hark.doors.cli.say import emit, paint
+from hark.model.errors import HarkError, InvalidInput
+
+APP = '''"""A request that waits for somebody's word."""
+
+from hark import Await, Done, Hark, Machine, Stop, step
+
+app = Hark("sqlite:///hark.db")
+
+
+class Approval(Machine):
+    @step
+    async def start(self, ctx):
+        return Await("approved", "refused", then=self.decide, timeout=7 * 86400)
+
+    @step
+    async def decide(self, ctx):
+        if ctx.timed_out:
+            return Stop("nobody answered within a week")
+        answer = ctx.awaited[0]
+        return Done({"approved": answer.name == "approved", "note": answer.payload})
+
+
+app.register(Approval)
+'''
+TEST = '''"""The clock is moved by hand: no test waits for a week."""
+
+from app import Approval
+
+from hark.testing import Harness
+
+
+async def test_it_waits_until_it_is_approved():
+    async with Harness(Approval) as app:
+        request = await app.start(Approval)
+        await app.drain()
+        await request.signal("approved", "fine")
+        await app.drain()
+        assert await request.result() == {"approved": True, "note": "fine"}
+
+
+async def test_it_gives_up_after_a_week():
+    async with Harness(Approval) as app:
+        request = await app.start(Approval)
+        await app.drain()
+        await app.advance(7 * 86400)
+        await app.drain()
+        assert (await request.get()).status == "failed"
+'''
+FILES = {
+    "app.py": APP,
+    "test_app.py": TEST,
+    "pytest.ini": "[pytest]\nasyncio_mode = auto\n",
+    ".gitignore": "hark.db*\n",
+}
+SERVE = "hark serve --app app:app"
+STEPS = (
+    "hark start Approval --key request:1",
+    "hark instance why request:1",
+    "hark signal request:1 approved --payload fine",
+    "hark instance show request:1",
+)
+
+
+def declare(cli: typer.Typer) -> None:
+    command(cli)(init)
+    command(cli)(demo)
+
+
+def init(
+    given: Given,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or an empty one")] = Path("."),
+) -> None:
+    """Write a small project that runs into an empty folder, and say what to type next.
+
+    hark init shop
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        there = sorted(path.name for path in folder.iterdir())
+        if there:
+            some = ", ".join(there[:3])
+            raise InvalidInput(f"{folder} is not empty (it has {some}); nothing was written. Give an empty folder.")
+        for name, text in FILES.items():
+            (folder / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be written: {error.strerror}. Give a folder of yours.") from error
+    first = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
+    if given.json:
+        emit({"folder": str(folder), "files": sorted(FILES), "next": [*first, SERVE, *STEPS]})
+        return
+    print(f"Wrote {', '.join(FILES)}. Now type:\n")
+    for line in [*first, SERVE]:
+        print(f"  {line}")
+    print("\nand in another terminal:\n")
+    for line in STEPS:
+        print(f"  {line}")
+
+
+def demo(given: Given) -> None:
+    """Watch the project of `hark init` run: it starts, waits, says why, is answered and ends. Nothing is left behind.
+
+    hark demo
+    """
+    from hark.doors.cli.main import run
+
+    os.environ.pop("HARK_SERVER", None)
+    with tempfile.TemporaryDirectory(prefix="hark-demo-") as folder, chdir(folder):
+        (Path(folder) / "hark_demo.py").write_text(APP, "utf-8")
+        app = local_app(Given(db="sqlite:///hark.db", app="hark_demo:app"))
+        with app, app.worker():
+            for number, line in enumerate(STEPS):
+                print(paint(f"$ {line}", "bold"), flush=True)
+                if run([*shlex.split(line)[1:], "--db", "sqlite:///hark.db"]):
+                    raise HarkError("The demo stopped at this command. Is the folder for temporary files writable?")
+                print(flush=True)
+                _until(run, "awaiting_signal" if number == 0 else "done" if number == 2 else "")
+        sys.path.remove(folder)
+    print("Begin your own with `hark init`.")
+
+
+def _until(run: Callable[[list[str]], int], status: str) -> None:
+    """The worker is quick, but beside us."""
+    while status:
+        seen = StringIO()
+        with redirect_stdout(seen):
+            run(["instance", "show", "request:1", "--json", "--db", "sqlite:///hark.db"])
+        if f'"status":"{status}"' in seen.getvalue():
+            return
+        time.sleep(0.01)
