@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from hark import Hark
+from hark import Hark, workflow
 from tests.support.http import app_on, serving
-from tests.support.inspect import everything
+from tests.support.inspect import everything, until
 from tests.support.questions import Asker, ask
 from tests.support.stores import Store
 
@@ -255,6 +255,38 @@ async def test_x3_the_link_works_from_a_mail_and_through_a_proxy(store: Store) -
         assert (await client.get(url, headers=strange)).status_code == 200
         assert (await client.post(url, data={**form, "v": "x"}, headers=strange)).status_code == 303
         assert (await app.awakeable(id)).status == "RESOLVED"
+
+
+async def test_d3_a_workflow_mails_its_link_and_gets_the_typed_answer(store: Store) -> None:
+    mailed: list[tuple[str, str]] = []
+
+    def mail(id: str, url: str) -> None:
+        mailed.append((id, url))
+
+    @workflow
+    async def pay(ctx: Any, invoice: str) -> Any:
+        question = await ctx.awakeable(title=f"Pay {invoice}?", schema=Verdict, timeout=3600, assignees=["ann"])
+        await ctx.run(mail, question.id, question.url)
+        verdict = await question
+        assert isinstance(verdict, Verdict)
+        return [verdict.approve, verdict.amount]
+
+    app = app_on(store)
+    app.register(pay)
+    async with serving(app) as client:
+        run = await app.start(pay, {"invoice": "2026-117"})
+        await until(lambda: mailed, "the mail")
+        [(id, url)] = mailed
+        assert url.startswith(str(client.base_url))
+        await until(lambda: _is_asked(app, id), "the question")
+        form = await opened(client, url)
+        assert (await client.post(url, data={**form, "v/approve": "0", "v/amount": "3"})).status_code == 303
+        assert await run.result(timeout=20) == [True, 3]
+        assert (await app.awakeable(id)).answered_by == "ann"
+
+
+async def _is_asked(app: Hark, id: str) -> bool:
+    return any(question.id == id for question in await app.awakeables())
 
 
 async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:
