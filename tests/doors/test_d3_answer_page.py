@@ -278,15 +278,26 @@ async def test_d3_a_workflow_mails_its_link_and_gets_the_typed_answer(store: Sto
         await until(lambda: mailed, "the mail")
         [(id, url)] = mailed
         assert url.startswith(str(client.base_url))
-        await until(lambda: _is_asked(app, id), "the question")
         form = await opened(client, url)
         assert (await client.post(url, data={**form, "v/approve": "0", "v/amount": "3"})).status_code == 303
         assert await run.result(timeout=20) == [True, 3]
         assert (await app.awakeable(id)).answered_by == "ann"
 
 
-async def _is_asked(app: Hark, id: str) -> bool:
-    return any(question.id == id for question in await app.awakeables())
+async def test_j4_a_gate_is_approved_or_rejected_with_a_button(store: Store) -> None:
+    gate = {"properties": {"action": {"enum": ["approve", "reject"]}, "reason": {}}, "required": ["action"]}
+    async with asked(store, schema=gate) as (app, client, id, url):
+        page = await client.get(url)
+        assert ">Approve</button>" in page.text
+        assert 'name="v/' not in page.text
+        assert (await client.post(url, data=await opened(client, url))).status_code == 303
+        assert (await app.awakeable(id)).payload == {"action": "approve"}
+        second = await ask(app, store, "second", schema=gate)
+        other = (await app.awakeable(second)).url
+        refused = {**await opened(client, other), "do": "reject", "reason": "not yet"}
+        assert (await client.post(other, data=refused)).status_code == 303
+        settled = await app.awakeable(second)
+        assert (settled.status, settled.payload) == ("RESOLVED", {"action": "reject", "reason": "not yet"})
 
 
 async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:

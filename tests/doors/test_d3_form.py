@@ -176,6 +176,37 @@ def test_d3_a_question_that_is_no_object_is_one_field(schema: Any, kind: str, ty
     assert type(form.answer()) is type(answer)
 
 
+ACTION = {"enum": ["approve", "reject"]}
+APPROVE = {"properties": {"action": {"const": "approve"}, "output": {}}, "required": ["action"]}
+REJECT = {"properties": {"action": {"const": "reject"}, "reason": {"type": "string"}}, "required": ["action"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "approval"),
+    [
+        (
+            {"type": "object", "properties": {"action": ACTION, "reason": {"type": "string"}}, "required": ["action"]},
+            True,
+        ),
+        ({"oneOf": [APPROVE, REJECT]}, True),
+        ({"$defs": {"a": APPROVE}, "anyOf": [{"$ref": "#/$defs/a"}, REJECT]}, True),
+        ({"oneOf": [APPROVE]}, False),
+        ({"properties": {"action": ACTION, "amount": {}}}, False),
+        ({"properties": {"action": {"enum": ["approve", "reject", "wait"]}}}, False),
+        ({"properties": {"action": ACTION, "reason": {}}, "required": ["action", "reason"]}, False),
+        ({"oneOf": [True, REJECT]}, False),
+        (True, False),
+        (None, False),
+    ],
+)
+def test_j4_the_question_of_a_gate_is_two_buttons(schema: Any, approval: bool) -> None:
+    form = Form(schema)
+    assert form.approval is approval
+    if approval:
+        assert form.fields() == []
+        assert form.answer() == {"action": "approve"}
+
+
 def test_d3_defaults_are_filled_in() -> None:
     form = Form(
         {

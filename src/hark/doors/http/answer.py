@@ -157,6 +157,9 @@ async def _answer_form(call: Call, question: Awakeable, token: str) -> Answer:
     value = None if rejecting else typed.form.answer()
     if typed.by_problem or typed.form.broken:
         return _ask(call, question, token, typed, 422, _UNFIT)
+    if rejecting and typed.form.approval:
+        # Rejected is an answer here, and the gate's to act on.
+        value, rejecting = {"action": "reject", **({"reason": typed.reason} if typed.reason.strip() else {})}, False
     try:
         if rejecting:
             await call.app.reject(question.id, typed.reason.strip() or "rejected", by=by, via="link")
@@ -252,7 +255,7 @@ def _ask(
         [(b"set-cookie", _bake(call, cookie))],
         question=question,
         form=typed.form,
-        plain=question.schema is None,
+        send="Approve" if typed.form.approval else "Answer" if question.schema is None else "Send answer",
         token=token,
         seal=call.app.seal("form", token, cookie),
         who={"names": question.assignees, "typed": typed.by, "problem": typed.by_problem},

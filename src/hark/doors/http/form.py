@@ -83,14 +83,31 @@ class Form:
     def __init__(self, schema: Any) -> None:
         self._count = 0
         self._schema = schema
+        self.approval = self._is_approval()
         self.root = (
             Field((), "lines", "Your answer", "f0")
             if schema is None
             else self._draw(schema, (), "Your answer", required=True)
         )
 
+    def _is_approval(self) -> bool:
+        """The answer of a gate: approve, or reject with a reason. Two buttons say it better than fields."""
+        several = self._schema.get("oneOf") or self._schema.get("anyOf") if isinstance(self._schema, dict) else None
+        shapes = [self._plain_shape(one)[0] for one in several or [self._schema]]
+        actions: list[Any] = []
+        for shape in shapes:
+            known = shape.get("properties") if isinstance(shape, dict) else None
+            if not known or not {"action"} <= set(known) <= {"action", "reason", "output"}:
+                return False
+            if shape.get("required", ["action"]) != ["action"]:
+                return False
+            actions += [option.value for option in _options(known["action"])]
+        return sorted(map(str, actions)) == ["approve", "reject"]
+
     def fields(self) -> list[Field]:
         """What is shown: the parts of an object, or the one question."""
+        if self.approval:
+            return []
         return self.root.fields if self.root.kind == "group" else [self.root]
 
     def every(self, start: Field | None = None) -> Iterator[Field]:
@@ -106,6 +123,8 @@ class Form:
 
     def answer(self) -> Any:
         """What was typed, as a value. A box of broken JSON is a problem of its own, told by `broken`."""
+        if self.approval:
+            return {"action": "approve"}
         value = self._read(self.root)
         if value is not _ABSENT:
             return value
