@@ -95,6 +95,8 @@ class Listener(Machine):
 class Errand:
     """One errand by its number. `acknowledged` is a file that outlives the process."""
 
+    definitions: tuple[Any, ...] = (Order, Leaf, Notes, Listener)
+
     def __init__(self, app: Hark, number: int, folder: Path) -> None:
         self.app = app
         self.number = number

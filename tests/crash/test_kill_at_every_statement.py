@@ -25,8 +25,20 @@ PARTS = 2  # that can run side by side
 def test_m1_x1_fault_25_a_worker_killed_at_any_statement_loses_nothing_and_repeats_nothing(
     tmp_path: Path, store: Store, part: int
 ) -> None:
+    _die_everywhere("machines", tmp_path, store, part)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a7_fault_45_a_function_killed_between_any_two_lines_of_its_journal_goes_on_where_it_was(
+    tmp_path: Path, store: Store, part: int
+) -> None:
+    _die_everywhere("functions", tmp_path, store, part)
+
+
+def _die_everywhere(errand: str, tmp_path: Path, store: Store, part: int) -> None:
     full = ["full"] if os.environ.get("HARK_CHAOS") == "full" else []
-    arguments = [str(tmp_path), store.url, json.dumps(store.options), str(part), str(PARTS), *full]
+    arguments = [errand, str(tmp_path), store.url, json.dumps(store.options), str(part), str(PARTS), *full]
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.victim", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,6 +1,6 @@
 """A process that has itself killed, over and over: between any two statements of its turns, one death each.
 
-`python -m tests.crash.victim FOLDER URL OPTIONS PART PARTS [full]` forks one child per death (the imports are
+`python -m tests.crash.victim ERRAND FOLDER URL OPTIONS PART PARTS [full]` forks one child per death (the imports are
 paid once). Each child first finishes what the one before it left, looks whether all of it happened once,
 and then does an errand of its own, in which SIGKILL strikes at the first boundary where nobody has died yet.
 The child that gets through its errand alive has shown that there are no more.
@@ -25,9 +25,12 @@ from typing import Any
 from hark import Hark
 from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sqlite import SqliteStore, SqliteTx
-from tests.crash.errand import Errand, Leaf, Listener, Notes, Order
+from tests.crash.errand import Errand
+from tests.crash.function_errand import FunctionErrand
 from tests.support.inspect import name_of, query
 from tests.support.stores import Store
+
+ERRANDS: dict[str, type[Errand]] = {"machines": Errand, "functions": FunctionErrand}
 
 
 class Bomb:
@@ -76,14 +79,14 @@ class Bomb:
         setattr(kind, name, wrapped)
 
 
-async def live(number: int, folder: Path, store: Store, bomb: Bomb) -> None:
+async def live(kind: type[Errand], number: int, folder: Path, store: Store, bomb: Bomb) -> None:
     app = Hark(store.url, lease=6.0, **store.options)
-    app.register(Order, Leaf, Notes, Listener)
+    app.register(*kind.definitions)
     async with app, app.worker():
         if number > 0:
-            await finish(Errand(app, number - 1, folder), app, store)
+            await finish(kind(app, number - 1, folder), app, store)
         bomb.armed = True
-        await Errand(app, number, folder).run()
+        await kind(app, number, folder).run()
         bomb.armed = False
 
 
@@ -98,10 +101,10 @@ async def finish(errand: Errand, app: Hark, store: Store) -> None:
     await errand.verify()
 
 
-def child(number: int, folder: Path, store: Store, bomb: Bomb) -> int:
+def child(kind: type[Errand], number: int, folder: Path, store: Store, bomb: Bomb) -> int:
     bomb.plant()
     try:
-        asyncio.run(asyncio.wait_for(live(number, folder, store, bomb), 80))
+        asyncio.run(asyncio.wait_for(live(kind, number, folder, store, bomb), 80))
     except BaseException:
         traceback.print_exc()
         return 1
@@ -109,13 +112,13 @@ def child(number: int, folder: Path, store: Store, bomb: Bomb) -> int:
 
 
 def main() -> int:
-    folder, url, options, part, parts, *full = sys.argv[1:]
+    errand, folder, url, options, part, parts, *full = sys.argv[1:]
     store = Store("sqlite" if url.startswith("sqlite") else "postgres", url, json.loads(options))
     for number in itertools.count():
         pid = os.fork()
         if pid == 0:
             bomb = Bomb(Path(folder) / "deaths", int(part), int(parts), bool(full))
-            os._exit(child(number, Path(folder), store, bomb))
+            os._exit(child(ERRANDS[errand], number, Path(folder), store, bomb))
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != -signal.SIGKILL:
             print(f"{number} died; the last one ended with {code}.", flush=True)

@@ -104,14 +104,12 @@ class Run(Operation):
 
     @property
     def waits(self) -> bool:
-        return self.waiting
+        return self.attempt > 0  # also while it is tried again: the wait is where the attempts are counted
 
     def stands(self, kind: str, name: str | None, attempt: str) -> bool:
         return kind == "timer" and attempt != ""
 
     def arms(self) -> list[Arm]:
-        if not self.waiting:
-            return []
         return [Arm("timer", new_id(), self.place, timeout=min(self.backoff << (self.attempt - 1), 1 << 50))]
 
     def read(self, value: str) -> Any:

@@ -196,7 +196,7 @@ class Session:
             if not operation.stands(wait.kind, wait.name, attempt):
                 self._diverge(operation.entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
             if isinstance(operation, Run):
-                operation.attempt, operation.waiting = int(attempt), True
+                operation.attempt, operation.waiting = int(attempt), wait.fired_at is None
         operation.forget = self._forget
         self._open[operation.entry] = operation
         return operation

@@ -1,0 +1,377 @@
+"""Replay is checked: another road than the journal's is NonDeterministic. A retry goes on where it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from hark import AwakeableRejected, FunctionContext, RunFailed, SignalTimeout, workflow
+from hark.testing import Harness
+from tests.promises.support_signals import rows
+from tests.support.stores import Store
+
+Road = Callable[[FunctionContext], Any]
+
+
+def harness(store: Store, *definitions: Any) -> Harness:
+    return Harness(*definitions, url=store.url, **store.options)
+
+
+async def one() -> int:
+    return 1
+
+
+async def two() -> int:
+    return 2
+
+
+async def built(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+    await ctx.run(two)
+    await ctx.wait_for_signal("go")
+
+
+async def swapped(ctx: FunctionContext) -> None:
+    await ctx.run(two)
+    await ctx.run(one)
+    await ctx.wait_for_signal("go")
+
+
+async def slept_instead(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+    await ctx.sleep(5)
+    await ctx.wait_for_signal("go")
+
+
+async def one_more(ctx: FunctionContext) -> None:
+    await ctx.now()
+    await built(ctx)
+
+
+async def one_less(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+    await ctx.wait_for_signal("go")
+
+
+async def ended(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+
+
+async def waits_for_another(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+    await ctx.run(two)
+    await ctx.wait_for_signal("stop")
+
+
+async def sleeps_where_it_waited(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+    await ctx.run(two)
+    await ctx.sleep(1)
+
+
+async def runs_where_it_waited(ctx: FunctionContext) -> None:
+    await ctx.run(one)
+    await ctx.run(two)
+    await ctx.run(one)
+
+
+CHANGES: dict[str, tuple[Road, int, str, str]] = {
+    "swapped": (swapped, 0, "run one", "run two"),
+    "slept_instead": (slept_instead, 1, "run two", "sleep"),
+    "one_more": (one_more, 0, "run one", "now"),
+    "one_less": (one_less, 1, "run two", "wait go"),
+    "ended": (ended, 1, "run two", "the end"),
+    "waits_for_another": (waits_for_another, 2, "signal go", "wait stop"),
+    "sleeps_where_it_waited": (sleeps_where_it_waited, 2, "signal go", "sleep"),
+    "runs_where_it_waited": (runs_where_it_waited, 2, "signal go", "run one"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_another_road_than_the_journals_fails_with_entry_expected_and_found(store: Store, change: str) -> None:
+    road, entry, expected, found = CHANGES[change]
+    current: Road = built
+
+    @workflow
+    async def changing(ctx: FunctionContext) -> str:
+        await current(ctx)
+        return "arrived"
+
+    async with harness(store, changing) as app:
+        it = await app.start(changing)
+        await app.drain()
+        before = await rows(store, "SELECT seq, entry, kind, name, value FROM journal ORDER BY seq")
+        current = road
+        await it.signal("go")
+        await app.drain()
+        instance = await it.get()
+        assert instance.status == "failed"
+        error = str(instance.error)
+        assert error.startswith("NonDeterministic: ")
+        for text in (f"entry {entry} ", expected, found, "retry", "version="):
+            assert text in error, error
+        assert await rows(store, "SELECT seq, entry, kind, name, value FROM journal ORDER BY seq") == before
+        # Mended, it goes on: the journal and the signal are as they were.
+        current = built
+        await app.retry(it.id)
+        await app.drain()
+        assert await it.result() == "arrived"
+
+
+async def test_a_user_cannot_swallow_the_divergence(store: Store) -> None:
+    first = True
+
+    @workflow
+    async def sly(ctx: FunctionContext) -> str:
+        try:
+            await ctx.run(one if first else two)
+        except Exception:
+            return "swallowed"
+        await ctx.wait_for_signal("go")
+        return "went on"
+
+    async with harness(store, sly) as app:
+        it = await app.start(sly)
+        await app.drain()
+        first = False
+        await it.signal("go")
+        await app.drain()
+        assert "NonDeterministic" in str((await it.get()).error)
+
+
+async def test_code_that_only_adds_to_the_end_goes_on(store: Store) -> None:
+    longer = False
+
+    @workflow
+    async def growing(ctx: FunctionContext) -> Any:
+        await ctx.run(one)
+        await ctx.wait_for_signal("go")
+        return await ctx.run(two) if longer else None
+
+    async with harness(store, growing) as app:
+        it = await app.start(growing)
+        await app.drain()
+        longer = True
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == 2
+
+
+async def test_x8_a_retry_does_again_what_failed_and_nothing_before_it(store: Store) -> None:
+    calls: list[str] = []
+    broken = True
+
+    async def fetch() -> str:
+        calls.append("fetch")
+        return "data"
+
+    async def upload() -> str:
+        calls.append("upload")
+        if broken:
+            raise OSError("no route")
+        return "uploaded"
+
+    async def undo() -> None:
+        calls.append("undo")
+
+    @workflow
+    async def copy(ctx: FunctionContext) -> Any:
+        data = await ctx.run(fetch)
+        signal = await ctx.wait_for_signal("go")
+        try:
+            done = await ctx.run(upload)
+        except RunFailed:
+            await ctx.wait_for_signal("sorry")
+            await ctx.run(undo)
+            raise
+        late = await ctx.wait_for_signal("sorry")
+        return [data, signal.payload, done, late.payload]
+
+    async with harness(store, copy) as app:
+        it = await app.start(copy)
+        await it.signal("go", "now")
+        await it.signal("sorry", "for that")
+        await app.drain()
+        assert (await it.get()).status == "failed"
+        assert calls == ["fetch", "upload", "undo"]
+        broken = False
+        await app.retry(it.id)
+        await app.drain()
+        # The signal the failed road had taken is there again for the new one.
+        assert await it.result() == ["data", "now", "uploaded", "for that"]
+        assert calls == ["fetch", "upload", "undo", "upload"]
+
+
+async def test_x8_a_retry_asks_anew_what_it_asked_after_the_failure(store: Store) -> None:
+    broken = True
+
+    async def flaky() -> str:
+        if broken:
+            raise OSError("no")
+        return "fine"
+
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        try:
+            done = await ctx.run(flaky)
+        except RunFailed:
+            await (await ctx.awakeable(title="what now?"))
+            raise
+        return [done, await (await ctx.awakeable(title="all good?"))]
+
+    async with harness(store, asks) as app:
+        it = await app.start(asks)
+        await app.drain()
+        [question] = await app.awakeables()
+        await app.resolve(question.id, "stop")
+        await app.drain()
+        assert (await it.get()).status == "failed"
+        broken = False
+        await app.retry(it.id)
+        await app.drain()
+        pending = await app.awakeables(status="PENDING")
+        assert [one.title for one in pending] == ["all good?"]
+        assert pending[0].id != question.id
+        await app.resolve(pending[0].id, "yes")
+        await app.drain()
+        assert await it.result() == ["fine", "yes"]
+
+
+async def test_x8_a_retry_waits_anew_after_a_timeout(store: Store) -> None:
+    @workflow
+    async def patient(ctx: FunctionContext) -> Any:
+        return (await ctx.wait_for_signal("paid", timeout=10)).payload
+
+    async with harness(store, patient) as app:
+        it = await app.start(patient)
+        await app.drain()
+        await app.advance(10)
+        await app.drain()
+        assert "SignalTimeout" in str((await it.get()).error)
+        await app.retry(it.id)
+        await app.drain()
+        assert (await it.get()).status == "awaiting_signal"
+        await it.signal("paid", 3)
+        await app.drain()
+        assert await it.result() == 3
+
+
+async def test_x8_a_rejection_stays_one(store: Store) -> None:
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        return await (await ctx.awakeable())
+
+    async with harness(store, asks) as app:
+        it = await app.start(asks)
+        await app.drain()
+        [question] = await app.awakeables()
+        await app.reject(question.id, "never")
+        await app.drain()
+        await app.retry(it.id)
+        await app.drain()
+        assert AwakeableRejected.__name__ in str((await it.get()).error)
+
+
+async def test_a_retry_of_a_retry_still_knows_its_road(store: Store) -> None:
+    failures = 3
+    calls: list[str] = []
+
+    async def flaky() -> int:
+        nonlocal failures
+        calls.append("flaky")
+        failures -= 1
+        if failures >= 0:
+            raise OSError("again")
+        return 7
+
+    @workflow
+    async def stubborn(ctx: FunctionContext) -> Any:
+        first = await ctx.run(one)
+        got = await ctx.run(flaky)
+        signal = await ctx.wait_for_signal("go")
+        return [first, got, signal.payload, await ctx.run(two)]
+
+    async with harness(store, stubborn) as app:
+        it = await app.start(stubborn)
+        for _ in range(3):
+            await app.drain()
+            assert (await it.get()).status == "failed"
+            await app.retry(it.id)
+        await app.drain()
+        await it.signal("go", "x")
+        await app.drain()
+        assert await it.result() == [1, 7, "x", 2]
+        assert len(calls) == 4
+
+
+async def test_m6_an_instance_finishes_on_the_version_it_started(store: Store) -> None:
+    @workflow(name="ship", version=1)
+    async def old(ctx: FunctionContext) -> str:
+        await ctx.wait_for_signal("go")
+        return "old"
+
+    @workflow(name="ship", version=2, queue="other")
+    async def new(ctx: FunctionContext) -> str:
+        await ctx.run(one)
+        await ctx.wait_for_signal("go")
+        return "new"
+
+    async with harness(store, old) as app:
+        first = await app.start(old)
+        await app.drain()
+        app.register(new)
+        second = await app.start("ship")
+        await app.drain()
+        for it in (first, second):
+            await it.signal("go")
+        await app.drain()
+        assert [await first.result(), await second.result()] == ["old", "new"]
+
+
+async def test_timeouts_and_answers_in_one_look_are_taken_in_the_order_that_is_written_down(store: Store) -> None:
+    """Both are there when it wakes: what won is in the journal, and a replay does not choose again."""
+    roads: list[Any] = []
+
+    @workflow
+    async def torn(ctx: FunctionContext) -> Any:
+        try:
+            won: Any = (await ctx.first(ctx.wait_for_signal("a", timeout=5), ctx.wait_for_signal("b")))[0]
+        except SignalTimeout:
+            won = "late"
+        roads.append(won)
+        await ctx.wait_for_signal("go")
+        return won
+
+    async with harness(store, torn) as app:
+        it = await app.start(torn)
+        await app.drain()
+        app.clock.now += 5_000_000
+        await it.signal("b")
+        await it.signal("a")
+        await app.sweep()
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == roads[0] == roads[1]
+
+
+async def test_journal_and_awakeables_go_with_their_instance(store: Store) -> None:
+    @workflow
+    async def brief(ctx: FunctionContext) -> None:
+        await ctx.run(one)
+        await (await ctx.awakeable())
+
+    async with harness(store, brief) as app:
+        await app.start(brief)
+        await app.drain()
+        [question] = await app.awakeables()
+        await app.resolve(question.id)
+        await app.drain()
+        await app.advance(8 * 86400)
+        await app.forget(before=datetime.now(UTC) + timedelta(days=9))
+        assert await rows(store, "SELECT 1 FROM journal") == []
+        assert await app.awakeables() == []
+        assert await app.list() == []
