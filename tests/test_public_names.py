@@ -22,7 +22,7 @@ NAMES = {
     # durable functions
     "workflow", "FunctionContext", "AwakeableHandle",
     # what the engine shows
-    "Awakeable", "ChildView", "Delivery", "Event", "Figures", "Instance", "Signal", "Wait",
+    "Awakeable", "ChildView", "Delivery", "Event", "Figures", "Instance", "Signal", "Token", "Wait",
     "Why", "Waiting", "Obstacle", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",

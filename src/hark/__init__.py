@@ -14,7 +14,7 @@ __all__ = [
     "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Machine", "MalformedJson",
     "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "Obstacle",
     "PayloadTooLarge", "Rate", "Reply", "Retry", "RunFailed", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
-    "StoreTooNew", "StoreUnavailable", "Wait", "Waiting", "Why", "Worker", "WrongColour", "step", "workflow",
+    "StoreTooNew", "StoreUnavailable", "Token", "Wait", "Waiting", "Why", "Worker", "WrongColour", "step", "workflow",
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from hark.kernel.requests import (
     Answer,
     Cancel,
     Deliver,
+    Grant,
     Message,
     Publish,
     Reclaim,
@@ -22,6 +23,7 @@ from hark.kernel.requests import (
     Request,
     Retain,
     Revive,
+    Revoke,
     SignalWithStart,
     Sweep,
 )  # fmt: skip
@@ -33,7 +35,8 @@ from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput, N
 from hark.model.links import LIFE, Keys, secrets_of
 from hark.model.names import check_awakeable_id, check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
-from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Wait, Why
+from hark.model.tokens import check_scopes, digest, new_secret
+from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Token, Wait, Why
 from hark.runtime import checkup, figures, views, why
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.figures import Figures
@@ -582,6 +585,51 @@ class Hark:
             return await self._ask(Retain(before=until, ids=await views.oldest(store, until, size), size=size))
 
         return self._read(forget)
+
+    # -- who may come in over HTTP ------------------------------------------------------------------
+
+    def create_token(
+        self, scopes: Any, name: str | None = None, expires: Duration | datetime | None = None
+    ) -> Reply[Token]:
+        """A token for the HTTP API; its `.secret` is shown this once. `expires` is a time, or how long it lasts."""
+        _check_texts(name=name)
+        until = lasts = None
+        if isinstance(expires, datetime):
+            until = moment(expires, "expires")
+        elif expires is not None:
+            lasts = micros(expires, "expires", zero=False)
+        secret = new_secret()
+        granted = json.dump(check_scopes(scopes))
+        request = Grant(
+            id=new_id(), hash=digest(secret), name=name, scopes=granted, expires_at=until, lasts=lasts
+        )  # fmt: skip
+        return self._ask(request, lambda row: views.token(row, secret))
+
+    def tokens(self) -> Reply[builtins.list[Token]]:
+        """All tokens ever made, oldest first, without their secrets."""
+        return self._read(views.tokens)
+
+    def revoke_token(self, id: str) -> Reply[Token]:
+        """From now on it opens nothing. Revoking it again changes nothing."""
+        return self._ask(Revoke(id=check_name(id, "token id")), views.token)
+
+    def known_tokens(self, secrets: Iterable[str]) -> Reply[dict[str, Token]]:
+        """Of these secrets those that are good now, in one read."""
+        hashes = {digest(secret): secret for secret in secrets}
+
+        async def look(store: Store) -> dict[str, Token]:
+            found = await views.live_tokens(store, list(hashes), self._clerk.now())
+            return {hashes[hash]: token for hash, token in found.items()}
+
+        return self._read(look)
+
+    def has_tokens(self) -> Reply[bool]:
+        """Is there any token that is good now?"""
+
+        async def look(store: Store) -> bool:
+            return bool(await store.read(sql.any_live_token, now=self._clerk.now()))
+
+        return self._read(look)
 
 
 def _rates(given: Any) -> dict[str, Rate]:

@@ -234,6 +234,27 @@ READS: dict[str, Question] = {
     "events_after": Question(
         sql.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100}
     ),
+    "follow": Question(
+        sql.follow, {"events_instance"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
+        lambda size: {"size": 100},
+    ),
+    "alive": Question(sql.alive, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "read_waits": Question(
+        sql.read_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
+        lambda size: {"name": None, "since": -1, "after": "", "size": 100},
+    ),
+    # What a scrape asks: as much as it may count, in a small crowd as in a large one.
+    "count_waits": Question(
+        sql.count_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
+        lambda size: {"most": 100},
+    ),
+    "count_ready": Question(sql.count_ready, {"instances_claim"}, None, lambda size: {"most": 100}),
+    "count_busy": Question(
+        sql.count_busy, {"instances_leased", "instances_blocked"}, None, lambda size: {"most": 100}
+    ),
+    "live_tokens": Question(
+        sql.live_tokens, {"tokens_hash"}, None, lambda size: {"hashes": ["a", "b"], "now": NOW}
+    ),
     "next_due": Question(sql.next_due, {"instances_due", "buckets_due"}),
     "owners": Question(sql.owners, {"instances_leased", "workers_pkey"}),
     "list_awakeables": Question(

@@ -116,6 +116,25 @@ class Register(Request):
 
 
 @dataclass(slots=True, eq=False)
+class Grant(Request):
+    """Keep a token, of which only the hash comes here. Answered with its row."""
+
+    id: str = ""
+    hash: str = ""
+    name: str | None = None
+    scopes: str = "[]"
+    expires_at: int | None = None
+    lasts: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Revoke(Request):
+    """Take a token out of use. Answered with its row; again is as good as once."""
+
+    id: str = ""
+
+
+@dataclass(slots=True, eq=False)
 class Retain(Request):
     """Forget these, if they finished before this time. Answered with the ids that went.
 

@@ -18,7 +18,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from hark.kernel import broadcast, claim, commit, deliver, end, expire, journal, limits, retain, settle, start
+from hark.kernel import broadcast, claim, commit, deliver, end, expire, journal, limits, retain, settle, start, tokens
 from hark.kernel.limits import Limits
 from hark.kernel.requests import (
     Answer,
@@ -26,6 +26,7 @@ from hark.kernel.requests import (
     Cancel,
     Commit,
     Deliver,
+    Grant,
     HandBack,
     Message,
     Publish,
@@ -34,6 +35,7 @@ from hark.kernel.requests import (
     Request,
     Retain,
     Revive,
+    Revoke,
     SignalWithStart,
     Start,
     Sweep,
@@ -89,6 +91,8 @@ class Turn:
         self.reclaims: list[Reclaim] = []
         self.retains: list[Retain] = []
         self.registers: list[Register] = []
+        self.grants: list[Grant] = []
+        self.revokes: list[Revoke] = []
         self.swept: list[Sweep] = []
         # What the phases tell each other.
         self.wants: set[str] = set()
@@ -261,6 +265,10 @@ class Turn:
                     self.retains.append(request)
                 case Sweep():
                     self.swept.append(request)
+                case Grant():
+                    self.grants.append(request)
+                case Revoke():
+                    self.revokes.append(request)
                 case _:
                     raise AssertionError(request)
 
@@ -307,6 +315,7 @@ class Turn:
             await tx.fetch(sql.record_definitions, list(recorded.values()))
         for name, version, kind, queue, initial, _, _ in recorded.values():
             self.catalog.setdefault(name, {})[version] = (kind, queue, initial)
+        await tokens.apply(self)
         # Before the locks: who is meant.
         start.plan(self)
         broadcast.plan_names(self)

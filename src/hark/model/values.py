@@ -170,6 +170,19 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """A credential for the HTTP API. `secret` is there once, when it is made; it is kept nowhere."""
+
+    id: str
+    name: str | None
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """A token bucket: `allowed` per `period` seconds, up to `burst` at once, split over `shards` rows."""
 

@@ -63,5 +63,5 @@ async def look(store: Store, tally: Tally) -> Figures:
     for kind, number, since in await store.read(sql.count_waits, [(kind,) for kind in _KINDS], most=MOST):
         figures.waits[kind] = (number, age(since))
     for queue, number, since in await store.read(sql.count_ready, most=MOST):
-        figures.queues[queue] = (number, age(since))
+        figures.queues[queue] = (int(number), age(since))
     return figures

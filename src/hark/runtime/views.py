@@ -12,7 +12,7 @@ from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.links import Keys
 from hark.model.names import from_micros
-from hark.model.values import Awakeable, Event, Instance, Wait, WaitKind
+from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.store import statements as sql
 from hark.store.protocol import Store
 from hark.store.sql import Sql
@@ -220,3 +220,17 @@ async def linked(store: Store, link: Link, keys: Keys, id: str, token: str, now:
     if not found or ends is None or now >= ends or (timeout is not None and now >= timeout):
         raise NotFound("This link does not work. It is not complete, or not valid any more; ask for a new one.")
     return awakeable(found[0], link)
+
+
+def token(row: Sequence[Any], secret: str | None = None) -> Token:
+    id, name, scopes, created, expires, revoked = row
+    return Token(id, name, tuple(_value(scopes)), from_micros(created), _time(expires), _time(revoked), secret)
+
+
+async def tokens(store: Store) -> builtins.list[Token]:
+    return [token(row) for row in await store.read(sql.read_tokens)]
+
+
+async def live_tokens(store: Store, hashes: Sequence[str], now: int) -> dict[str, Token]:
+    """Of these hashes those that are good for something."""
+    return {row[0]: token(row[1:]) for row in await store.read(sql.live_tokens, hashes=list(hashes), now=now)}

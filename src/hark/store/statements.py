@@ -648,6 +648,36 @@ record_definitions = Sql(
 )
 definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions ORDER BY name, version")
 
+# -- tokens ----------------------------------------------------------------------------------------
+
+_TOKEN = "id, name, scopes, created_at, expires_at, revoked_at"
+insert_tokens = Sql(
+    f"""
+    INSERT INTO tokens (id, hash, name, scopes, expires_at, created_at)
+    SELECT r.id, r.hash, r.name, r.scopes, r.expires_at, :now::bigint
+    FROM {{rows: id text, hash text, name text, scopes text, expires_at bigint}}
+    RETURNING {_TOKEN}
+    """
+)
+revoke_tokens = Sql(
+    f"""
+    UPDATE tokens SET revoked_at = coalesce(revoked_at, :now::bigint) WHERE id IN :ids[text] RETURNING {_TOKEN}
+    """
+)
+read_tokens = Sql(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, id")
+# X3: by their hashes; one that was revoked or is over is none.
+live_tokens = Sql(
+    f"""
+    SELECT hash, {_TOKEN} FROM tokens
+    WHERE hash IN :hashes[text] AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint)
+    """
+)
+any_live_token = Sql(
+    """
+    SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint) LIMIT 1
+    """
+)
+
 # -- retention -------------------------------------------------------------------------------------
 
 _ANCESTOR = """
@@ -942,47 +972,51 @@ count_busy = Sql(
         (SELECT count(*) FROM (SELECT 1 FROM instances WHERE blocked_on IS NOT NULL LIMIT :most::bigint) b)
     """
 )
+_OPEN = "w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL"
 count_waits = Sql(
-    """
+    # Ordered, so that no planner prefers a scan for the few it hopes to find.
+    f"""
     SELECT r.kind,
-        (SELECT count(*) FROM (SELECT 1 FROM waits w WHERE w.kind = r.kind AND w.closed_at IS NULL
-            AND w.fired_at IS NULL LIMIT :most::bigint) n),
-        (SELECT w.since FROM waits w WHERE w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL
-            ORDER BY w.since, w.id LIMIT 1)
-    FROM {rows: kind text}
+        (SELECT count(*) FROM (
+            SELECT w.id FROM waits w WHERE {_OPEN} ORDER BY w.since, w.id LIMIT :most::bigint) n),
+        (SELECT w.since FROM waits w WHERE {_OPEN} ORDER BY w.since, w.id LIMIT 1)
+    FROM {{rows: kind text}}
     """
 )
 # From lane to lane along the claim index, not along its rows.
 _READY = "i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL"
-_LANE = "i.queue = l.queue AND i.definition = l.definition AND i.version = l.version"
-_NEXT = f"""SELECT i.rowid FROM instances i WHERE {_READY}
-            AND (i.queue, i.definition, i.version) > (l.queue, l.definition, l.version)
+_LANE = f"i.queue = l.queue AND i.definition = l.definition AND i.version = l.version AND {_READY}"
+_FIRST = f"""SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
             ORDER BY i.queue, i.definition, i.version LIMIT 1"""
+_COUNT = f"""SELECT l.queue,
+        sum((SELECT count(*) FROM (
+            SELECT i.since FROM instances i WHERE {_LANE} ORDER BY i.priority, i.since LIMIT :most::bigint) n)),
+        min((SELECT i.since FROM instances i WHERE {_LANE} ORDER BY i.priority, i.since LIMIT 1))
+    FROM lanes l GROUP BY l.queue"""
 count_ready = Sql(
     f"""
     WITH RECURSIVE lanes(queue, definition, version) AS (
-        (SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
-            ORDER BY i.queue, i.definition, i.version LIMIT 1)
+        ({_FIRST})
         UNION ALL
         SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN LATERAL (
             SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
                 AND (i.queue, i.definition, i.version) > (l.queue, l.definition, l.version)
             ORDER BY i.queue, i.definition, i.version LIMIT 1) n)
-    SELECT l.queue, sum((SELECT count(*) FROM (
-            SELECT 1 FROM instances i WHERE {_LANE} AND {_READY} LIMIT :most::bigint) n))::bigint,
-        min((SELECT i.since FROM instances i WHERE {_LANE} AND {_READY} ORDER BY i.priority, i.since LIMIT 1))
-    FROM lanes l GROUP BY l.queue
+    {_COUNT}
     """,
-    # SQLite has no LATERAL.
+    # SQLite has no LATERAL, and uses only the first column of such a comparison: a step to the next version, else to
+    # the next definition, else to the next queue.
     sqlite=f"""
     WITH RECURSIVE lanes(queue, definition, version) AS (
-        SELECT queue, definition, version FROM (SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
-            ORDER BY i.queue, i.definition, i.version LIMIT 1)
+        SELECT * FROM ({_FIRST})
         UNION ALL
-        SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN instances n ON n.rowid = ({_NEXT}))
-    SELECT l.queue, sum((SELECT count(*) FROM (
-            SELECT 1 FROM instances i WHERE {_LANE} AND {_READY} LIMIT :most))),
-        min((SELECT i.since FROM instances i WHERE {_LANE} AND {_READY} ORDER BY i.priority, i.since LIMIT 1))
-    FROM lanes l GROUP BY l.queue
+        SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN instances n ON n.rowid = coalesce(
+            (SELECT i.rowid FROM instances i WHERE i.queue = l.queue AND i.definition = l.definition
+                AND i.version > l.version AND {_READY} ORDER BY i.version LIMIT 1),
+            (SELECT i.rowid FROM instances i WHERE i.queue = l.queue AND i.definition > l.definition
+                AND {_READY} ORDER BY i.definition, i.version LIMIT 1),
+            (SELECT i.rowid FROM instances i WHERE i.queue > l.queue
+                AND {_READY} ORDER BY i.queue, i.definition, i.version LIMIT 1)))
+    {_COUNT}
     """,
 )

@@ -33,6 +33,7 @@ class Door:
         self.app = app
         self.require_token = require_token
         self.feed = Feed(app)
+        self._tokens = guard.Tokens(app)
         self._house = House(app, self.feed, document(ROUTES, VERSION), heartbeat)
         self._table = Table(ROUTES)
 
@@ -92,14 +93,11 @@ class Door:
         """Who it is; None for nobody known. Forbidden for a drive-by request."""
         token = guard.bearer(scope)
         if token is not None:
-            return await self._known(token)
+            return await self._tokens.caller(token)
         if self.require_token or not guard.comes_from_here(scope):
             return None
         guard.refuse_drive_by(scope)
         return guard.NEAR
-
-    async def _known(self, token: str) -> Caller:
-        raise Unauthenticated("This token is not known, or it was revoked. Ask for another one.")
 
 
 def _check_scope(route: Route, caller: Caller | None) -> None:

@@ -10,14 +10,18 @@ Three ways in:
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 from typing import Final
 
+from hark.app import Hark
 from hark.doors.http.answers import Forbidden, Unauthenticated
 from hark.doors.http.bodies import Scope
+from hark.model.errors import HarkError
+from hark.model.tokens import SCOPES
+from hark.model.values import Token
 
-SCOPES: Final = frozenset(("read", "signal", "answer", "operate", "deploy"))
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 _PROXIED: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 _NEAR: Final = frozenset((b"same-origin", b"same-site", b"none"))
@@ -33,7 +37,7 @@ class Caller:
         self.scopes = scopes
 
 
-NEAR: Final = Caller(None, SCOPES)
+NEAR: Final = Caller(None, frozenset(SCOPES))
 PUBLIC: Final = Caller(None, frozenset())
 
 
@@ -85,3 +89,41 @@ def refuse_drive_by(scope: Scope) -> None:
     own = f"{scope['scheme']}://".encode() + hosts[0].lower()
     if any(origin.lower() != own for origin in origins):
         raise Forbidden("A page of another origin asked for this. Without a token only pages of this server may.")
+
+
+class Tokens:
+    """Looks tokens up: all that come while a look is under way share the next one.
+
+    Nothing is kept, so a token that was revoked opens nothing from the next request on.
+    """
+
+    def __init__(self, app: Hark) -> None:
+        self._app = app
+        self._asked: dict[str, asyncio.Future[Token | HarkError | None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def caller(self, secret: str) -> Caller:
+        """Who has this token; Unauthenticated when nobody has."""
+        if secret not in self._asked:
+            self._asked[secret] = asyncio.get_running_loop().create_future()
+        asked = self._asked[secret]
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
+        found = await asyncio.shield(asked)  # others wait for it too
+        if isinstance(found, HarkError):
+            raise found
+        if found is None:
+            raise Unauthenticated("This token is not known, is over, or was revoked. Ask for another one.")
+        return Caller(found.name or f"token {found.id}", frozenset(found.scopes))
+
+    async def _look(self) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, {}
+            found: dict[str, Token] = {}
+            error: HarkError | None = None
+            try:
+                found = await self._app.known_tokens(asked)
+            except HarkError as failure:
+                error = failure
+            for secret, future in asked.items():
+                future.set_result(error or found.get(secret))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -75,11 +76,19 @@ class _Server(uvicorn.Server):
 
 
 def _config(door: Door) -> uvicorn.Config:
-    # No access log: it would write down the tokens of links. No proxy headers: who comes through a proxy says so.
+    # No proxy headers: who comes through a proxy says so, and needs a token.
+    logging.getLogger("uvicorn.access").addFilter(_without_query)
     return uvicorn.Config(
         door, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
         server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_GRACE,
     )  # fmt: skip
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """There is no access log; who turns one on does not get the tokens of links with it."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
+    return True
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -111,10 +120,11 @@ def _addresses(host: str) -> list[str]:
 
 
 async def _refuse_strangers(app: Hark, host: str) -> None:
-    raise InvalidInput(
-        f"{host} can be reached from other machines, and the store has no token to tell friend from stranger. "
-        "Make one (`hark token create`), or serve on 127.0.0.1."
-    )
+    if not await app.has_tokens():
+        raise InvalidInput(
+            f"{host} can be reached from other machines, and the store has no token to tell friend from stranger. "
+            "Make one (`hark token create --scope read`), or serve on 127.0.0.1."
+        )
 
 
 @contextlib.contextmanager
