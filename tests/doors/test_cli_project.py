@@ -21,7 +21,7 @@ def test_d4_init_writes_a_project_whose_next_lines_work(tmp_path: Path, monkeypa
         for line in lines:
             done = subprocess.run([HARK, *shlex.split(line)[1:]], capture_output=True, text=True, check=True)
             assert done.stdout
-    assert "request:1" in call("instance", "list").out
+    assert "request-1" in call("instance", "list").out
 
 
 def test_d4_the_tests_it_writes_pass(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_d4_init_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_d4_the_demo_shows_a_whole_life_and_leaves_nothing(tmp_path: Path) -> None:
     said = shell("demo", cwd=tmp_path, env={"TMPDIR": str(tmp_path), "HARK_DB": "sqlite:////nowhere/x.db"})
     assert (said.code, said.err) == (0, "")
-    assert said.out.startswith("$ hark start Approval --key request:1\n")
-    assert "It waits for signal 'approved'" in said.out
-    assert '{"approved":true,"note":"fine"}' in said.out
+    assert said.out.startswith("$ hark start approval --id request-1")
+    assert "It waits for an answer to prom_1" in said.out
+    assert "Deploy v1: yes. Go." in said.out
     assert list(tmp_path.iterdir()) == []

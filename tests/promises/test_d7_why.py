@@ -12,6 +12,7 @@ from hark import (
     Child,
     Context,
     Done,
+    FunctionContext,
     Hark,
     InstanceFailed,
     Machine,
@@ -23,6 +24,7 @@ from hark import (
     Stop,
     Why,
     step,
+    workflow,
 )
 from hark.kernel.requests import Deliver, Message, Publish, Retain
 from hark.model.decisions import Arm, NewAwakeable, NewInstance, Park
@@ -72,6 +74,12 @@ class Quick(Machine):
     @step
     async def start(self, ctx: Context) -> Done:
         return Done()
+
+
+@workflow
+async def deploy(ctx: FunctionContext) -> None:
+    await (await ctx.awakeable(title="Deploy?", schema={"type": "boolean"}))
+    await ctx.sleep(60)
 
 
 class Again(Machine):
@@ -145,6 +153,19 @@ async def test_d7_every_kind_of_wait_has_its_answer(store: Store) -> None:
         notes = {wait.kind: wait.note for wait in why.waits}
         assert notes["children"] == "1 still to end of: child (runnable at start)"
         assert "by itself" in (notes["timer"] or "")
+
+
+async def test_d7_an_awakeable_of_a_function_says_what_is_asked(store: Store) -> None:
+    async with Harness(deploy, url=store.url, **store.options) as app:
+        run = await app.start(deploy, id="run")
+        await app.drain()
+        [wait] = (await app.why(run)).waits
+        assert (wait.kind, wait.wake) == ("awakeable", f"hark awakeable resolve {wait.name}")
+        assert wait.note == f"Deploy?; the answer has to fit a schema: hark awakeable show {wait.name}"
+        await app.resolve(str(wait.name), True)
+        await app.drain()
+        assert (await app.why(run)).status == "awaiting_signal"  # asleep
+        assert [wait.kind for wait in (await app.why(run)).waits] == ["timer"]
 
 
 async def test_d7_it_says_which_child_is_not_finished(store: Store) -> None:

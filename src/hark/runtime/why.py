@@ -49,8 +49,8 @@ async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) ->
     parked = row.status in PARKED
     # A wait that was answered or has timed out is not waited for any more.
     waits = [wait for wait in await store.read(sql.waits_of, ids=[id]) if wait[9] is None] if parked else []
-    children = await _children(store, waits)
-    waiting = tuple(_waiting(row, wait, children) for wait in waits)
+    children, questions = await _children(store, waits), await _questions(store, waits)
+    waiting = tuple(_waiting(row, wait, children, questions) for wait in waits)
     obstacles = tuple(await _obstacles(store, row, now, here))
     since = min((wait[8] for wait in waits), default=None) or _since(row)
     return Why(
@@ -95,7 +95,18 @@ async def _children(store: Store, waits: Sequence[Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _waiting(row: _Row, wait: Sequence[Any], children: dict[str, list[Any]]) -> Waiting:
+async def _questions(store: Store, waits: Sequence[Any]) -> dict[str, str]:
+    """What the awakeables ask, and that an answer has to fit."""
+    ids = [wait[4] for wait in waits if wait[3] == "awakeable"]
+    notes = {}
+    for found in await store.read(sql.read_awakeables, ids=ids) if ids else ():
+        id, title, schema = found[0], found[10], found[12]
+        fit = f"the answer has to fit a schema: {_command('awakeable', 'show', id)}" if schema is not None else None
+        notes[id] = "; ".join(part for part in (title, fit) if part)
+    return notes
+
+
+def _waiting(row: _Row, wait: Sequence[Any], children: dict[str, list[Any]], questions: dict[str, str]) -> Waiting:
     id, _, place, kind, name, key, deadline, remaining, since, _ = wait
     wake: str | None = None
     note: str | None = None
@@ -108,6 +119,7 @@ def _waiting(row: _Row, wait: Sequence[Any], children: dict[str, list[Any]]) -> 
             wake = _command("message", name, key)
         case "awakeable":
             wake = _command("awakeable", "resolve", name)
+            note = questions.get(name) or None
         case "children":
             left = children.get(id, [])
             listed = ", ".join(f"{child} ({status} at {step})" for child, status, step in left)

@@ -19,45 +19,48 @@ from hark.model.errors import HarkError, InvalidInput
 
 APP = '''"""A request that waits for somebody's word."""
 
-from hark import Await, Done, Hark, Machine, Stop, step
+from dataclasses import dataclass
+
+from hark import Hark, workflow
 
 app = Hark("sqlite:///hark.db")
 
 
-class Approval(Machine):
-    @step
-    async def start(self, ctx):
-        return Await("approved", "refused", then=self.decide, timeout=7 * 86400)
-
-    @step
-    async def decide(self, ctx):
-        if ctx.timed_out:
-            return Stop("nobody answered within a week")
-        answer = ctx.awaited[0]
-        return Done({"approved": answer.name == "approved", "note": answer.payload})
+@dataclass
+class Verdict:
+    approve: bool
+    note: str = ""
 
 
-app.register(Approval)
+@workflow
+async def approval(ctx, what: str):
+    asked = await ctx.awakeable(title=f"{what}?", schema=Verdict, timeout=7 * 86400)
+    verdict = await asked  # nothing runs meanwhile; a crash, a deploy or a week changes nothing
+    return f"{what}: {'yes' if verdict.approve else 'no'}. {verdict.note}".strip()
+
+
+app.register(approval)
 '''
 TEST = '''"""The clock is moved by hand: no test waits for a week."""
 
-from app import Approval
+from app import approval
 
 from hark.testing import Harness
 
 
-async def test_it_waits_until_it_is_approved():
-    async with Harness(Approval) as app:
-        request = await app.start(Approval)
+async def test_it_waits_until_somebody_answers():
+    async with Harness(approval) as app:
+        request = await app.start(approval, "Deploy v1")
         await app.drain()
-        await request.signal("approved", "fine")
+        [question] = await app.awakeables(status="PENDING")
+        await app.resolve(question.id, {"approve": True, "note": "Go."})
         await app.drain()
-        assert await request.result() == {"approved": True, "note": "fine"}
+        assert await request.result() == "Deploy v1: yes. Go."
 
 
 async def test_it_gives_up_after_a_week():
-    async with Harness(Approval) as app:
-        request = await app.start(Approval)
+    async with Harness(approval) as app:
+        request = await app.start(approval, "Deploy v1")
         await app.drain()
         await app.advance(7 * 86400)
         await app.drain()
@@ -70,11 +73,12 @@ FILES = {
     ".gitignore": "hark.db*\n",
 }
 SERVE = "hark serve --app app:app"
+QUESTION = "prom_1cmVxdWVzdC0xOjA"  # the first entry of request-1
 STEPS = (
-    "hark start Approval --key request:1",
-    "hark instance why request:1",
-    "hark signal request:1 approved --payload fine",
-    "hark instance show request:1",
+    "hark start approval --id request-1 --input '\"Deploy v1\"'",
+    "hark instance why request-1",
+    f'hark awakeable resolve {QUESTION} --payload \'{{"approve": true, "note": "Go."}}\'',
+    "hark instance show request-1",
 )
 
 
@@ -140,7 +144,7 @@ def _until(run: Callable[[list[str]], int], status: str) -> None:
     while status:
         seen = StringIO()
         with redirect_stdout(seen):
-            run(["instance", "show", "request:1", "--json", "--db", "sqlite:///hark.db"])
+            run(["instance", "show", "request-1", "--json", "--db", "sqlite:///hark.db"])
         if f'"status":"{status}"' in seen.getvalue():
             return
         time.sleep(0.01)
