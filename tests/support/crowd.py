@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
+from hark.model.values import Status
 from hark.store import statements as sql
 from hark.store.sql import Sql
 
@@ -212,15 +213,25 @@ TURN: dict[str, Question] = {
 }  # fmt: skip
 
 # What is read beside the turns, again and again.
-_ANY = {"status": None, "definition": None, "kind": None, "job": None}
 READS: dict[str, Question] = {
     "old": Question(
         sql.old, {"instances_finished", "instances_pkey"}, None,
         lambda size: {"before": NOW + 1, "at": NOW, "after": f"finished-{1_000_000 + size // 2}", "size": 100},
     ),
+    "definitions_in_use": Question(sql.definitions_in_use, {"instances_listed"}),
     "list_instances": Question(
-        sql.list_instances, {"instances_newest"}, None,
-        lambda size: {**_ANY, "at": NOW - size // 2, "after": "parked-1000000", "size": 100},  # a page in the middle
+        sql.list_instances, {"instances_listed", "instances_pkey"},
+        lambda size: [(name, status) for name in (HERE, ELSEWHERE) for status in get_args(Status)],
+        lambda size: {"kind": None, "at": NOW - size // 2, "after": "parked-1000000", "size": 100},  # in the middle
+    ),
+    "list_instances that are not there": Question(
+        sql.list_instances, {"instances_listed", "instances_pkey"},
+        lambda size: [(ELSEWHERE, "failed"), (HERE, "failed"), ("Nobody", "done")],
+        lambda size: {"kind": None, "at": NOW, "after": "", "size": 100},
+    ),
+    "signals_of_all": Question(
+        sql.signals_of_all, {"signals_inbox", "signals_dedup", "signals_consumed", "signals_pkey"}, None,
+        lambda size: {"ids": ids("mailed"), "since": NOW - 10**9, "before": NOW - 1},
     ),
     "read_instances": Question(sql.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "outcomes": Question(sql.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
@@ -259,6 +270,6 @@ READS: dict[str, Question] = {
     "owners": Question(sql.owners, {"instances_leased", "workers_pkey"}),
     "list_awakeables": Question(
         sql.list_awakeables, {"awakeables_newest"}, None,
-        lambda size: {**_ANY, "at": NOW, "after": "prom", "size": 100},
+        lambda size: {"job": None, "status": None, "at": NOW, "after": "prom", "size": 100},
     ),
 }  # fmt: skip

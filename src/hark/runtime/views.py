@@ -11,15 +11,17 @@ from typing import Any
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.links import Keys
-from hark.model.names import from_micros
-from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
+from hark.model.names import from_micros, moment
+from hark.model.values import Awakeable, Event, Instance, Status, Token, Wait, WaitKind
 from hark.store import statements as sql
 from hark.store.protocol import Store
 from hark.store.sql import Sql
 
 _ALL = 2**63 - 1
 _PAGE = 1000
+_SET_BACK = 86_400_000_000  # µs: the clock may have been set while they lived
 _KINDS = typing.get_args(WaitKind)
+_STATUSES = typing.get_args(Status)
 
 
 def _time(at: int | None) -> Any:
@@ -99,13 +101,24 @@ async def _place(store: Store, read: Sql, created_at: int, after: str | None) ->
     raise NotFound(f"There is no {after!r} to go on after; retention took it. List from the beginning.")
 
 
+async def _in_use(store: Store, kind: str | None) -> builtins.list[str]:
+    """The definitions with instances, perhaps only those that can be of a kind."""
+    names = [row[0] for row in await store.read(sql.definitions_in_use)]
+    if kind is None:
+        return names
+    kinds: dict[str, builtins.set[str]] = {}
+    for name, _, of, *_ in await store.read(sql.definitions):
+        kinds.setdefault(name, builtins.set()).add(of)
+    return [name for name in names if kind in kinds.get(name, (kind,))]  # a child nobody could start has no definition
+
+
 async def listing(
     store: Store, status: str | None, definition: str | None, kind: str | None, limit: int, after: str | None
 ) -> builtins.list[Instance]:
     at, last = await _place(store, sql.read_instances, 13, after)
-    rows = await store.read(
-        sql.list_instances, status=status, definition=definition, kind=kind, at=at, after=last, size=limit
-    )
+    names = [definition] if definition is not None else await _in_use(store, kind)
+    lanes = [(name, one) for name in names for one in (_STATUSES if status is None else (status,))]
+    rows = await store.read(sql.list_instances, lanes, kind=kind, at=at, after=last, size=limit)
     found = await instances(store, [row[0] for row in rows])
     return [found[row[0]] for row in rows if row[0] in found]
 
@@ -176,8 +189,9 @@ async def export(store: Store, before: int, limit: int) -> builtins.list[dict[st
         event = asdict(_event(row))
         del event["instance_id"], event["cursor"]
         histories[row[1]]["events"].append(event)
+    since = min((found[id].created_at for id in histories), default=from_micros(0))
     for id, kind, name, payload, dedup_key, at, consumed_at in await store.read(
-        sql.signals_of_all, ids=list(histories)
+        sql.signals_of_all, ids=list(histories), since=moment(since, "since") - _SET_BACK, before=before + _SET_BACK
     ):
         histories[id]["signals"].append(
             {"kind": kind, "name": name, "payload": _value(payload), "dedup_key": dedup_key, "at": from_micros(at),

@@ -768,16 +768,38 @@ forget_buckets = Sql(
 _INSTANCE = """id, definition, kind, version, step, status, state, result, error, attempt, queue,
            correlation_key, parent_id, created_at, finished_at, priority, blocked_on, due_at"""
 read_instances = Sql(f"SELECT {_INSTANCE} FROM instances WHERE id IN :ids[text]")
-# Newest first; (at, after) is the place of the last one seen, a plain value so that an index goes straight there.
+# Every definition that has instances: one step through the index for each, not for each instance.
+definitions_in_use = Sql(
+    """
+    WITH RECURSIVE used(definition) AS (
+        SELECT min(definition) FROM instances
+        UNION ALL SELECT (SELECT min(i.definition) FROM instances i WHERE i.definition > u.definition) FROM used u
+        WHERE u.definition IS NOT NULL)
+    SELECT definition FROM used WHERE definition IS NOT NULL
+    """
+)
+# Newest first; (at, after) is the place of the last one seen. A lane is a definition and a status, and the index goes
+# straight to its newest: a page is on the lanes with the newest heads, and what fits no lane is not walked over.
+_LANE = """i.definition = r.definition AND i.status = r.status AND (:kind::text IS NULL OR i.kind = :kind::text)
+            AND (i.created_at, i.id) < (:at::bigint, :after::text) ORDER BY i.created_at DESC, i.id DESC"""
+_NEWEST = "ORDER BY c.created_at DESC, c.id DESC LIMIT :size::bigint"
 list_instances = Sql(
     f"""
-    SELECT {_INSTANCE} FROM instances i
-    WHERE (:status::text IS NULL OR i.status = :status::text)
-        AND (:definition::text IS NULL OR i.definition = :definition::text)
-        AND (:kind::text IS NULL OR i.kind = :kind::text)
-        AND (i.created_at, i.id) < (:at::bigint, :after::text)
-    ORDER BY i.created_at DESC, i.id DESC LIMIT :size::bigint
-    """
+    WITH heads AS (
+        SELECT r.definition, r.status FROM {{rows: definition text, status text}}
+        CROSS JOIN LATERAL (SELECT i.created_at, i.id FROM instances i WHERE {_LANE} LIMIT 1) c {_NEWEST})
+    SELECT c.id FROM heads r
+    CROSS JOIN LATERAL (SELECT i.created_at, i.id FROM instances i WHERE {_LANE} LIMIT :size::bigint) c {_NEWEST}
+    """,
+    # SQLite has no LATERAL; see `claimable`.
+    sqlite=f"""
+    WITH heads AS (
+        SELECT r.definition, r.status FROM {{rows: definition text, status text}}
+        CROSS JOIN instances c ON c.rowid = (
+            SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT 1) {_NEWEST})
+    SELECT c.id FROM heads r CROSS JOIN instances c ON c.rowid IN (
+        SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT :size) {_NEWEST}
+    """,
 )
 # What is open, longest first, after the place of the last one seen: one index scan per kind.
 read_waits = Sql(
@@ -861,10 +883,17 @@ follow = Sql(
 alive = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
 # Whole histories, for an export.
 events_of_all = Sql(f"SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq")
+# By the three indexes there are: what was consumed without a key was consumed while one of them lived.
 signals_of_all = Sql(
     """
     SELECT instance_id, kind, name, payload, dedup_key, at, consumed_at FROM signals
-    WHERE instance_id IN :ids[text] AND kind IN ('signal', 'broadcast', 'message') ORDER BY seq
+    WHERE kind IN ('signal', 'broadcast', 'message') AND seq IN (
+        SELECT seq FROM signals WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+        UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL
+            AND consumed_at IS NOT NULL
+        UNION ALL SELECT seq FROM signals WHERE consumed_at BETWEEN :since::bigint AND :before::bigint
+            AND dedup_key IS NULL AND instance_id IN :ids[text])
+    ORDER BY seq
     """
 )
 _AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,

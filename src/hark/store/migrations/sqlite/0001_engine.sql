@@ -60,7 +60,7 @@ CREATE INDEX instances_kept_key ON instances (correlation_key, created_at) WHERE
 CREATE INDEX instances_parent ON instances (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX instances_parent_wait ON instances (parent_wait) WHERE parent_wait IS NOT NULL;
 CREATE INDEX instances_finished ON instances (finished_at, id) WHERE finished_at IS NOT NULL;
-CREATE INDEX instances_newest ON instances (created_at, id);
+CREATE INDEX instances_listed ON instances (definition, status, created_at, id);
 
 CREATE TABLE signals (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,
