@@ -40,8 +40,8 @@ layers: $(STAMP)  ## import-linter: who may import whom
 unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signal' for a part
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-demo: $(STAMP)  ## a checkout that parks, is killed, comes back and finishes
-	$(BIN)/python examples/01_checkout.py
+demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
+	@$(BIN)/python examples/02_deploy.py
 
 bench: bench-engine  ## all benchmarks
 

@@ -237,6 +237,12 @@ class Hark:
         # By name: doors import the app, and the app imports nothing of a door until it is asked for one.
         return importlib.import_module("hark.doors.http.asgi").Door(self, require_token=require_token)
 
+    async def serve(self, *, host: str = "127.0.0.1", port: int = 4097, worker: bool = True, **options: Any) -> None:
+        """The HTTP API, a worker and timers in this process, until Ctrl-C or SIGTERM: what `hark serve` runs."""
+        await importlib.import_module("hark.doors.http.server").serve(
+            self, host=host, port=port, worker=worker, **options
+        )
+
     def register(self, *definitions: Any) -> Reply[None]:
         """Make definitions known here, and in the store: when the app opens, or now if it is open."""
         new = [program for program in map(_program, definitions) if self._registry.add(program)]

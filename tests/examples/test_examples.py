@@ -1,16 +1,83 @@
 """Every example runs to its end."""
 
+import os
+import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BIN = Path(sys.executable).parent
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_the_example_runs(example: Path) -> None:
+def test_01_checkout_parks_is_killed_comes_back_and_finishes() -> None:
+    example = EXAMPLES / "01_checkout.py"
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "result: {'order': 42, 'paid': 100}" in done.stdout
+
+
+@contextmanager
+def demo(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The demo in a folder, and what it says until it has told all ways to answer."""
+    process = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "02_deploy.py"), "--port", "0"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "hark awakeable resolve" in line:
+                break
+        assert "hark awakeable resolve" in said, said
+        yield process, said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def way(said: str, begin: str) -> str:
+    found = re.search(rf"^    ({begin}.*)$", said, re.MULTILINE)
+    assert found, said
+    return found.group(1)
+
+
+@pytest.mark.parametrize("begin", ["curl", "hark"])
+def test_02_deploy_still_waits_after_ctrl_c_and_each_way_answers_it(tmp_path: Path, begin: str) -> None:
+    with demo(tmp_path) as (process, said):
+        assert "building v1" in said
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=30)[0]
+        assert process.returncode == 0, rest
+        assert "run it again" in rest
+        assert "Traceback" not in rest
+    with demo(tmp_path) as (process, said):
+        assert "building" not in said
+        assert "still waits" in said
+        path = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(
+            way(said, begin),
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            env=path,
+        )
+        assert done.returncode == 0, done.stderr
+        rest = process.communicate(timeout=30)[0]
+        assert process.returncode == 0, rest
+        assert "result: registry/app:v1 is live" in rest
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"01_checkout.py", "02_deploy.py"}

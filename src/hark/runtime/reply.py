@@ -39,7 +39,11 @@ class Reply(Generic[T]):
             loop = asyncio.get_running_loop()
             future = loop.create_future()
             if self._register(loop, future):
-                yield from future
+                try:
+                    yield from future
+                except BaseException:  # who waited was told to stop: the answer is no longer expected
+                    self._seen = True
+                    raise
         return self._outcome()
 
     def _register(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> bool:
