@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import hark
 from hark.model.decisions import Arm
 from tests.doors.support_cli import HARK, Desk, call, place, shell
 from tests.support.stores import Store, sqlite_file
@@ -19,6 +20,7 @@ COMMANDS = [
     "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor", "events",
     "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
     "awakeable reject", "awakeable list", "awakeable show", "awakeable await", "timeout check",
+    "token create", "token list", "token revoke",
 ]  # fmt: skip
 
 
@@ -208,6 +210,16 @@ def test_d4_completion_knows_the_commands(name: str) -> None:
     assert said.code == 0
     assert "instance" in said.out
     assert "awakeable" not in said.out
+
+
+def test_d4_completion_is_installed_for_the_shell_of_who_asks(tmp_path: Path) -> None:
+    told = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
+    assert shell("--install-completion", "bash", env=told).code == 0
+    assert "hark" in (tmp_path / ".bashrc").read_text()
+
+
+def test_d4_it_says_its_version() -> None:
+    assert call("--version").out == f"hark {hark.__version__}\n"
 
 
 def test_d4_help_takes_at_most_three_times_what_typer_alone_takes() -> None:

@@ -94,6 +94,14 @@ def _shared() -> list[inspect.Parameter]:
     ]
 
 
+_VERSION = inspect.Parameter(
+    "version",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--version", help="Print the version and exit")],
+)
+
+
 def _with_options(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> Any:
     """Typer reads a signature: this one is its own parameters, and those everybody has."""
     every = [*parameters, *_shared()]
@@ -106,13 +114,18 @@ def group(help: str, *, root: bool = False) -> typer.Typer:
     """A group of commands. Alone it prints its help."""
     made = typer.Typer(help=help, rich_markup_mode=None, add_completion=root)  # rich would double the start
 
-    def callback(ctx: typer.Context, **values: Any) -> None:
+    def callback(ctx: typer.Context, version: bool = False, **values: Any) -> None:
+        if version:
+            from importlib import metadata
+
+            print(f"hark {metadata.version('hark')}")
+            raise typer.Exit
         ctx.obj = Given(**values).over(ctx.obj)
         if ctx.invoked_subcommand is None:
             print(ctx.get_help())
             raise typer.Exit(2)
 
-    made.callback(invoke_without_command=True, help=help)(_with_options(callback, []))
+    made.callback(invoke_without_command=True, help=help)(_with_options(callback, [_VERSION] if root else []))
     return made
 
 

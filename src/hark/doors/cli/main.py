@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from hark.doors.cli import awakeables, doctor, events, instances, process, project, setup, signals
+from hark.doors.cli import awakeables, doctor, events, instances, process, project, setup, signals, tokens
 from hark.doors.cli.given import Suspended, group
 from hark.model.errors import Conflict, Duplicate, HarkError, InvalidDefinition, InvalidInput, NoTarget, NotFound
 
@@ -29,6 +29,7 @@ for part in (process, signals, setup, project, doctor, events):
     part.declare(cli)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
+cli.add_typer(tokens.cli, name="token")
 cli.add_typer(events.timeout, name="timeout")
 
 

@@ -30,6 +30,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one")] = 4097,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Only the HTTP API; workers run elsewhere")] = False,
+    require_token: Annotated[bool, typer.Option("--require-token", help="Also on loopback")] = False,
     queue: Queue = None,
     grace: Grace = 10.0,
 ) -> None:
@@ -42,7 +43,10 @@ def serve(
 
     from hark.doors.http.server import serve as run
 
-    asyncio.run(run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace))
+    serving = run(
+        app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token
+    )
+    asyncio.run(serving)
     _leave_steps_behind()
 
 

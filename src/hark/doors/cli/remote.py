@@ -218,7 +218,7 @@ def _error(status: int, body: Any, url: str) -> HarkError:
         return HarkError(f"{url} answered {status}, and not as Hark does. Is it the address of a Hark server?")
     match status:
         case 401:
-            return HarkError(f"{said} Give --token or HARK_TOKEN; `hark token create` makes one.")
+            return HarkError(f"{said} Give --token or HARK_TOKEN; `hark token create --scope read` makes one.")
         case 403 if "problems" not in body:
             return HarkError(said)
         case 404:
