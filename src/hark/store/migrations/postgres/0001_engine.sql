@@ -202,21 +202,6 @@ CREATE TABLE tombstones (                          -- a `forever` key stays take
     at          bigint NOT NULL
 );
 
--- What signs links when no secret is configured. Made here, under the lock of the migrations: whoever opens the
--- store first, and however many do, there is one. The highest number signs, all of them verify.
-
-CREATE TABLE secrets (
-    number     integer PRIMARY KEY,
-    secret     text NOT NULL,
-    created_at bigint NOT NULL
-);
-INSERT INTO secrets (number, secret, created_at)
-VALUES (
-    1,
-    replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''),
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-);
-
 -- What was told to nobody: the target was not there, was finished, or had heard it before. It left no row in an
 -- inbox; here it is remembered for whoever asks why an instance still waits. A few thousand at most.
 CREATE TABLE misses (
