@@ -1,10 +1,13 @@
 """Invariant 17: a reader by cursor skips nothing, though seqs and transactions commit out of order."""
 
+import asyncpg
 import pytest
 
 from hark.kernel.requests import Deliver, Start
-from hark.store import statements as sql
+from hark.runtime import views
+from hark.store import statements
 from tests.support.inspect import until
+from tests.support.postgres import Postgres
 from tests.support.stage import Stage, part
 from tests.support.turns import new
 
@@ -21,10 +24,9 @@ class Reader:
         self.cursor: Cursor = (0, 0)
 
     async def read(self, size: int = 1000) -> None:
-        tx, seq = self.cursor
-        for row in await self.stage.two.store.read(sql.events_after, tx=tx, seq=seq, size=size):
-            self.seen.append(f"{row[1]} {row[2]}")
-            self.cursor = (row[6], row[0])
+        for event in await views.events_after(self.stage.two.store, self.cursor, size):
+            self.seen.append(f"{event.instance_id} {event.type}")
+            self.cursor = event.cursor
 
 
 async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_later(stage: Stage) -> None:
@@ -68,7 +70,34 @@ async def test_fault_71_a_turn_that_rolls_back_holds_nobody_up_for_ever(stage: S
     assert reader.seen == ["quick started"]
 
 
+async def test_fault_71_somebody_elses_transaction_holds_no_reader_up(stage: Stage, postgres: Postgres) -> None:
+    """Another program's, in this database or in another one, as old and as long as it likes."""
+    reader = Reader(stage)
+    writers = [await asyncpg.connect(postgres.url) for _ in range(2)]
+    try:
+        for writer in writers:
+            await writer.execute("BEGIN; SELECT pg_current_xact_id()")
+        await writers[1].execute("SELECT pg_advisory_xact_lock_shared(1, -1)")  # with a lock of its own
+        await stage.two.run(Start(items=[new("quick")]))
+        await reader.read()
+        assert reader.seen == ["quick started"]
+    finally:
+        for writer in writers:
+            await writer.close()
+
+
+async def test_fault_71_a_turn_without_a_number_yet_is_waited_for(stage: Stage) -> None:
+    """It holds the lock, and could be about to get a lower number than the one that has committed."""
+    reader = Reader(stage)
+    async with stage.eye.transaction():
+        await stage.eye.execute("SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1)")
+        [[horizon]] = await stage.two.store.read(statements.horizon)
+        oldest = await stage.eye.fetchval("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+        assert horizon <= oldest
+    await stage.two.run(Start(items=[new("quick")]))
+    await until(lambda: _read_all(reader, 1), "the log to be read to its end")
+
+
 async def _read_all(reader: Reader, count: int, size: int = 1000) -> bool:
-    """Other tests' transactions on this server hold the horizon back too, so it may take a while."""
     await reader.read(size)
     return len(reader.seen) >= count

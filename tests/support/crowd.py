@@ -243,7 +243,7 @@ READS: dict[str, Question] = {
         sql.latest_events, {"events_pkey"}, None, lambda size: {"size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1}
     ),
     "events_after": Question(
-        sql.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100}
+        sql.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100, "horizon": 2}
     ),
     "follow": Question(
         sql.follow, {"events_instance"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],

@@ -149,7 +149,8 @@ async def events(
 
 
 async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> builtins.list[Event]:
-    rows = await store.read(sql.events_after, tx=cursor[0], seq=cursor[1], size=limit)
+    [[horizon]] = await store.read(sql.horizon)
+    rows = await store.read(sql.events_after, tx=cursor[0], seq=cursor[1], size=limit, horizon=horizon)
     return [_event(row) for row in rows]
 
 

@@ -21,7 +21,11 @@ from hark.store.sql import Sql
 
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_… is PostgreSQL's own
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_BEGIN: Final = f"SELECT {_NOW}, pg_current_xact_id()::text::bigint"
+# Invariant 17: who writes here says so, before it has a number; `horizon` looks for these and for nobody else's.
+_BEGIN: Final = f"""
+    SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1), {_NOW},
+        pg_current_xact_id()::text::bigint
+"""
 _RESERVE: Final = """
     SELECT pg_advisory_xact_lock(hashtext('hark:' || current_schema()), n)
     FROM (SELECT unnest($1::int[]) AS n ORDER BY 1) t
@@ -241,7 +245,7 @@ class PostgresStore:
         db = await self._writer()
         try:
             await db.execute("BEGIN")
-            now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
+            _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
         except _FAULTS as error:
             fault = _fault(error)
             db.terminate()

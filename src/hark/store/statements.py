@@ -851,17 +851,38 @@ latest_events = Sql(
     SELECT {_EVENT}, e.tx FROM events e WHERE e.seq < :seq AND :tx = :tx ORDER BY e.seq DESC LIMIT :size
     """,
 )
-# Invariant 17: a cursor over several instances does not pass a transaction that is still running.
+# Invariant 17: a cursor over several instances does not pass a turn that is still running. Who writes here holds a
+# shared lock from before it has a number to after it has ended; all locks are seen at one instant. One that has no
+# number yet may be about to get a low one: then the oldest of the whole server counts, as it does for all others.
+# Asked before the events are read, in a statement of its own: who is not seen here has ended, and can be read then.
+horizon = Sql(
+    """
+    WITH held AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted AND locktype IN ('advisory', 'transactionid')),
+    latest AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS tx),
+    writers AS (
+        SELECT t.transactionid IS NULL AS unborn,
+            (latest.tx - t.transactionid::text::bigint + 4294967296) % 4294967296 AS age
+        FROM latest CROSS JOIN held w LEFT JOIN held t
+            ON t.pid = w.pid AND t.locktype = 'transactionid' AND t.mode = 'ExclusiveLock'
+        WHERE w.locktype = 'advisory' AND w.objsubid = 2 AND w.objid::bigint = 4294967295
+            AND w.classid::bigint = (hashtext('hark:' || current_schema())::bigint + 4294967296) % 4294967296
+            AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+    SELECT CASE WHEN (SELECT bool_or(unborn) FROM writers)
+        THEN pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+        ELSE latest.tx - coalesce((SELECT max(age) FROM writers WHERE age < 2147483648), 0) END
+    FROM latest
+    """,
+    # One writer: seq is the order of commits.
+    sqlite="SELECT 9223372036854775807",
+)
 events_after = Sql(
     f"""
     SELECT {_EVENT}, e.tx FROM events e
-    WHERE (e.tx, e.seq) > (:tx::bigint, :seq::bigint)
-        AND e.tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+    WHERE (e.tx, e.seq) > (:tx::bigint, :seq::bigint) AND e.tx < :horizon::bigint
     ORDER BY e.tx, e.seq LIMIT :size::bigint
     """,
-    # One writer: seq is the order of commits.
     sqlite=f"""
-    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx = :tx ORDER BY e.seq LIMIT :size
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx < :horizon ORDER BY e.seq LIMIT :size
     """,
 )
 # Each of these instances from its own place on. An event is written under its instance's lock (invariant 3), so the
