@@ -145,7 +145,7 @@ class Hark:
         """Work on another store than the one it was made for (`--db` does this); before it is opened."""
         if self._clerk.is_open:
             raise InvalidInput("This app is open: close it before it moves to another store.")
-        self.url, self._schema = url or self.url, schema or self._schema
+        self.url, self._schema = self.url if url is None else url, self._schema if schema is None else schema
         self._clerk.make_store = _store(self.url, self._schema, self._lease, self._clock)
 
     def exists(self) -> bool:

@@ -67,6 +67,8 @@ def test_d4_alone_it_prints_its_help(words: tuple[str, ...], code: int) -> None:
         (("signal", "a", "b", "--file", "."), "--file ."),
         (("signal", "a", "b", "--file", "x", "--payload", "1"), "not both"),
         (("instance", "list", "--db", "mysql://x"), "names no store"),
+        (("migrate", "--db", ""), "names no store"),
+        (("instance", "list", "--server", ""), "http://127.0.0.1:4097"),
         (("instance", "list", "--db", "sqlite:///x.db", "--server", "http://x"), "not both"),
         (("instance", "list", "--server", "ftp://x"), "http://127.0.0.1:4097"),
         (("instance", "list", "--server", "http://x:port"), "http://127.0.0.1:4097"),
@@ -145,15 +147,25 @@ def test_d4_a_closed_pipe_is_no_error(sqlite_store: Store) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_d4_a_closed_pipe_is_no_error_for_who_ends_otherwise(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [HARK, "doctor"], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_d4_ctrl_c_ends_a_follower_quietly(sqlite_store: Store, number: signal.Signals, code: int) -> None:
     desk = Desk(sqlite_store)
     assert desk("migrate").code == 0
     desk.parked(Arm("signal", "w", name="go"))
     command = [HARK, "events", "--follow", *place(sqlite_store)]
-    follower = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert follower.stdout is not None
     assert "started" in follower.stdout.readline()
     assert desk("signal", "i", "go").code == 0

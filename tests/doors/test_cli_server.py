@@ -1,7 +1,6 @@
 """D1, D4: `hark serve`, and every command through it: the same words and codes as straight on the store."""
 
 import http.server
-import os
 import signal
 import subprocess
 import threading
@@ -165,9 +164,7 @@ def test_d4_codes_do_not_depend_on_the_way(both: Both) -> None:
 def test_d4_following_through_a_server(both: Both) -> None:
     both.parked(Arm("signal", "w", name="go"))
     command = [HARK, "events", "--follow", "--job", "i", "--server", both.url]
-    follower = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert follower.stdout is not None
     assert "started" in follower.stdout.readline()
     both("signal", "i", "go")

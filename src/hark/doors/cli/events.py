@@ -1,12 +1,13 @@
 """`hark events` and `hark timeout check`: what happened, and making happen what is due."""
 
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.given import Given, Limit, command, group, opened
+from hark.doors.cli.given import Engine, Given, Limit, command, group, opened
 from hark.doors.cli.say import emit, short
 
 timeout = group("Deadlines.")
@@ -37,15 +38,24 @@ def events(
         if not follow:
             print("No events.") if not found else None
             return
-        wanted = hark.get(job).result().id if job is not None else None
-        cursor = found[-1].cursor if found else (0, 0)
-        while True:
+        _follow(given, hark, None if job is None else hark.get(job).result().id, found)
+
+
+def _follow(given: Given, hark: Engine, job: str | None, seen: Sequence[Any]) -> None:
+    """What comes after: of one by its own numbers, of all by the cursor, which waits for who commits late."""
+    cursor = seen[0].cursor if seen else (0, 0)
+    shown = {event.cursor for event in seen}
+    while True:
+        if job is None:
             news = hark.events_after(cursor).result()
-            if news:
-                cursor = news[-1].cursor
-                _print(given, (event for event in news if wanted in (None, event.instance_id)))
-            else:
-                time.sleep(_LOOK)
+        else:
+            news, _ = hark.follow({job: cursor[1]}, limit=1000).result()
+        if news:
+            cursor = news[-1].cursor
+        _print(given, (event for event in news if event.cursor not in shown))
+        sys.stdout.flush()  # into a pipe too
+        if not news:
+            time.sleep(_LOOK)
 
 
 def _print(given: Given, found: Iterable[Any]) -> None:

@@ -65,19 +65,22 @@ class Given:
         """Mine, and where I say nothing, what was said before me."""
         if earlier is None:
             return self
-        return Given(*(mine or theirs for mine, theirs in zip(_values(self), _values(earlier), strict=True)))
+        pairs = zip(_values(self), _values(earlier), strict=True)
+        return Given(*(theirs if mine is None or mine is False else mine for mine, theirs in pairs))
 
     @property
     def remote(self) -> str | None:
         """The server to ask, if it is to be one. A flag wins over the environment."""
-        if self.server and self.db:
+        if self.db is None:
+            return self.server if self.server is not None else os.environ.get("HARK_SERVER") or None
+        if self.server is not None:
             raise InvalidInput("Give --db (straight on the store) or --server (a running one), not both.")
-        return None if self.db else self.server or os.environ.get("HARK_SERVER") or None
+        return None
 
     @property
     def url(self) -> str | None:
         """The store that was asked for, by a flag or the environment."""
-        return self.db or os.environ.get("HARK_DB") or None
+        return self.db if self.db is not None else os.environ.get("HARK_DB") or None
 
 
 def _values(given: Given) -> tuple[Any, ...]:
@@ -142,8 +145,10 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
         def run(ctx: typer.Context, **values: Any) -> None:
             given = Given(**{option: values.pop(option) for option in _OPTIONS}).over(ctx.obj)
             try:
-                function(given, **values)
-                sys.stdout.flush()
+                try:
+                    function(given, **values)
+                finally:
+                    sys.stdout.flush()
             except BrokenPipeError:
                 # `hark events | head`: who reads has seen enough. Nothing may be flushed into it at the end.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -165,9 +170,10 @@ def local_app(given: Given) -> "Hark":
     from hark.app import Hark
 
     if given.app is None:
-        return Hark(given.url or DEFAULT_DB, schema=given.schema or "hark")
+        return Hark(DEFAULT_DB if given.url is None else given.url, schema=given.schema or "hark")
     module, _, attribute = given.app.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     try:
         app = getattr(importlib.import_module(module), attribute or "app")
     except Exception as error:
@@ -184,7 +190,7 @@ def local_app(given: Given) -> "Hark":
 
 def only_local(given: Given, what: str) -> "Hark":
     """For what a server cannot do for us."""
-    if given.server:
+    if given.server is not None:
         raise InvalidInput(f"`hark {what}` works on a store, not through a server. Leave --server out and give --db.")
     return local_app(given)
 

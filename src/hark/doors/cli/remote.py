@@ -118,6 +118,14 @@ class Remote:
         page = self._get("/events", {"after": f"{cursor[0]}.{cursor[1]}", "limit": min(limit, _PAGE)})
         return Answer([_as(Event, item) for item in page["items"]])
 
+    def follow(
+        self, places: dict[str, int], *, limit: int = 100
+    ) -> Answer[tuple[builtins.list[Event], builtins.set[str]]]:
+        """Of one at a time; whether it has finished is not said."""
+        [(id, seq)] = places.items()
+        page = self._get("/events", {"job": id, "after": f"0.{seq}", "limit": min(limit, _PAGE)})
+        return Answer(([_as(Event, item) for item in page["items"]], set()))
+
     def awakeable(self, id: str) -> Answer[Awakeable]:
         return Answer(_awakeable(self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
 

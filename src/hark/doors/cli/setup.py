@@ -23,7 +23,7 @@ def migrate(
     if dump_sql:
         from hark.app import dump_migrations
 
-        print(dump_migrations(given.url or DEFAULT_DB, given.schema or "hark"))
+        print(dump_migrations(DEFAULT_DB if given.url is None else given.url, given.schema or "hark"))
         return
     with only_local(given, "migrate") as app:
         place = app.url.split("@")[-1]
