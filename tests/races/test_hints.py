@@ -138,6 +138,17 @@ async def test_a_process_that_does_not_listen_yet_is_heard(pg_store: Store, monk
         assert await worker.result(handle.id, timeout=SOON) == "here"
 
 
+async def test_an_app_that_was_closed_in_the_middle_of_a_look_looks_again_when_it_is_opened(pg_store: Store) -> None:
+    app = Hark(pg_store.url, **pg_store.options)
+    app.register(Here)
+    async with app, app.worker():
+        pass
+    async with listening(pg_store, Here) as other, app, app.worker():
+        await until(lambda: app._clerk.store._ear is not None, "the listener")
+        handle = await other.start(Here, delay=0.3)
+        assert await other.result(handle, timeout=SOON) == "here"
+
+
 async def test_any_number_of_hints_is_a_look_now_and_one_more(pg_store: Store) -> None:
     async with listening(pg_store, Here) as app, app.worker():
         looks = 0

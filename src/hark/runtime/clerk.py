@@ -148,6 +148,7 @@ class Clerk:
             return
         self._loop = asyncio.get_running_loop()
         self._bell = asyncio.Event()
+        self._looking = False  # the last loop may have ended in the middle of a look
         self.store.listen(self.hint)
         answer_all([(opened, None)])
         errand = asyncio.create_task(self._watch())
@@ -486,7 +487,7 @@ class Clerk:
 
     async def _look_around(self) -> None:
         """What others did that no claim shows: marks they left, what they made due, steps of ours they ended."""
-        with contextlib.suppress(StoreFault):  # the next poll looks again
+        try:
             if await self.store.read(sql.any_marks):  # never set to False here: a turn may run meanwhile
                 self._marks = True
                 self._ring()
@@ -494,7 +495,12 @@ class Clerk:
                 await self._look_ahead()
                 await self._find_lost()
                 await self._find_mail()
-        asyncio.get_running_loop().call_later(_CALM, self._looked)
+        except StoreFault as error:
+            _log.warning("The database does not answer: %s. The next poll looks again.", error)
+        except Exception:
+            _log.exception("A look around failed in a way nobody expected; going on.")
+        finally:
+            asyncio.get_running_loop().call_later(_CALM, self._looked)
 
     def _looked(self) -> None:
         self._looking = False
