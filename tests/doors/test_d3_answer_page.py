@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from hark import Hark, workflow
 from tests.support.http import app_on, serving
@@ -282,6 +284,7 @@ async def test_d3_a_workflow_mails_its_link_and_gets_the_typed_answer(store: Sto
         assert (await client.post(url, data={**form, "v/approve": "0", "v/amount": "3"})).status_code == 303
         assert await run.result(timeout=20) == [True, 3]
         assert (await app.awakeable(id)).answered_by == "ann"
+        assert url.partition("?t=")[2] not in repr(await everything(store))
 
 
 async def test_j4_a_gate_is_approved_or_rejected_with_a_button(store: Store) -> None:
@@ -298,6 +301,24 @@ async def test_j4_a_gate_is_approved_or_rejected_with_a_button(store: Store) -> 
         assert (await client.post(other, data=refused)).status_code == 303
         settled = await app.awakeable(second)
         assert (settled.status, settled.payload) == ("RESOLVED", {"action": "reject", "reason": "not yet"})
+
+
+async def test_d3_it_works_under_the_prefix_of_another_application(sqlite_store: Store) -> None:
+    app = Hark(sqlite_store.url, base_url="https://shop.example/hark")
+    async with app:
+        id = await ask(app, sqlite_store)
+        shop = httpx.ASGITransport(Starlette(routes=[Mount("/hark", app.asgi())]))
+        async with httpx.AsyncClient(transport=shop) as client:
+            url = (await app.awakeable(id)).url
+            assert url.startswith("https://shop.example/hark/a/")
+            page = await client.get(url)
+            assert "Path=/hark/a/" in page.headers["set-cookie"]
+            assert "; Secure" in page.headers["set-cookie"]
+            [style] = re.findall(r'rel="stylesheet" href="([^"]+)"', page.text)
+            assert (await client.get(httpx.URL(url).join(style))).status_code == 200
+            sent = await client.post(url, data={**await opened(client, url), "v": "x"})
+            assert (await client.get(httpx.URL(url).join(sent.headers["location"]))).status_code == 200
+        assert (await app.awakeable(id)).payload == "x"
 
 
 async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:
