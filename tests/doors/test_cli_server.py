@@ -109,8 +109,11 @@ def test_d4_looking_is_the_same_both_ways(both: Both, monkeypatch: pytest.Monkey
 
 def test_d4_telling_goes_through(both: Both) -> None:
     both.parked(Arm("signal", "w1", name="go"), Arm("broadcast", "w2", name="open"), key="order/1 ü")
+    both.parked(Arm("message", "w3", name="payment", key="order-42"), id="buyer")
     both.asked("prom_1a", of="one")
     both.asked("prom_1b", of="two")
+    assert both("message", "payment", "order-42", "--payload", '{"amount": 1}').out == "buyer\n"
+    both("message", "payment", "order-42").line(3)
     id = both("start", "m", "--id", "new", "--delay", "60", "--input", "[1]").out.strip()
     assert both.straight("instance", "show", id, "--json").json["state"] == [1]
     assert both("broadcast", "open", "--payload", "x").out == "1\n"

@@ -10,6 +10,7 @@ that browser. The page works without JavaScript, and its Content-Security-Policy
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ Handler = Callable[[Call, Awakeable, str], Awaitable[Answer]]
 def _behind_a_link(handler: Handler) -> Callable[[Call], Awaitable[Answer]]:
     """Opens the link first. Whatever goes wrong is told to a person as a page, to a program as JSON."""
 
+    @functools.wraps(handler)  # by its own name in the description of the API
     async def handle(call: Call) -> Answer:
         token = _query(call).get("t", "")
         try:

@@ -36,6 +36,8 @@ ROUTES: list[Route] = [
           headers={"Last-Event-ID": "Go on after this event; without it, from the start."}),
     Route("POST", "/signal", changes.broadcast, "signal", "Broadcast: wake everybody who waits for it.",
           {200: changes.Broadcasted}, (400, 413), body=changes.BroadcastBody, headers=_KEY),
+    Route("POST", "/message", changes.message, "signal", "Give a message to the one who waits for it under a key.",
+          {200: changes.Messaged}, (400, 404, 413), body=changes.MessageBody),
     Route("GET", "/awakeables", looks.awakeables, "read", "Awakeables, newest first.", {200: looks.Awakeables}, (404,),
           query=looks.AwakeablesQuery),
     Route("GET", "/awakeables/{id}", looks.awakeable, "read", "One awakeable.", {200: looks.AwakeableView}, (404,)),

@@ -37,6 +37,12 @@ class BroadcastBody(msgspec.Struct, forbid_unknown_fields=True):
     Payload: Any = None
 
 
+class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
+    MessageName: str
+    CorrelationKey: str
+    Variables: Any = None
+
+
 class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
     error: str = "rejected"
 
@@ -51,6 +57,11 @@ class Delivered(msgspec.Struct):
 
 class Broadcasted(msgspec.Struct):
     DeliveredCount: int
+
+
+class Messaged(msgspec.Struct):
+    WorkflowInstanceIds: list[str]
+    Delivered: bool = True
 
 
 class Resolved(msgspec.Struct):
@@ -86,6 +97,12 @@ async def broadcast(call: Call) -> Answer:
     wish = shaped(await call.body(ENVELOPE), BroadcastBody)
     key = call.text(b"idempotency-key")
     return as_json(Broadcasted(await call.app.broadcast(wish.SignalName, wish.Payload, dedup_key=key)))
+
+
+async def message(call: Call) -> Answer:
+    wish = shaped(await call.body(ENVELOPE), MessageBody)
+    receiver = await call.app.message(wish.MessageName, wish.CorrelationKey, wish.Variables)
+    return as_json(Messaged([receiver.id]))
 
 
 async def resolve(call: Call) -> Answer:
