@@ -375,3 +375,50 @@ async def test_journal_and_awakeables_go_with_their_instance(store: Store) -> No
         assert await rows(store, "SELECT 1 FROM journal") == []
         assert await app.awakeables() == []
         assert await app.list() == []
+
+
+async def test_a_branch_that_lost_can_ask_for_nothing_while_it_is_left(store: Store) -> None:
+    calls: list[str] = []
+
+    async def note(what: str) -> None:
+        calls.append(what)
+
+    @workflow
+    async def race(ctx: FunctionContext) -> int:
+        async def loser() -> None:
+            try:
+                await ctx.wait_for_signal("never")
+            finally:
+                await ctx.run(note, "tidied")
+
+        index, _ = await ctx.first(loser(), ctx.sleep(1))
+        await ctx.run(note, "after")
+        return int(index)
+
+    async with harness(store, race) as app:
+        it = await app.start(race)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert await it.result() == 1
+    assert calls == ["after"]
+
+
+async def test_m10_functions_that_share_a_seat_are_not_replayed_from_the_start_at_every_step(store: Store) -> None:
+    """Each makes room for the other, but not before it has gone as far as its replay cost."""
+    replayed = 0
+
+    @workflow
+    async def long(ctx: FunctionContext) -> int:
+        nonlocal replayed
+        total = 0
+        for _ in range(64):
+            total += await ctx.run(one)
+            replayed += 1
+        return total
+
+    async with harness(store, long) as app:
+        both = [await app.start(long), await app.start(long)]
+        await app.drain()
+        assert [await it.result() for it in both] == [64, 64]
+    assert replayed < 64 * 2 * 4

@@ -59,7 +59,10 @@ class Promise:
         self.withdrawn = True
 
 
-Ready = deque["Branch"]
+class Ready(deque["Branch"]):
+    """Those who can go on, in order."""
+
+    leaving = False  # a branch is being let go of: what its `finally` asks for, nobody waits for
 
 
 class Branch(Promise):
@@ -103,13 +106,14 @@ class Branch(Promise):
         self.close()
 
     def close(self) -> None:
-        """Let go of the coroutine. Its `finally` runs, and finds that nothing can be awaited any more."""
+        """Let go of the coroutine. Its `finally` runs, and finds that it can ask for nothing any more."""
+        before, self._ready.leaving = self._ready.leaving, True
         try:
             self._coroutine.close()
-        except (RuntimeError, Suspended):
-            return  # it wanted to go on awaiting: there is nobody to go on for
-        except Exception:
-            return  # raised while it was being left: nobody is there to hear it
+        except (Exception, Suspended):
+            return  # it wanted to go on, or raised while it was being left: there is nobody to hear it
+        finally:
+            self._ready.leaving = before
 
 
 class Gather(Promise):

@@ -68,9 +68,12 @@ class FunctionContext:
             raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
         if type(retries) is not int or not 0 <= retries <= _ATTEMPTS:
             raise InvalidInput(f"retries={retries!r}: give a whole number from 0 to {_ATTEMPTS}.")
-        label = getattr(function, "__name__", type(function).__name__) if name is None else name
-        wait = micros(backoff, "backoff", zero=True)
-        return self._session.enter(Run(function, args, check_name(label, "name of a run"), retries, wait))
+        if name is None:
+            label = getattr(function, "__name__", None) or type(function).__name__
+        else:
+            label = check_name(name, "name of a run")
+        wait = micros(backoff, "backoff", zero=True) if retries or backoff != 1.0 else 0
+        return self._session.enter(Run(function, args, label, retries, wait))
 
     def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise:
         """Send a signal; awaited, a Delivery. `NoTarget` when there is nobody."""
