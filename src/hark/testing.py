@@ -5,6 +5,8 @@
         assert await app.drain() == {"steps": 1, "await": 1}
         await app.advance(3600)
 
+    app.answer("Deploy?", {"approved": True})    # a scripted answer, given by the next drains
+
 A Harness is a Hark: the same engine, the same statements, the same worker. Only the clock is another.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ import pytest
 from hark.app import Hark
 from hark.model.names import micros
 from hark.model.outcomes import Duration
+from hark.model.values import Awakeable
 from hark.store import statements as sql
 
 
@@ -40,9 +43,34 @@ class Harness(Hark):
         self.clock = HandClock()
         super().__init__(url, **{"linger": 0, **options}, clock=self.clock)
         self.register(*definitions)
+        self._script: list[tuple[Callable[[Awakeable], bool], Any, str | None]] = []
+
+    def answer(
+        self, question: str | Callable[[Awakeable], bool], payload: Any = None, *, reject: str | None = None
+    ) -> None:
+        """A scripted answer: from now on `drain()` answers every question of this title (or that this is true of)."""
+        fits = question if callable(question) else lambda asked: question in (asked.title, asked.id)
+        self._script.append((fits, payload, reject))
 
     async def drain(self) -> dict[str, int]:
         """Run all that can run, in order; how many steps, and how many outcomes of each kind."""
+        tally = Counter(await self._drain())
+        while await self._answer():
+            tally.update(await self._drain())
+        return {"steps": tally.pop("steps", 0), **dict(sorted(tally.items()))}
+
+    async def _answer(self) -> int:
+        """Give the scripted answers to those who wait for them; how many."""
+        given = 0
+        for asked in await self.awakeables(status="PENDING", limit=10_000) if self._script else ():
+            for fits, payload, reject in self._script:
+                if fits(asked):
+                    await (self.resolve(asked.id, payload) if reject is None else self.reject(asked.id, reject))
+                    given += 1
+                    break
+        return given
+
+    async def _drain(self) -> dict[str, int]:
         tally: Counter[str] = Counter()
         queues = {"default", *(row[3] for row in self._registry.rows())}
         while True:
@@ -52,7 +80,7 @@ class Harness(Hark):
             tally.update(worker.tally)
             used = {row[0] for row in await self._read(lambda store: store.read(sql.queues))}
             if used <= queues:
-                return {"steps": tally.pop("steps", 0), **dict(sorted(tally.items()))}
+                return tally
             queues |= used  # a start named a queue of its own
 
     async def advance(self, seconds: Duration) -> None:
