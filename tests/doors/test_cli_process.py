@@ -176,6 +176,35 @@ def test_d4_ctrl_c_ends_a_follower_quietly(sqlite_store: Store, number: signal.S
     assert (follower.returncode, err) == (code, "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_d1_a_worker_runs_an_app_on_the_store_it_is_told_and_stops_cleanly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from hark import Done, Hark, Machine, step\n"
+        "app = Hark('sqlite:///own.db')\n"
+        "class Nap(Machine):\n"
+        "    @step\n"
+        "    async def start(self, ctx):\n"
+        "        return Done('rested')\n"
+        "app.register(Nap)\n"
+    )
+    where = ["--db", f"sqlite:///{tmp_path}/other.db"]
+    worker = subprocess.Popen(
+        [HARK, *where, "worker", "--app", "shop:app"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert worker.stdout is not None
+    assert "working" in worker.stdout.readline()
+    id = call("start", "Nap", *where).out.strip()
+    while call("instance", "show", id, "--json", *where).json["status"] != "done":
+        assert worker.poll() is None
+    worker.send_signal(number)
+    _, err = worker.communicate(timeout=30)
+    assert (worker.returncode, err) == (0, "")
+    assert not (tmp_path / "own.db").exists()
+
+
 def on_a_terminal(*args: str, **env: str) -> str:
     """What a terminal is sent."""
     master, slave = pty.openpty()
