@@ -96,7 +96,8 @@ def listen(host: str, port: int) -> socket.socket:
     if type(port) is not int or not 0 <= port < 65536:
         raise InvalidInput(f"port={port!r}: give a number from 0 (any free one) to 65535.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Said in so many words: asyncio sends small answers at once (TCP_NODELAY) only on a socket that says it is TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
