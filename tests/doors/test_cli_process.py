@@ -70,6 +70,7 @@ def test_d4_alone_it_prints_its_help(words: tuple[str, ...], code: int) -> None:
         (("migrate", "--db", ""), "names no store"),
         (("instance", "list", "--server", ""), "http://127.0.0.1:4097"),
         (("instance", "list", "--db", "sqlite:///x.db", "--server", "http://x"), "not both"),
+        (("start", "x", "--app", "shop:app", "--server", "http://x"), "not both"),
         (("instance", "list", "--server", "ftp://x"), "http://127.0.0.1:4097"),
         (("instance", "list", "--server", "http://x:port"), "http://127.0.0.1:4097"),
         (("migrate", "--server", "http://x"), "--server"),

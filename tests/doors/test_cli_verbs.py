@@ -166,7 +166,10 @@ def test_d4_shared_options_are_taken_before_between_and_after(desk: Desk) -> Non
 
 def test_d4_the_environment_names_the_store_and_a_flag_wins(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARK_DB", "sqlite:////nowhere/x.db")
+    monkeypatch.setenv("HARK_SERVER", "http://127.0.0.1:1")
     assert desk("instance", "list", "--json").json == []
+    call("instance", "list").line(1)  # of both in the environment, the server
+    monkeypatch.delenv("HARK_SERVER")
     monkeypatch.setenv("HARK_DB", desk.store.url)
     schema = desk.store.options.get("schema")
     assert call("instance", "list", "--json", *(["--schema", schema] if schema else [])).json == []

@@ -71,11 +71,11 @@ class Given:
     @property
     def remote(self) -> str | None:
         """The server to ask, if it is to be one. A flag wins over the environment."""
-        if self.db is None:
-            return self.server if self.server is not None else os.environ.get("HARK_SERVER") or None
         if self.server is not None:
-            raise InvalidInput("Give --db (straight on the store) or --server (a running one), not both.")
-        return None
+            if self.db is not None or self.app is not None:
+                raise InvalidInput("Give --db or --app (straight on a store), or --server (a running one), not both.")
+            return self.server
+        return os.environ.get("HARK_SERVER") or None if self.db is self.app is None else None
 
     @property
     def url(self) -> str | None:
