@@ -104,12 +104,14 @@ insert_alike = Sql(
     ORDER BY r.ord, t.place
     RETURNING seq
     """,
-    # SQLite takes lists apart as JSON; an id has nothing in it that JSON would quote.
+    # SQLite takes lists apart as JSON; an id has nothing in it that JSON would quote. Each row is taken apart once, and
+    # not again for each of its ids: that was three times slower for 20,000.
     sqlite=f"""
+    WITH alike AS MATERIALIZED (SELECT * FROM {_ALIKE})
     INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
-    SELECT t.value, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now FROM {_ALIKE}
-    CROSS JOIN json_each('["' || replace(r.ids, ' ', '","') || '"]') AS t
-    ORDER BY r.ord, t.key
+    SELECT t.value, a.kind, a.name, a.wait_id, a.payload, a.dedup_key, :now FROM alike a
+    CROSS JOIN json_each('["' || replace(a.ids, ' ', '","') || '"]') AS t
+    ORDER BY a.ord, t.key
     RETURNING seq
     """,
 )
