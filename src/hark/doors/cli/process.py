@@ -39,14 +39,9 @@ def serve(
     hark serve --app shop:app --port 4097
     """
     app, queues = only_local(given, "serve"), _queues(queue)
-    import asyncio  # a third of what `hark --help` may take
+    from hark.doors.http.server import run  # a third of what `hark --help` may take
 
-    from hark.doors.http.server import serve as run
-
-    serving = run(
-        app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token
-    )
-    asyncio.run(serving)
+    run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
     _leave_steps_behind()
 
 

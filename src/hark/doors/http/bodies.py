@@ -83,6 +83,6 @@ def query(raw: bytes, shape: type[T]) -> T:
 def decoded(raw: bytes) -> str:
     """A part of a path or query, without its percent signs."""
     try:
-        return unquote_to_bytes(raw).decode()
+        return (unquote_to_bytes(raw) if b"%" in raw else raw).decode()
     except UnicodeDecodeError as error:
         raise InvalidInput("the address is not UTF-8 under its percent signs; encode it as UTF-8") from error

@@ -108,7 +108,7 @@ async def message(call: Call) -> Answer:
 async def resolve(call: Call) -> Answer:
     [id] = call.args
     payload = await call.body()
-    await call.app.resolve(id, payload, by=call.caller.name, via="http")
+    await call.app.resolve(id, payload, by=call.caller.name, via="http", show=False)
     return as_json(Resolved(id, payload))
 
 

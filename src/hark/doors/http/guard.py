@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+from functools import lru_cache
 from typing import Final
 
 from hark.app import Hark
@@ -41,6 +42,7 @@ NEAR: Final = Caller(None, frozenset(SCOPES))
 PUBLIC: Final = Caller(None, frozenset())
 
 
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """A loopback address, or the one name that always means one. `*.localhost` may be resolved by anybody."""
     name = host.removeprefix("[").removesuffix("]").lower()

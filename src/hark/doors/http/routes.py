@@ -76,6 +76,7 @@ class Call:
         return f"{self.scope['scheme']}://{host}{self.scope.get('root_path', '').rstrip('/')}" if host else ""
 
 
+_Words = list[tuple[int, bytes]]
 Handler = Callable[[Call], Awaitable[Answer | None]]
 
 
@@ -108,25 +109,34 @@ class Table:
     """Finds the route of a request."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        self.routes = routes
-        self._shapes: dict[int, list[tuple[list[bytes | None], dict[str, Route]]]] = {}
+        # By number of segments and the first of them, which is never an argument; then the other words of the path.
+        self._paths: dict[tuple[int, bytes], list[tuple[_Words, list[int], dict[str, Route]]]] = {}
         for route in routes:
-            shape = [None if part.startswith("{") else part.encode() for part in route.segments]
-            same = self._shapes.setdefault(len(shape), [])
-            methods = next((methods for known, methods in same if known == shape), None)
+            parts = route.segments
+            words = [(n, part.encode()) for n, part in enumerate(parts) if n and not part.startswith("{")]
+            args = [n for n, part in enumerate(parts) if part.startswith("{")]
+            same = self._paths.setdefault((len(parts), parts[0].encode()), [])
+            methods = next((methods for known, _, methods in same if known == words), None)
             if methods is None:
                 methods = {}
-                same.append((shape, methods))
+                # More words first: /a/static/x is a file before it is an awakeable's page.
+                same.append((words, args, methods))
+                same.sort(key=lambda path: -len(path[0]))
             methods[route.method] = route
 
     def find(self, method: str, path: bytes) -> tuple[Route, list[str]]:
         """The route and the decoded arguments; NoRoute, or NoMethod with those there are."""
         parts = path.split(b"/")[1:]
-        for shape, methods in self._shapes.get(len(parts), ()):
-            if all(want == part if want is not None else part for want, part in zip(shape, parts, strict=True)):
+        for words, args, methods in self._paths.get((len(parts), parts[0]) if parts else (0, b""), ()):
+            for n, word in words:
+                if parts[n] != word:
+                    break
+            else:
+                if not all(parts[n] for n in args):
+                    continue  # an argument is not empty
                 route = methods.get(method)
                 if route is None:
                     allow = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
                     raise NoMethod(f"{method} is not served here. Use {allow}; see /openapi.json.", allow=allow)
-                return route, [bodies.decoded(part) for want, part in zip(shape, parts, strict=True) if want is None]
+                return route, [bodies.decoded(parts[n]) for n in args]
         raise NoRoute("Nothing is served under this path. See /openapi.json for what is.")

@@ -68,6 +68,18 @@ async def serve(
                 raise
 
 
+def run(app: Hark, **options: Any) -> None:
+    """`serve` for plain code: a process of its own, on the fastest loop there is."""
+    try:
+        import uvloop
+
+        fastest: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:  # not made for this platform
+        fastest = None
+    with asyncio.Runner(loop_factory=fastest) as runner:
+        runner.run(serve(app, **options))
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
