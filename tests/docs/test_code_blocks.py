@@ -6,6 +6,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,8 @@ def run(folder: Path, *command: str) -> str:
 
 
 def run_python(folder: Path, code: str) -> None:
+    if named := re.match(r"# (\w+\.py)\n", code):  # a file the reader is to save
+        (folder / named[1]).write_text(code, "utf-8")
     file = folder / "test_block.py"
     file.write_text(code, "utf-8")
     if "async def test_" in code:
@@ -38,8 +43,39 @@ def run_python(folder: Path, code: str) -> None:
         run(folder, sys.executable, str(file))
 
 
-def run_shell(folder: Path, line: str) -> None:
-    match shlex.split(line):
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[str]:
+    """`hark serve` on a free port; yields its address."""
+    hark = str(Path(sys.executable).parent / "hark")
+    command = [hark, "serve", *options, "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().split()[2].rstrip(";")
+        finally:
+            server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+
+
+def ask_server(folder: Path, line: str, address: str) -> None:
+    """A curl line; what its comment says must be in the answer, soon: steps run beside it."""
+    line, _, expected = line.partition("  # ")
+    command = shlex.split(line.replace("localhost:4097", address.removeprefix("http://")))
+    end = time.monotonic() + 30
+    while True:
+        told = run(folder, *command, "-sS", "--fail-with-body")
+        if expected in told:
+            return
+        assert "-d" not in command, f"{line}: {told}"
+        assert time.monotonic() < end, f"{line}: {told}"
+
+
+def run_shell(folder: Path, line: str, servers: ExitStack, addresses: list[str]) -> None:
+    match shlex.split(line, comments=True):
+        case ["hark", "serve", *rest]:
+            addresses.append(servers.enter_context(serving(folder, *rest)))
+        case ["curl", *_]:
+            ask_server(folder, line, addresses[-1])
         case ["pip", "install", "hark"] | ["make", "test" | "demo" | "bench-engine"]:
             pass  # how this very test came to run, and what tests/examples runs
         case ["hark", "worker", *rest]:
@@ -60,13 +96,15 @@ def run_shell(folder: Path, line: str) -> None:
 def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
     found = blocks(page)
     assert found
-    for language, code in found:
-        if language == "python":
-            run_python(tmp_path, code)
-        else:
-            assert language == "sh"
-            for line in filter(None, code.splitlines()):
-                run_shell(tmp_path, line)
+    addresses: list[str] = []
+    with ExitStack() as servers:
+        for language, code in found:
+            if language == "python":
+                run_python(tmp_path, code)
+            else:
+                assert language == "sh"
+                for line in filter(None, code.splitlines()):
+                    run_shell(tmp_path, line, servers, addresses)
 
 
 def test_the_pages_of_the_map_exist() -> None:

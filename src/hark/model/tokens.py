@@ -16,11 +16,17 @@ SCOPES: Final = {
     "deploy": "deploy definitions, which means to run commands on workers",
 }
 _PREFIX: Final = "hark_"
+_LENGTH: Final = len(_PREFIX) + 43  # 32 bytes as unpadded base64url
 
 
 def new_secret() -> str:
     """256 random bits, with a prefix by which people and scanners of leaked secrets know it."""
     return _PREFIX + secrets.token_urlsafe(32)
+
+
+def is_secret(text: str) -> bool:
+    """Does it look like one? What does not needs no looking up."""
+    return text.startswith(_PREFIX) and len(text) == _LENGTH
 
 
 def digest(secret: str) -> str:

@@ -20,7 +20,7 @@ from hark.app import Hark
 from hark.doors.http.answers import Forbidden, Unauthenticated
 from hark.doors.http.bodies import Scope
 from hark.model.errors import HarkError
-from hark.model.tokens import SCOPES
+from hark.model.tokens import SCOPES, is_secret
 from hark.model.values import Token
 
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
@@ -106,6 +106,8 @@ class Tokens:
 
     async def caller(self, secret: str) -> Caller:
         """Who has this token; Unauthenticated when nobody has."""
+        if not is_secret(secret):
+            raise _unknown()
         if secret not in self._asked:
             self._asked[secret] = asyncio.get_running_loop().create_future()
         asked = self._asked[secret]
@@ -115,7 +117,7 @@ class Tokens:
         if isinstance(found, HarkError):
             raise found
         if found is None:
-            raise Unauthenticated("This token is not known, is over, or was revoked. Ask for another one.")
+            raise _unknown()
         return Caller(found.name or f"token {found.id}", frozenset(found.scopes))
 
     async def _look(self) -> None:
@@ -129,3 +131,7 @@ class Tokens:
                 error = failure
             for secret, future in asked.items():
                 future.set_result(error or found.get(secret))
+
+
+def _unknown() -> Unauthenticated:
+    return Unauthenticated("This token is not known, is over, or was revoked. Ask for another one.")

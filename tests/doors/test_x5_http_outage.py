@@ -1,0 +1,56 @@
+"""X5 over HTTP: while the database is away requests fail cleanly and quickly, and afterwards all is well by itself."""
+
+import asyncio
+
+import httpx
+
+from tests.support.http import Order, app_on, ask, serving
+from tests.support.inspect import until
+from tests.support.proxy import Proxy
+from tests.support.stores import Store
+
+
+async def test_x5_health_is_503_while_the_store_is_away_and_200_again_after(pg_store: Store) -> None:
+    async with Proxy(pg_store.url) as proxy:
+        near = Store(pg_store.name, proxy.url, pg_store.options)
+        async with serving(app_on(near), worker=False) as http:
+            await ask(pg_store, "prom_1")
+            assert (await http.get("/health")).status_code == 200
+            proxy.go_away()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            answer = await http.get("/health")
+            assert answer.status_code == 503
+            assert answer.json()["status"] == "unavailable"
+            assert answer.json()["error"]
+            assert loop.time() - began < 5
+            refused = await http.post("/awakeables/prom_1/resolve", json=1)
+            assert refused.status_code == 503
+            assert "try again" in refused.json()["error"]
+            assert refused.headers["retry-after"] == "1"
+            proxy.up.set()
+
+            async def well() -> bool:
+                return (await http.get("/health")).status_code == 200
+
+            await until(well, "the store to be back")
+            assert (await http.post("/awakeables/prom_1/resolve", json=1)).status_code == 200
+
+
+async def test_x5_a_stream_outlives_an_outage_and_misses_nothing(pg_store: Store) -> None:
+    async with Proxy(pg_store.url) as proxy:
+        near = Store(pg_store.name, proxy.url, pg_store.options)
+        app = app_on(near)
+        async with serving(app) as http, httpx.AsyncClient(base_url=http.base_url, timeout=60) as other:
+            await app.start(Order, id="o-1")
+            async with other.stream("GET", "/instances/o-1/stream") as answer:
+                lines = answer.aiter_lines()
+                seen: list[str] = []
+                while "event: await" not in seen:
+                    seen.append(await anext(lines))
+                proxy.cut()
+                await app.signal("o-1", "paid")
+                seen += [line async for line in lines]
+            assert [line for line in seen if line.startswith("event: ")] == [
+                f"event: {type}" for type in ("started", "await", "signal", "done", "end")
+            ]
