@@ -15,7 +15,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -27,6 +28,7 @@ from hark.model.decisions import Advance, Decision, Finish, NewInstance, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, micros, new_id
 from hark.programs.steps import describe
+from hark.runtime import relay
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.listeners import Listeners
 from hark.runtime.registry import Registry
@@ -120,7 +122,7 @@ class Worker:
         self._claims: dict[str, Claim] = {}
         self._busy: dict[str, int] = {}
         # On the worker's loop:
-        self._tasks: dict[str, tuple[Claim, asyncio.Task[None]]] = {}
+        self._tasks: dict[str, tuple[Claim, relay.Task | None]] = {}  # who is at work; its own task once it waits
         self._fatal: set[str] = set()
         self._outbox: list[Commit] = []
         self._idle = asyncio.Event()
@@ -208,11 +210,24 @@ class Worker:
             claim.session.close()
         if not self.open:
             return  # claimed while we stop: handed back, and not begun beside whoever gets it next
-        loop = asyncio.get_running_loop()
-        for claim in claims:
-            self._tasks[claim.id] = (claim, loop.create_task(self._run(claim)))
-        for commit in refused:
-            self._tasks[commit.claim.id] = (commit.claim, loop.create_task(self._refused(commit)))
+        items: deque[Claim | Commit] = deque(claims)
+        items.extend(refused)
+        for item in items:
+            claim = item if isinstance(item, Claim) else item.claim
+            self._tasks[claim.id] = (claim, None)
+        if items:
+            relay.run(self, items)
+
+    def begin(self, item: Claim | Commit) -> Coroutine[Any, Any, None] | None:
+        """Of a round: who was abandoned before it was its turn does not begin."""
+        if isinstance(item, Claim):
+            return self._run(item) if self._runs(item) else None
+        return self._refused(item) if self._runs(item.claim) else None
+
+    def waits(self, item: Claim | Commit, task: relay.Task) -> None:
+        claim = item if isinstance(item, Claim) else item.claim
+        if self._runs(claim):
+            self._tasks[claim.id] = (claim, task)
 
     async def _run(self, claim: Claim) -> None:
         program = self._registry.find(claim.definition, claim.version)
@@ -314,10 +329,10 @@ class Worker:
     async def stop(self) -> None:
         """Claim nothing more, let steps finish within the grace, hand back the rest."""
         self.open = False
-        tasks = [task for _, task in self._tasks.values()]
-        if tasks:
+        await asyncio.sleep(0)  # a round that was to begin has begun: who is still there waits in a task of its own
+        if tasks := self._waiting():
             await asyncio.wait(tasks, timeout=self._grace)
-        left = [task for _, task in self._tasks.values()]
+        left = self._waiting()
         for task in left:
             task.cancel()
         if left:
@@ -330,6 +345,9 @@ class Worker:
         if self._renewing is not None:
             self._renewing.set()
         self._desk.close()
+
+    def _waiting(self) -> list[relay.Task]:
+        return [task for _, task in self._tasks.values() if task is not None]
 
     async def _hand_back(self, done: Reply[None]) -> None:
         try:
