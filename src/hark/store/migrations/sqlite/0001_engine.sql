@@ -33,7 +33,6 @@ CREATE TABLE instances (
     weight          real NOT NULL DEFAULT 1,
     parent_id       text,
     parent_wait     text,
-    nth             integer NOT NULL DEFAULT 0, -- its place among those started with it
     counted         integer NOT NULL DEFAULT 0, -- its end has been counted against parent_wait
     mail            integer NOT NULL DEFAULT 0, -- ever got a signal: without, nobody reads its inbox
     created_at      bigint NOT NULL,
@@ -59,8 +58,8 @@ CREATE UNIQUE INDEX instances_key ON instances (correlation_key) WHERE holds_key
 CREATE INDEX instances_kept_key ON instances (correlation_key, created_at) WHERE correlation_key IS NOT NULL;
 CREATE INDEX instances_parent ON instances (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX instances_parent_wait ON instances (parent_wait) WHERE parent_wait IS NOT NULL;
-CREATE INDEX instances_finished ON instances (finished_at, id) WHERE finished_at IS NOT NULL;
-CREATE INDEX instances_listed ON instances (definition, status, created_at, id);
+CREATE INDEX instances_finished ON instances (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX instances_newest ON instances (created_at, id);
 
 CREATE TABLE signals (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,
