@@ -165,6 +165,47 @@ async def test_a_long_history_comes_whole_and_in_order(http: httpx.AsyncClient, 
     assert seqs == sorted(set(seqs))
 
 
+async def test_a_slow_client_keeps_nobody_waiting_and_misses_nothing(
+    app: Hark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left out of the feed once it is too far behind, and reads what it missed by itself."""
+    monkeypatch.setattr(feed, "_ROOM", 3)
+    await app.start("Order", id="o-1")
+    door = Door(app)
+    sent: list[bytes] = []
+    slow, over = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if b"note" in sent[-1]:
+            await slow.wait()
+
+    following = asyncio.ensure_future(door(_get("/instances/o-1/stream"), receive, send))
+    await until(lambda: door.feed._streams, "it to follow")
+    for n in range(20):
+        await app.signal("o-1", "note", n)
+        if n == 0:
+            await until(lambda: b"note" in b"".join(sent), "the first to be sent")
+    await until(lambda: all(stream.behind for stream in door.feed._streams), "it to fall behind")
+    slow.set()
+    await until(lambda: b"".join(sent).count(b'"note"') == 20, "everything to be sent")
+    seqs = [int(event["id"]) for event in lines_of(b"".join(sent).decode()) if "id" in event]
+    assert seqs == sorted(set(seqs))
+    over.set()
+    await following
+
+
+def _get(path: str) -> dict[str, Any]:
+    return {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http",
+    }  # fmt: skip
+
+
 async def test_a_heartbeat_keeps_the_line_open(app: Hark) -> None:
     await app.start("Order", id="o-1")
     door = Door(app, heartbeat=0.01)
@@ -180,11 +221,7 @@ async def test_a_heartbeat_keeps_the_line_open(app: Hark) -> None:
         if sent.count(b":\n\n") >= 3:
             enough.set()
 
-    scope = {
-        "type": "http", "method": "GET", "path": "/instances/o-1/stream", "raw_path": b"/instances/o-1/stream",
-        "query_string": b"", "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http",
-    }  # fmt: skip
-    await asyncio.wait_for(door(scope, receive, send), 30)
+    await asyncio.wait_for(door(_get("/instances/o-1/stream"), receive, send), 30)
 
 
 async def test_a_server_that_stops_sends_its_followers_home(app: Hark) -> None:

@@ -56,6 +56,7 @@ class Door:
                 _log.error("The app cannot be opened: %s", error)
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
+        self.feed.open()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self.feed.close()

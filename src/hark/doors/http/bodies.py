@@ -82,7 +82,11 @@ def query(raw: bytes, shape: type[T]) -> T:
 
 def decoded(raw: bytes) -> str:
     """A part of a path or query, without its percent signs."""
+    return text(unquote_to_bytes(raw) if b"%" in raw else raw)
+
+
+def text(raw: bytes) -> str:
     try:
-        return (unquote_to_bytes(raw) if b"%" in raw else raw).decode()
+        return raw.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput("the address is not UTF-8 under its percent signs; encode it as UTF-8") from error
+        raise InvalidInput("the address or a header is not UTF-8 (under its percent signs); encode it so") from error

@@ -1,7 +1,7 @@
 """The feed: one reader of events per process, however many clients follow however many instances.
 
-It looks when a turn was committed here, and twice a second for what other processes did. A client that is slow
-is left out of the next look until it has caught up: its place is a seq, and nothing is kept for it here.
+It looks when a turn was committed here, and twice a second for what other processes did. Everybody in it is up to
+date: who comes reads the past by itself first, and who falls behind is sent to do so again (stream.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hark.app import Hark
 from hark.model.errors import HarkError, NotOpen
 from hark.model.values import Event
 
-_PAGE = 100  # events of one instance per look
-_ROOM = 500  # events a client may be behind before it is left out
+PAGE = 500  # events of one instance per look
+_ROOM = 2 * PAGE  # events a client may be behind
 _GLANCE = 0.02  # seconds between glances at our own turns
 _LOOK = 0.5  # seconds between looks into the store
 
@@ -29,14 +29,17 @@ class Stream:
         self.events: deque[Event] = deque()
         self.over = False
         """Its instance had ended before the last event was read: there are no more."""
+        self.behind = False
+        """It was too slow: it has been left out since `seq`."""
         self.closed = False
         self.ready = asyncio.Event()
 
     def put(self, event: Event) -> None:
-        if event.seq > self.seq:
+        self.behind = self.behind or len(self.events) >= _ROOM
+        if event.seq > self.seq and not self.behind:
             self.seq = event.seq
             self.events.append(event)
-            self.ready.set()
+        self.ready.set()
 
     def end(self) -> None:
         self.over = True
@@ -49,11 +52,13 @@ class Feed:
         self._streams: set[Stream] = set()
         self._reader: asyncio.Task[None] | None = None
         self._bell = asyncio.Event()
+        self._closed = False
         self.looks = 0
 
     def follow(self, id: str, seq: int) -> Stream:
         """Events of this instance after a seq, from now on, until `leave`."""
         stream = Stream(id, seq)
+        stream.closed = self._closed
         self._streams.add(stream)
         self._bell.set()
         if self._reader is None or self._reader.done():
@@ -65,13 +70,15 @@ class Feed:
         self._streams.discard(stream)
         self._bell.set()
 
-    def taken(self, stream: Stream) -> None:
-        """The client has caught up: it may be looked for again."""
-        if len(stream.events) < _ROOM:
-            self._bell.set()
+    def open(self) -> None:
+        self._closed = False
 
     def close(self) -> None:
-        """The server stops: everybody is sent home, and may come back elsewhere."""
+        """The server stops: everybody is sent home, also who comes now, and may come back elsewhere."""
+        self._closed = True
+        self._send_home()
+
+    def _send_home(self) -> None:
         for stream in self._streams:
             stream.closed = True
             stream.ready.set()
@@ -80,11 +87,11 @@ class Feed:
         while self._streams:
             turns = self._app.turns
             self._bell.clear()
-            hungry = [stream for stream in self._streams if len(stream.events) < _ROOM and not stream.over]
+            here = [stream for stream in self._streams if not stream.over and not stream.behind]
             try:
-                more = await self._look(hungry) if hungry else False
+                more = await self._look(here) if here else False
             except NotOpen:
-                self.close()
+                self._send_home()
                 return
             except HarkError:  # the store is away: the clients wait, and nothing of theirs is lost
                 await asyncio.sleep(1)
@@ -98,7 +105,7 @@ class Feed:
         places: dict[str, int] = {}
         for stream in streams:
             places[stream.id] = min(stream.seq, places.get(stream.id, stream.seq))
-        events, over = await self._app.follow(places, limit=_PAGE)
+        events, over = await self._app.follow(places, limit=PAGE)
         found = Counter(event.instance_id for event in events)
         by_id: dict[str, list[Stream]] = {}
         for stream in streams:
@@ -107,10 +114,10 @@ class Feed:
             for stream in by_id[event.instance_id]:
                 stream.put(event)
         for id in over:
-            if found[id] < _PAGE:
+            if found[id] < PAGE:
                 for stream in by_id[id]:
                     stream.end()
-        return any(number == _PAGE for number in found.values())
+        return any(number == PAGE for number in found.values())
 
     async def _news(self, turns: int) -> None:
         """Until there may be something: a turn of ours, a bell, or long enough."""

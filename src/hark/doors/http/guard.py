@@ -83,7 +83,7 @@ def refuse_drive_by(scope: Scope) -> None:
         elif name == b"sec-fetch-site":
             if value not in _NEAR:
                 raise Forbidden("A page of another site asked for this. Without a token only pages of this server may.")
-        elif name in _PROXIED or name.startswith(b"x-forwarded-"):
+        elif name in _PROXIED or name.startswith(b"x-forwarded"):
             raise Forbidden("This came through a proxy. Give who is behind it a token: `hark token create`.")
     match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if match is None or not is_loopback(match.group(1).decode()):

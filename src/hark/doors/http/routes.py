@@ -59,7 +59,7 @@ class Call:
     def text(self, name: bytes) -> str | None:
         """A header as text: UTF-8, as curl sends it."""
         raw = self.header(name)
-        return None if raw is None else bodies.decoded(raw.replace(b"%", b"%25"))
+        return None if raw is None else bodies.text(raw)
 
     async def body(self, spare: int = 0) -> Any:
         """The JSON of the body. `spare`: room for what stands around the payload."""

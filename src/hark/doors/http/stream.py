@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any
 
 import msgspec
 
 from hark.doors.http.answers import Answer, encode, safe
-from hark.doors.http.bodies import Gone, Receive
-from hark.doors.http.feed import Stream
+from hark.doors.http.bodies import Receive
+from hark.doors.http.feed import PAGE, Stream
 from hark.doors.http.looks import number
 from hark.doors.http.routes import Call
-from hark.model.errors import NotFound
+from hark.model.errors import HarkError, NotFound
 from hark.model.values import Event
 
+_log = logging.getLogger("hark.http")
 _HEADERS = safe([(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")])
 
 
@@ -41,44 +43,64 @@ async def stream(call: Call) -> Answer | None:
             return Answer(204, b"", safe([]))
     if call.scope["method"] == "HEAD":
         return Answer(200, b"", _HEADERS)
-    following = call.house.feed.follow(id, seq)
-    try:
-        await call.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
-        await _send_all(call, following)
-    except Gone:
-        pass
-    finally:
-        call.house.feed.leave(following)
-    return None
-
-
-async def _send_all(call: Call, following: Stream) -> None:
+    await call.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
     gone = asyncio.ensure_future(_gone(call.receive))
     try:
         await _write(call, b"retry: 1000\n\n")
-        while not gone.done() and not following.closed:
-            if following.events:
-                chunk = b"".join(map(_lines, following.events))
-                following.events.clear()
-                call.house.feed.taken(following)
-                await _write(call, chunk)
-            elif following.over:
-                await _write(call, await _end(call, following.id))
-                break
-            elif not await _ready(following, gone, call.house.heartbeat):
-                await _write(call, b":\n\n")
+        await _send_all(call, id, seq, gone)
         if not gone.done():
             await call.send({"type": "http.response.body", "body": b""})
+    except HarkError as error:  # it has begun, so all that is left is to end it: the client comes back with its place
+        _log.warning("A stream of %s ends early: %s", id, error)
+        await call.send({"type": "http.response.body", "body": b""})
     finally:
         gone.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await gone
+    return None
+
+
+async def _send_all(call: Call, id: str, seq: int, gone: asyncio.Future[Any]) -> None:
+    """The past page by page, then what happens; who falls behind reads the past again."""
+    while not gone.done():
+        events, over = await call.app.follow({id: seq}, limit=PAGE)
+        if events:
+            await _write(call, b"".join(map(_lines, events)))
+            seq = events[-1].seq
+        if len(events) == PAGE:
+            continue
+        if over:
+            await _write(call, await _end(call, id))
+            return
+        following = call.house.feed.follow(id, seq)
+        try:
+            await _send_live(call, following, gone)
+        finally:
+            call.house.feed.leave(following)
+        if following.closed or following.over:
+            return
+        seq = following.seq
+
+
+async def _send_live(call: Call, following: Stream, gone: asyncio.Future[Any]) -> None:
+    while not gone.done() and not following.closed:
+        if following.events:
+            chunk = b"".join(map(_lines, following.events))
+            following.events.clear()
+            await _write(call, chunk)
+        elif following.over:
+            await _write(call, await _end(call, following.id))
+            return
+        elif following.behind:
+            return
+        elif not await _ready(following, gone, call.house.heartbeat):
+            await _write(call, b":\n\n")
 
 
 async def _ready(following: Stream, gone: asyncio.Future[Any], seconds: float) -> bool:
     """Wait for something to send, or for the client to hang up; False when it is time for a sign of life."""
     following.ready.clear()
-    if following.events or following.over or following.closed:
+    if following.events or following.over or following.behind or following.closed:
         return True
     ready: asyncio.Future[Any] = asyncio.ensure_future(following.ready.wait())
     try:
