@@ -511,7 +511,7 @@ class Hark:
     ) -> Reply[tuple[builtins.list[Wait], tuple[int, str] | None]]:
         """A page of `waits`, and the `after` of the next one if there is one."""
         size = _size(limit)
-        _check_texts(name=name, kind=kind)
+        _check_texts(name=name, kind=kind, after=after[1] or None)
         return self._read(lambda store: views.waits(store, name, kind, size, after))
 
     def awakeable(self, id: str) -> Reply[Awakeable]:

@@ -177,7 +177,8 @@ async def test_x4_a_query_that_does_not_fit_is_422(http: httpx.AsyncClient, path
 async def test_an_after_nobody_handed_out_is_refused(http: httpx.AsyncClient) -> None:
     assert (await http.get("/instances?after=nobody")).status_code == 404
     assert (await http.get("/events?after=nobody")).status_code == 422
-    assert (await http.get("/waits?after=nobody")).status_code == 422
+    for after in ("nobody", "1-%00", "1-%ED%A0%80", "9" * 19 + "-x"):
+        assert (await http.get(f"/waits?after={after}")).status_code == 422
 
 
 async def test_events_are_the_latest_newest_last_and_pages_go_back(http: httpx.AsyncClient) -> None:

@@ -7,7 +7,6 @@ us: whoever owns the app opens it, and a request before that is a 503 that says 
 from __future__ import annotations
 
 import logging
-from typing import Any
 from urllib.parse import quote
 
 from hark.app import Hark
@@ -114,12 +113,15 @@ def _path(scope: Scope) -> bytes:
     """What follows the prefix we are mounted under, still encoded. The prefix is cut off by its segments."""
     raw: bytes | None = scope.get("raw_path")
     path = raw.partition(b"?")[0] if raw else quote(scope["path"]).encode()
-    depth = scope.get("root_path", "").rstrip("/").count("/")
-    return b"/" + b"/".join(path.split(b"/")[1 + depth :]) if depth else path
+    root = scope.get("root_path", "").rstrip("/")
+    if not root or not scope["path"].startswith(root):
+        return path
+    return b"/" + b"/".join(path.split(b"/")[1 + root.count("/") :])
 
 
 async def _send(answer: Answer, scope: Scope, send: Send) -> None:
-    body: Any = b"" if scope["method"] == "HEAD" else answer.body
-    length = (b"content-length", b"%d" % len(answer.body))
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, length]})
-    await send({"type": "http.response.body", "body": body})
+    headers = [*answer.headers]
+    if answer.status != 204:
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
