@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test lint types layers unit demo bench bench-engine format clean
+.PHONY: help setup chromium test lint types layers unit demo bench bench-engine bench-http format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,10 +43,13 @@ unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signa
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
 	@$(BIN)/python examples/02_deploy.py
 
-bench: bench-engine  ## all benchmarks
+bench: bench-engine bench-http  ## all benchmarks
 
 bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
 	$(BIN)/python bench/engine.py
+
+bench-http: $(STAMP)  ## resolving over HTTP beside a trivial POST, as ratios
+	$(BIN)/python bench/door.py
 
 format: $(STAMP)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

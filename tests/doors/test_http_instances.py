@@ -242,6 +242,10 @@ async def test_waits_are_longest_first_and_paged(http: httpx.AsyncClient) -> Non
 async def test_b7_a_broadcast_says_how_many_it_reached(http: httpx.AsyncClient) -> None:
     answer = await http.post("/signal", json={"SignalName": "market-open", "Payload": {"x": 1}})
     assert (answer.status_code, answer.json()) == (200, {"DeliveredCount": 0})
+    twice = [
+        await http.post("/signal", json={"SignalName": "x"}, headers={"Idempotency-Key": "evt-1"}) for _ in range(2)
+    ]
+    assert [again.json() for again in twice] == [{"DeliveredCount": 0}] * 2
     for body in ({}, {"SignalName": ""}, {"SignalName": 1}, {"SignalName": "x", "Extra": 1}, []):
         assert (await http.post("/signal", json=body)).status_code == 422
 
