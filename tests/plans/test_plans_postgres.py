@@ -71,8 +71,9 @@ async def explain(store: Store, question: crowd.Question, size: int, role: str =
     made = PostgresStore(store.url, schema=store.options["schema"], lease=900)
     db = await made.connect(role=role)
     try:
-        await db.execute(f"PREPARE question AS {statement.postgres}")
-        given = ", ".join(map(literal, statement.arguments(*question.asked(size))))
+        text, arguments = statement.ask(*question.asked(size))
+        await db.execute(f"PREPARE question AS {text}")
+        given = ", ".join(map(literal, arguments))
         ask = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question" + (f"({given})" if given else "")
         transaction = db.transaction()
         await transaction.start()
@@ -162,7 +163,8 @@ async def test_a_running_row_is_updated_in_place(pg_store: Store) -> None:
     db = await made.connect(role="clerk")
     try:
         statement = crowd.TURN["advance"].statement
-        await db.fetch(statement.postgres, *statement.arguments(*crowd.TURN["advance"].asked(SMALL)))
+        text, given = statement.ask(*crowd.TURN["advance"].asked(SMALL))
+        await db.fetch(text, *given)
         await db.execute("SELECT pg_stat_force_next_flush()")
         counted = await db.fetchrow(
             "SELECT n_tup_upd, n_tup_hot_upd, n_tup_newpage_upd FROM pg_stat_user_tables "

@@ -1,12 +1,18 @@
 """One text per statement, compiled for both databases."""
 
+import asyncio
 import inspect
 import re
+from typing import Any
 
+import asyncpg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hark.store import statements
 from hark.store.sql import Sql
+from tests.support.postgres import Postgres
 
 STATEMENTS = {name: value for name, value in vars(statements).items() if isinstance(value, Sql)}
 
@@ -25,12 +31,17 @@ def test_a_value_is_numbered_in_postgresql_and_named_in_sqlite() -> None:
 def test_a_value_used_twice_is_one_parameter() -> None:
     sql = Sql("SELECT :now::bigint, :id::text, :now::bigint")
     assert sql.postgres == "SELECT $1::bigint, $2::text, $1::bigint"
-    assert sql.arguments(None, {"now": 1, "id": "x"}) == [1, "x"]
+    assert sql.ask(None, {"now": 1, "id": "x"}) == (sql.postgres, [1, "x"])
 
 
-def test_a_list_is_an_array_in_postgresql_and_json_in_sqlite() -> None:
+def test_a_list_is_one_text_in_postgresql_and_json_in_sqlite() -> None:
     sql = Sql("DELETE FROM t WHERE id IN :ids[text] AND n IN :numbers[bigint]")
-    assert sql.postgres == "DELETE FROM t WHERE id = ANY($1::text[]) AND n = ANY($2::bigint[])"
+    assert sql.postgres == (
+        "DELETE FROM t WHERE id = ANY(string_to_array($1::text, '\x1f', '\x1e')) "
+        "AND n = ANY(string_to_array($2::text, '\x1f', '\x1e')::bigint[])"
+    )
+    assert sql.arrays == "DELETE FROM t WHERE id = ANY($1::text[]) AND n = ANY($2::bigint[])"
+    assert sql.ask(None, {"ids": ["a", "b"], "numbers": [1, 2]}) == (sql.postgres, ["a\x1fb", "1\x1f2"])
     assert sql.sqlite == (
         "DELETE FROM t WHERE id IN (SELECT value FROM json_each(:ids)) AND n IN (SELECT value FROM json_each(:numbers))"
     )
@@ -39,7 +50,7 @@ def test_a_list_is_an_array_in_postgresql_and_json_in_sqlite() -> None:
 def test_rows_are_columns_in_postgresql_and_json_in_sqlite() -> None:
     sql = Sql("SELECT r.id FROM {rows: id text, weight double precision} WHERE r.ord > :n::bigint")
     assert sql.columns == ("id", "weight")
-    assert sql.postgres == (
+    assert sql.arrays == (
         "SELECT r.id FROM unnest($1::text[], $2::double precision[]) WITH ORDINALITY AS r(id, weight, ord) "
         "WHERE r.ord > $3::bigint"
     )
@@ -51,18 +62,42 @@ def test_rows_are_columns_in_postgresql_and_json_in_sqlite() -> None:
 
 def test_arguments_are_the_columns_and_then_the_values() -> None:
     sql = Sql("SELECT :z::text, :a::text FROM {rows: id text, n bigint}")
-    assert sql.arguments([("x", 1), ("y", 2)], {"a": "A", "z": "Z"}) == [("x", "y"), (1, 2), "Z", "A"]
+    assert sql.ask([("x", 1), ("y", 2)], {"a": "A", "z": "Z"}) == (sql.postgres, ["x\x1fy", "1\x1f2", "Z", "A"])
 
 
 def test_no_rows_are_empty_columns() -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint}")
-    assert sql.arguments([], {}) == [[], []]
+    assert sql.ask([], {}) == (sql.postgres, ["", ""])
+
+
+@pytest.mark.parametrize("odd", ["a\x1fb", "\x1f", "\x1e", "x\x1e", ""])
+def test_items_that_could_not_be_told_apart_go_as_arrays(odd: str) -> None:
+    sql = Sql("SELECT 1 FROM {rows: id text, n bigint} WHERE x IN :xs[text]")
+    assert sql.ask([(odd, None)], {"xs": ["x"]}) == (sql.arrays, [(odd,), (None,), ["x"]])
+    assert sql.ask([("id", None)], {"xs": [odd]}) == (sql.arrays, [("id",), (None,), [odd]])
+
+
+@given(st.lists(st.tuples(st.text(), st.none() | st.text(), st.none() | st.integers(-(2**63), 2**63 - 1)), max_size=5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_sent_is_what_the_statement_reads(postgres: Postgres, rows: list[tuple[Any, ...]]) -> None:
+    rows = [tuple(one.replace("\0", "") if isinstance(one, str) else one for one in row) for row in rows]
+    sql = Sql("SELECT r.a, r.b, r.c, r.ord FROM {rows: a text, b text, c bigint} ORDER BY r.ord")
+
+    async def read() -> list[tuple[Any, ...]]:
+        db = await asyncpg.connect(postgres.url)
+        try:
+            text, arguments = sql.ask(rows, {})
+            return [tuple(row)[:3] for row in await db.fetch(text, *arguments)]
+        finally:
+            await db.close()
+
+    assert asyncio.run(read()) == rows
 
 
 def test_rows_of_different_length_are_refused() -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint}")
     with pytest.raises(ValueError, match="zip"):
-        sql.arguments([("x", 1), ("y",)], {})
+        sql.ask([("x", 1), ("y",)], {})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +133,7 @@ def test_a_text_of_its_own_takes_the_same_marks() -> None:
 def test_every_statement_is_compiled_whole(name: str) -> None:
     """No mark is left over, and PostgreSQL's parameters are numbered without a gap."""
     sql = STATEMENTS[name]
-    for text in (sql.postgres, sql.sqlite):
+    for text in (sql.postgres, sql.arrays, sql.sqlite):
         assert "{rows" not in text
         assert not re.search(r"\[(text|bigint)\](?!\))", text)
     numbers = {int(n) for n in re.findall(r"\$(\d+)", sql.postgres)}

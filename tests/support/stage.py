@@ -248,7 +248,8 @@ class Stage:
         now = self.clock()
         for worker in workers:
             given = {"id": worker, "until": now + MINUTE, "definitions": "", "now": now}
-            await db.fetch(statements.renew.postgres, *statements.renew.arguments(None, given))
+            text, arguments = statements.renew.ask(None, given)
+            await db.fetch(text, *arguments)
         if beside:
             await db.close()
 

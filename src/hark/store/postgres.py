@@ -1,7 +1,7 @@
 """PostgreSQL 13+: many workers, many machines, a schema of its own.
 
-Whole lists travel as arrays (`unnest`); asyncpg does that about twice as fast as psycopg. The write
-connection's time-outs lie below the lease, so a stuck turn gives up while its work is still ours.
+Whole lists travel in one parameter per column (`unnest`, see sql.py). The write connection's time-outs lie below
+the lease, so a stuck turn gives up while its work is still ours.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ async def _fetch(
     db: asyncpg.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
 ) -> Rows:
     try:
-        found: Rows = await db.fetch(sql.postgres, *sql.arguments(rows, values))
+        text, given = sql.ask(rows, values)
+        found: Rows = await db.fetch(text, *given)
         return found
     except _FAULTS as error:
         raise _failed(db, error) from error

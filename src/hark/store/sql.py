@@ -3,24 +3,30 @@
 A statement is written once, in PostgreSQL's words plus three marks, and compiled for each store:
 
     :now                        a value
-    id IN :ids[text]            id = ANY($1::text[])       | id IN (SELECT value FROM json_each(:ids))
-    {rows: id text, n bigint}   unnest($1::…, $2::…) r(…)  | a json_each of [[…], …] named r
+    id IN :ids[text]            id = ANY(a list of text)   | id IN (SELECT value FROM json_each(:ids))
+    {rows: id text, n bigint}   unnest(list, list) r(…)    | a json_each of [[…], …] named r
 
 `r.ord` counts the rows from one, so an INSERT can keep the order of its list. Casts and row locks
 are dropped for SQLite, which has one writer and needs neither. Where the two really differ a
 statement has a text of its own, with the reason beside it.
+
+A list goes to PostgreSQL as one text, its items between separators that JSON and names have no use for:
+a driver's array costs about a microsecond and a half per row of four, this a third of that. Should an item
+contain a separator after all, the statement is sent in its other form, with arrays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b(?!\[)")
 _LIST: Final = re.compile(r"\bIN :([a-z_]+)\[(\w+)\]")
 _ROWS: Final = re.compile(r"\{rows: ([^}]+)\}")
 _CAST: Final = re.compile(r"::[a-z]+(?: precision)?(\[\])?")
+_BETWEEN: Final = "\x1f"
+_NULL: Final = "\x1e"
 _LOCK: Final = re.compile(r"\bFOR (?:NO KEY )?UPDATE(?: OF \w+)?(?: SKIP LOCKED)?")
 
 
@@ -32,15 +38,18 @@ def _columns(text: str) -> list[tuple[str, str]]:
 class Sql:
     """A statement: its text for each store, and the order of its parameters."""
 
-    __slots__ = ("columns", "names", "postgres", "sqlite")
+    __slots__ = ("_kinds", "_lists", "arrays", "columns", "names", "postgres", "sqlite")
 
     def __init__(self, text: str, *, sqlite: str | None = None) -> None:
         rows = _ROWS.search(text)
         self.columns: tuple[str, ...] = ()
+        self._kinds: tuple[str, ...] = ()
         if rows:
-            self.columns = tuple(name for name, _ in _columns(rows.group(1)))
+            self.columns, self._kinds = zip(*_columns(rows.group(1)), strict=True)
         self.names: list[str] = []
-        self.postgres = self._for_postgres(text)
+        self._lists = {name: kind for name, kind in _LIST.findall(text)}
+        self.postgres = self._for_postgres(text, _as_text)
+        self.arrays = self._for_postgres(text, "{}::{}[]".format)
         self.sqlite = self._for_sqlite(sqlite or text)
 
     def _number(self, name: str) -> str:
@@ -48,16 +57,14 @@ class Sql:
             self.names.append(name)
         return f"${len(self.columns) + self.names.index(name) + 1}"
 
-    def _for_postgres(self, text: str) -> str:
+    def _for_postgres(self, text: str, a_list: Callable[[str, str], str]) -> str:
         def rows(match: re.Match[str]) -> str:
-            arrays, names = [], []
-            for n, (name, kind) in enumerate(_columns(match.group(1)), 1):
-                arrays.append(f"${n}::{kind}[]")
-                names.append(name)
-            return f"unnest({', '.join(arrays)}) WITH ORDINALITY AS r({', '.join(names)}, ord)"
+            columns = _columns(match.group(1))
+            lists = ", ".join(a_list(f"${n}", kind) for n, (_, kind) in enumerate(columns, 1))
+            return f"unnest({lists}) WITH ORDINALITY AS r({', '.join(name for name, _ in columns)}, ord)"
 
         text = _ROWS.sub(rows, text)
-        text = _LIST.sub(lambda m: f"= ANY({self._number(m[1])}::{m[2]}[])", text)
+        text = _LIST.sub(lambda m: f"= ANY({a_list(self._number(m[1]), m[2])})", text)
         return _VALUE.sub(lambda m: self._number(m[1]), text)
 
     def _for_sqlite(self, text: str) -> str:
@@ -69,11 +76,42 @@ class Sql:
         text = _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", text)
         return _LOCK.sub("", _CAST.sub("", text))
 
-    def arguments(self, rows: Sequence[Sequence[Any]] | None, values: Mapping[str, Any]) -> list[Any]:
-        """The parameters in PostgreSQL's order: the columns of `rows`, then the values."""
-        given: list[Any] = []
+    def ask(self, rows: Sequence[Sequence[Any]] | None, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """The statement as PostgreSQL is sent it, and its parameters: the columns of `rows`, then the values."""
+        columns: list[Sequence[Any]] = []
         if self.columns:
             assert rows is not None
-            given.extend(zip(*rows, strict=True) if rows else ([] for _ in self.columns))
-        given.extend(values[name] for name in self.names)
-        return given
+            columns = list(zip(*rows, strict=True)) if rows else [() for _ in self.columns]
+        try:
+            given: list[Any] = list(map(_joined, columns, self._kinds))
+            for name in self.names:
+                value, kind = values[name], self._lists.get(name)
+                given.append(value if kind is None else _joined(value, kind))
+        except _Inseparable:
+            return self.arrays, [*columns, *(values[name] for name in self.names)]
+        return self.postgres, given
+
+
+class _Inseparable(Exception):
+    """An item contains what stands between them."""
+
+
+def _as_text(parameter: str, kind: str) -> str:
+    cast = "" if kind == "text" else f"::{kind}[]"
+    return f"string_to_array({parameter}::text, '{_BETWEEN}', '{_NULL}'){cast}"
+
+
+def _joined(items: Sequence[Any], kind: str) -> str:
+    """The items as one text."""
+    if kind != "text":
+        return _BETWEEN.join([_NULL if item is None else str(item) for item in items])
+    nulls = 0
+    try:
+        text = _BETWEEN.join(items)
+    except TypeError:
+        nulls = sum(item is None for item in items)
+        text = _BETWEEN.join([_NULL if item is None else item for item in items])
+    # One empty text would be read as no item at all.
+    if items and (text.count(_BETWEEN) != len(items) - 1 or text.count(_NULL) != nulls or not text):
+        raise _Inseparable
+    return text
