@@ -6,6 +6,7 @@ are signalled. The other workloads have no peer; their unit is the bare commit o
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -19,7 +20,8 @@ from typing import Any
 from hark import Await, Broadcast, Context, Done, Hark, Machine, Next, __version__, step
 
 STEPS = 10
-SETTINGS = {"event log": "on", "lease": 30.0, "sqlite synchronous": "FULL"}
+SETTINGS = {"event log": "on", "lease": 30.0, "sqlite synchronous": "FULL", "gc threshold": "as `hark worker` sets it"}
+gc.set_threshold(20_000, 20, 100)
 ran: list[float] = []
 
 

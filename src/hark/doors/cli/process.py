@@ -1,5 +1,6 @@
 """`hark serve` and `hark worker`: the processes that run until they are told to stop."""
 
+import gc
 import os
 import sys
 import threading
@@ -41,6 +42,7 @@ def serve(
     app, queues = only_local(given, "serve"), _queues(queue)
     from hark.doors.http.server import run  # a third of what `hark --help` may take
 
+    _collect_less()
     run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
     _leave_steps_behind()
 
@@ -55,6 +57,7 @@ def worker(given: Given, queue: Queue = None, grace: Grace = 10.0) -> None:
     app, queues = only_local(given, "worker"), _queues(queue)
     import asyncio
 
+    _collect_less()
     asyncio.run(_work(app, queues, grace))
     _leave_steps_behind()
 
@@ -67,6 +70,14 @@ def _queues(given: list[str] | None) -> dict[str, int] | None:
             raise InvalidInput(f"--queue {item}: write it as name=concurrency, for example default=100.")
         queues[name] = int(size)
     return queues or None
+
+
+def _collect_less() -> None:
+    """This process is ours: what is loaded stays, and hundreds of steps in flight are not walked every few hundred
+    allocations. Measured: a tenth of a worker's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 def _leave_steps_behind() -> None:
