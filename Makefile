@@ -5,10 +5,10 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test lint types layers unit demo bench bench-engine bench-http format clean
+.PHONY: help setup chromium test lint types layers unit demo bench bench-engine bench-functions bench-http format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) chromium  ## create .venv with Hark (editable) and everything the tests need
 
@@ -43,13 +43,16 @@ unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signa
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
 	@$(BIN)/python examples/02_deploy.py
 
-bench: bench-engine bench-http  ## all benchmarks
+bench: bench-engine bench-functions  ## all benchmarks
 
 bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
 	$(BIN)/python bench/engine.py
 
-bench-http: $(STAMP)  ## resolving over HTTP beside a trivial POST, as ratios
-	$(BIN)/python bench/door.py
+bench-functions: $(STAMP)  ## functions, answers and HTTP beside their peers, as ratios (npm brings one of them)
+	$(BIN)/python bench/functions.py
+
+bench-http: $(STAMP)  ## of these, resolving over HTTP beside a trivial POST
+	$(BIN)/python bench/functions.py --only http
 
 format: $(STAMP)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

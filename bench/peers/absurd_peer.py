@@ -7,6 +7,7 @@ no notifications.
 """
 
 import asyncio
+import statistics
 import subprocess
 import sys
 import time
@@ -23,7 +24,9 @@ QUEUE = "bench"
 BEST: dict[str, dict[str, Any]] = {
     "steps": {"n": 2000, "clients": 16, "senders": 4},
     "signals": {"n": 3000, "clients": 4, "senders": 8},
+    "latency": {"n": 100, "clients": 1, "senders": 1},
 }
+resumed: list[float] = []
 Watch = psycopg.AsyncConnection[Any]
 Action = Callable[[AsyncAbsurd, int], Awaitable[Any]]
 
@@ -40,7 +43,9 @@ async def steps(params: dict[str, int], context: AsyncTaskContext) -> int:
 
 
 async def parked(params: dict[str, int], context: AsyncTaskContext) -> Any:
-    return await context.await_event(f"go:{params['number']}")
+    event = await context.await_event(f"go:{params['number']}")
+    resumed.append(time.monotonic())
+    return event
 
 
 def create_schema(url: str) -> None:
@@ -92,6 +97,20 @@ async def run_signals(senders: list[AsyncAbsurd], watch: Watch, numbers: range) 
     return time.perf_counter() - begin
 
 
+async def run_latency(senders: list[AsyncAbsurd], watch: Watch, numbers: range) -> float:
+    """Median seconds from an event to the code that it wakes, one at a time."""
+    found = []
+    for number in numbers:
+        await spawn(senders, "parked", range(number, number + 1))
+        await until(watch, "sleeping", 1)
+        await asyncio.sleep(0.001 * (number % 20))  # else every event would come at the same point between two polls
+        begin = time.monotonic()
+        await senders[0].emit_event(f"go:{number}", "event")
+        await until(watch, "completed", number + 1)
+        found.append(resumed.pop() - begin)
+    return statistics.median(found)
+
+
 async def measure(options: Namespace, worker: dict[str, Any]) -> float:
     """Starts the workers, warms up, measures, stops the workers."""
     workers = [AsyncAbsurd(options.url, queue_name=QUEUE) for _ in range(options.clients)]
@@ -100,7 +119,7 @@ async def measure(options: Namespace, worker: dict[str, Any]) -> float:
         client.register_task("steps")(steps)
         client.register_task("parked")(parked)
     working = [asyncio.create_task(client.start_worker(**worker)) for client in workers]
-    run = run_steps if options.workload == "steps" else run_signals
+    run = {"steps": run_steps, "signals": run_signals, "latency": run_latency}[options.workload]
     async with await psycopg.AsyncConnection.connect(options.url, autocommit=True) as watch:
         await run(senders, watch, range(options.warm_up))
         seconds = await run(senders, watch, range(options.warm_up, options.warm_up + options.n))

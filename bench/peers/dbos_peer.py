@@ -9,6 +9,7 @@ which is faster than what it would choose.
 
 import asyncio
 import sqlite3
+import statistics
 import time
 from argparse import Namespace
 from collections import deque
@@ -22,7 +23,9 @@ TOPIC = "go"
 BEST: dict[str, dict[str, Any]] = {
     "steps": {"n": 1000, "style": "threads"},
     "signals": {"n": 2000, "style": "async"},
+    "latency": {"n": 100, "style": "async"},
 }
+resumed: list[float] = []
 
 
 @DBOS.step()
@@ -51,7 +54,9 @@ async def steps_async(value: int) -> int:
 
 @DBOS.workflow()
 async def parked() -> Any:
-    return await DBOS.recv_async(TOPIC, timeout_seconds=3600)
+    event = await DBOS.recv_async(TOPIC, timeout_seconds=3600)
+    resumed.append(time.monotonic())
+    return event
 
 
 def run_steps(n: int, in_flight: int) -> float:
@@ -94,6 +99,20 @@ async def run_signals(n: int, url: str) -> float:
     return seconds
 
 
+async def run_latency(n: int, url: str) -> float:
+    """Median seconds from a send to the code that it wakes, one at a time."""
+    found = []
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watch:
+        for _ in range(n):
+            handle = await DBOS.start_workflow_async(parked)
+            await until_parked(watch, 1)
+            begin = time.monotonic()
+            await DBOS.send_async(handle.workflow_id, "event", TOPIC)
+            await handle.get_result()
+            found.append(resumed.pop() - begin)
+    return statistics.median(found)
+
+
 async def until_parked(watch: psycopg.AsyncConnection[Any], n: int) -> None:
     """Waits until `n` workflows are parked: the last record of `recv` before it waits is of its time-out."""
     statement = """
@@ -108,6 +127,8 @@ async def until_parked(watch: psycopg.AsyncConnection[Any], n: int) -> None:
 
 async def run_async(options: Namespace) -> float:
     """Warms up, then measures, on one event loop: a loop takes the thread pool of DBOS down when it ends."""
+    if options.workload == "latency":
+        return await run_latency(options.n, options.url)
     if options.workload == "signals":
         await run_signals(options.warm_up, options.url)
         return await run_signals(options.n, options.url)
@@ -129,7 +150,7 @@ def arguments() -> Namespace:
     parser.add_argument("--warm-up", type=int, default=50)
     options = parse(parser, BEST)
     sqlite = options.url.startswith("sqlite")
-    if options.workload == "signals" and (sqlite or options.style == "threads"):
+    if options.workload != "steps" and (sqlite or options.style == "threads"):
         parser.error("signals are measured with async workflows on PostgreSQL only")
     options.pool = options.pool or (2 if sqlite else 5)
     options.threads = options.threads or (options.in_flight if options.style == "threads" else 4)

@@ -11,9 +11,9 @@ STEPS = 10
 def command_line(description: str) -> ArgumentParser:
     """The arguments every peer takes; a peer adds its own."""
     parser = ArgumentParser(description=description)
-    parser.add_argument("workload", choices=("steps", "signals"))
+    parser.add_argument("workload", choices=("steps", "signals", "latency"))
     parser.add_argument("url", help="a fresh database")
-    parser.add_argument("--n", type=int, help="workflows to run, or instances to signal")
+    parser.add_argument("--n", type=int, help="workflows to run, instances to signal, or signals one at a time")
     parser.add_argument("--in-flight", type=int, default=500, help="workflows that run at the same time")
     return parser
 
@@ -28,15 +28,9 @@ def parse(parser: ArgumentParser, best: dict[str, dict[str, Any]]) -> Namespace:
 
 
 def report(peer: str, package: str, workload: str, n: int, seconds: float, settings: dict[str, Any]) -> None:
-    """Prints the result. The rate counts steps, or signalled instances."""
-    done = n * STEPS if workload == "steps" else n
-    line = {
-        "workload": workload,
-        "peer": peer,
-        "version": version(package),
-        "n": n,
-        "seconds": round(seconds, 3),
-        "per_second": round(done / seconds, 1),
-        "settings": settings,
-    }
+    """Prints the result: the rate of steps, or of signalled instances; of a latency its median."""
+    found = {"seconds": round(seconds, 3), "per_second": round((n * STEPS if workload == "steps" else n) / seconds, 1)}
+    if workload == "latency":
+        found = {"median_seconds": seconds}
+    line = {"workload": workload, "peer": peer, "version": version(package), "n": n, **found, "settings": settings}
     print(json.dumps(line), flush=True)

@@ -44,7 +44,8 @@ def _run(peer: str, workload: str, url: str, *arguments: str) -> dict[str, Any]:
 if __name__ == "__main__":
     with postgres() as server:
         print(json.dumps({"postgres": settings(server)}), flush=True)
-        for workload in ("steps", "signals"):
+        for workload in ("steps", "signals", "latency"):
             for peer in PEERS:
-                print(json.dumps(run(peer, workload, server)), flush=True)
+                if (peer, workload) != ("restate", "steps"):
+                    print(json.dumps(run(peer, workload, server)), flush=True)
     print(json.dumps(run_on_sqlite("dbos", "steps")), flush=True)

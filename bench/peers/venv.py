@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PEERS = ("dbos", "absurd")
+PEERS = ("dbos", "absurd", "restate")
 
 
 def python(peer: str) -> Path:

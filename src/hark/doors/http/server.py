@@ -48,7 +48,7 @@ async def serve(
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
         door = Door(app, require_token=require_token or not near)
-        server = _Server(_config(door))
+        server = _Server(config(door))
 
         def stop() -> None:
             server.should_exit = True
@@ -87,7 +87,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(door: Door) -> uvicorn.Config:
+def config(door: Any) -> uvicorn.Config:
+    """How an ASGI application is served here."""
     # No proxy headers: who comes through a proxy says so, and needs a token.
     logging.getLogger("uvicorn.access").addFilter(_without_query)
     return uvicorn.Config(

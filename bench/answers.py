@@ -1,0 +1,293 @@
+"""Measures durable functions, awakeables and HTTP: `python -m bench.answers WORKLOAD URL` prints one JSON line.
+
+The parked functions do what those in bench/peers/ do. Requests come from bench/load.py, a process of its own.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import uvicorn
+import uvloop
+
+from hark import FunctionContext, Hark, __version__, workflow
+from hark.doors.http.answers import Answer, as_json
+from hark.doors.http.api import ROUTES
+from hark.doors.http.changes import Resolved
+from hark.doors.http.routes import Call, Route, Table
+from hark.doors.http.server import address, config, listen
+
+STEPS = 10
+ENTRIES = 1000
+SETTINGS = {"event log": "on", "lease": 30.0, "connections": 64}
+ANSWER = {"approved": True, "amount": 100}
+asked: dict[str, str] = {}  # by instance: a function that is run again asks the same
+resumed: dict[str, float] = {}
+
+
+async def nothing() -> None:
+    pass
+
+
+@workflow
+async def ten(ctx: FunctionContext) -> int:
+    for _ in range(STEPS):
+        await ctx.run(nothing)
+    return STEPS
+
+
+@workflow
+async def ask(ctx: FunctionContext) -> Any:
+    approval = await ctx.awakeable(timeout=3600, title="Deploy?")
+    asked[ctx.id] = approval.id
+    answer = await approval
+    resumed[ctx.id] = time.monotonic()
+    return answer
+
+
+@workflow
+async def long(ctx: FunctionContext, entries: int) -> None:
+    for _ in range(entries):
+        await ctx.run(nothing)
+    await ctx.wait_for_signal("go")
+    resumed[ctx.id] = time.monotonic()
+
+
+def app_on(url: str) -> Hark:
+    app = Hark(url)
+    app.register(ten, ask, long)
+    return app
+
+
+async def functions(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """Steps per second of functions with ten of them, as `bench.ours steps` has it for machines."""
+    app = app_on(url)
+
+    async def run(count: int) -> float:
+        left = iter(range(count))
+
+        async def client() -> None:
+            for _ in left:
+                assert await (await app.start(ten)).result(timeout=300) == STEPS
+
+        begin = time.perf_counter()
+        await asyncio.gather(*(client() for _ in range(in_flight)))
+        return time.perf_counter() - begin
+
+    async with app, app.worker({"default": in_flight}):
+        await run(in_flight)
+        seconds = await run(n)
+    return {"n": n, "seconds": seconds, "per_second": n * STEPS / seconds}
+
+
+async def replay(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """What a journal of 1,000 entries adds to a wake: medians from signal to resumed, long less short, in turns."""
+    app = app_on(url)
+    async with app, app.worker({"default": in_flight}):
+        pairs = [[(await app.start(long, entries)).id for entries in (1, ENTRIES)] for _ in range(n)]
+        while len(await app.waits(kind="signal")) < 2 * n:
+            await asyncio.sleep(0.05)
+        times: dict[str, float] = {}
+        for id in (id for pair in pairs for id in pair):
+            begin = time.monotonic()
+            await app.signal(id, "go")
+            await app.result(id, timeout=60)
+            times[id] = resumed[id] - begin
+    brief, whole = (statistics.median(times[pair[which]] for pair in pairs) for which in (0, 1))
+    return {"n": n, "short_seconds": brief, "long_seconds": whole, "replay_seconds": whole - brief}
+
+
+async def park(app: Hark, n: int) -> list[str]:
+    """Start `n` functions that ask; the ids of the instances, once all of them wait."""
+    asked.clear()
+    ids = [handle.id for handle in await app.start_many([(ask, None)] * n)]
+    while len(asked) < n or len(await app.waits(kind="awakeable")) < n:
+        await asyncio.sleep(0.05)
+    return ids
+
+
+async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """`n` parked, all answered in this process, until all are done."""
+    app = app_on(url)
+    async with app, app.worker({"default": in_flight}):
+        for count in (100, n):
+            ids = await park(app, count)
+            begin, turns = time.perf_counter(), app.turns
+            sent = [app.resolve(asked[id], ANSWER) for id in ids]
+            for reply in [*sent, *(app.result(id, timeout=300) for id in ids)]:
+                await reply
+            seconds = time.perf_counter() - begin
+    return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": app.turns - turns}
+
+
+async def trivial(call: Call) -> Answer:
+    """Through the door like `resolve`: guarded, routed, parsed, answered. It commits nothing."""
+    return as_json(Resolved("none", await call.body()))
+
+
+class Beside:
+    """The app's own API with that route, and an echo beside it: what the web server alone costs."""
+
+    def __init__(self, app: Hark) -> None:
+        self.api = app.asgi()
+        self.api._table = Table([*ROUTES, Route("POST", "/trivial", trivial, "answer", "For the bench.", {})])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/echo":
+            await self.api(scope, receive, send)
+            return
+        body = msgspec.json.encode(msgspec.json.decode((await receive())["body"]))
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+@contextlib.asynccontextmanager
+async def served(app: Hark) -> AsyncIterator[int]:
+    """The server of `hark serve`, with these beside; yields its port."""
+    listener = listen("127.0.0.1", 0)
+    app.origin = address(listener)
+    server = uvicorn.Server(config(Beside(app)))
+    serving = asyncio.create_task(server.serve([listener]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def load(port: int, paths: list[str], connections: int = 64) -> dict[str, Any]:
+    """Posts the answer to each path, from another process; what it found. All must have been answered with 200."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.load", str(port), "--connections", str(connections),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    body = json.dumps(ANSWER)
+    out, _ = await process.communicate("\n".join(f"{path}\t{body}" for path in paths).encode())
+    found: dict[str, Any] = json.loads(out)
+    assert found["statuses"] == {"200": len(paths)}, found
+    return found
+
+
+async def http(url: str, n: int, connections: int) -> dict[str, Any]:
+    """Requests per second on one server: answers, trivial posts, echoes. No worker: a call and its commit, no more."""
+    app = app_on(url)
+    async with app:
+        async with app.worker({"default": 500}):
+            ids = await park(app, n + 500)
+        async with served(app) as port:
+            answers = [f"/awakeables/{asked[id]}/resolve" for id in ids]
+            for paths in (answers[n:], ["/trivial"] * 500, ["/echo"] * 500):
+                await load(port, paths, connections)
+            turns = app.turns
+            resolve = await load(port, answers[:n], connections)
+            turns = app.turns - turns
+            trivial, echo = [await load(port, [path] * n, connections) for path in ("/trivial", "/echo")]
+    found = {"resolve": resolve, "trivial": trivial, "echo": echo}
+    rates = {name: n / one["seconds"] for name, one in found.items()}
+    busy = {name: round(one["cpu_seconds"] / one["seconds"], 2) for name, one in found.items()}
+    return {"n": n, **rates, "turns": turns, "load generator busy": busy}
+
+
+async def answer_http(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """`n` parked, all answered over HTTP, until all are done; server and worker in one process, like `hark serve`."""
+    app = app_on(url)
+    async with app, app.worker({"default": in_flight}), served(app) as port:
+        for count in (100, n):
+            ids = await park(app, count)
+            ended = asyncio.create_task(when_done(app, ids))
+            turns = app.turns
+            found = await load(port, [f"/awakeables/{asked[id]}/resolve" for id in ids])
+            seconds = await ended - found["began"]
+    return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": app.turns - turns}
+
+
+async def when_done(app: Hark, ids: list[str]) -> float:
+    for end in [app.result(id, timeout=300) for id in ids]:
+        await end
+    return time.monotonic()
+
+
+async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """Idle: from the answer to the function's code, in one process."""
+    app = app_on(url)
+    found = []
+    async with app, app.worker():
+        for _ in range(n):
+            [id] = await park(app, 1)
+            begin = time.monotonic()
+            await app.resolve(asked[id], ANSWER)
+            await app.result(id, timeout=30)
+            found.append(resumed[id] - begin)
+    return {"n": n, "median_seconds": statistics.median(found)}
+
+
+async def latency_apart(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """Idle: the same, answered by another process."""
+    app = app_on(url)
+    async with app, app.worker():
+        ids = await park(app, n)
+        await asyncio.sleep(0.5)
+        sender = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.answers", "send", url, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        out, _ = await sender.communicate("\n".join(asked[id] for id in ids).encode())
+        for id in ids:
+            await app.result(id, timeout=30)
+    sent = json.loads(out)
+    return {"n": n, "median_seconds": statistics.median(resumed[id] - at for id, at in zip(ids, sent, strict=True))}
+
+
+async def send(url: str, n: int, in_flight: int) -> None:
+    """The other process: answers each awakeable on stdin, one at a time, with a pause; prints when."""
+    sent = []
+    async with app_on(url) as app:
+        for id in sys.stdin.read().split():
+            await asyncio.sleep(0.02)
+            sent.append(time.monotonic())
+            await app.resolve(id, ANSWER)
+    print(json.dumps(sent))
+
+
+Workload = Callable[[str, int, int], Awaitable[dict[str, Any] | None]]
+WORKLOADS: dict[str, tuple[Workload, int]] = {
+    "functions": (functions, 3000),
+    "replay": (replay, 30),
+    "answer": (answer, 2000),
+    "answer_http": (answer_http, 2000),
+    "http": (http, 5000),
+    "latency": (latency, 100),
+    "latency_apart": (latency_apart, 100),
+    "send": (send, 0),
+}
+SERVED = (answer_http, http)  # on the loop of `hark serve`
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("url")
+    parser.add_argument("--n", type=int)
+    parser.add_argument("--in-flight", type=int, default=500, help="of http: connections")
+    options = parser.parse_args()
+    work, best = WORKLOADS[options.workload]
+    run = uvloop.run if work in SERVED else asyncio.run
+    found = run(work(options.url, options.n or best, options.in_flight))  # type: ignore[arg-type]
+    if found is not None:
+        line = {"workload": options.workload, "peer": "hark", "version": __version__, **found, "settings": SETTINGS}
+        print(json.dumps({**line, "pid": os.getpid()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""`make bench-functions`: durable functions, awakeables and HTTP, ours and the peers', one PostgreSQL with fsync on.
+
+Prints ratios of medians taken in this run, in turns, each with the target it should reach. Restate keeps a log of
+its own, with fsync too, beside that PostgreSQL. `--rounds` takes more of each.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench import table  # noqa: E402
+from bench.peers import run as peers  # noqa: E402
+from bench.table import Line, hark, ms, rate  # noqa: E402
+
+
+class Bench(table.Bench):
+    GROUPS = ("http", "steps", "replay", "answers", "latencies")
+
+    def ours(self, found: str | None, workload: str, *arguments: str, module: str = "answers") -> Callable[[], Any]:
+        def run() -> Any:
+            result = hark(module, workload, self.database(), *arguments)
+            return result if found is None else result[found]
+
+        return run
+
+    def peer(self, found: str, workload: str, name: str, *arguments: str) -> Callable[[], Any]:
+        return lambda: peers.run(name, workload, self.server, *arguments)[found]
+
+    def http(self) -> list[Line]:
+        n = 1000 if self.quick else 5000
+        works = {f"{many}": self.ours(None, "http", "--n", f"{n}", "--in-flight", f"{many}") for many in (64, 256)}
+        lines = []
+        for many, found in self.in_turns(**works).items():
+            resolve, trivial, echo, turns = (found[name] for name in ("resolve", "trivial", "echo", "turns"))
+            what = f"resolve over HTTP, {many} connections, against "
+            lines += [
+                Line(what + "a trivial POST", rate(resolve), rate(trivial), resolve / trivial, least=1 / 3),
+                Line(what + "an echo", rate(resolve), rate(echo), resolve / echo),
+                Line(f"transactions for {n:,} of them", f"{turns:.0f}", f"{n:,}", turns / n, most=0.5),
+            ]
+        return lines
+
+    def steps(self) -> list[Line]:
+        n = "1000" if self.quick else "3000"
+        found = self.in_turns(
+            functions=self.ours("per_second", "functions", "--n", n),
+            machines=self.ours("per_second", "steps", "--n", n, module="ours"),
+        )
+        functions, machines = found["functions"], found["machines"]
+        what = "function of 10 runs, 500 in flight, against a machine"
+        return [Line(what, rate(functions), rate(machines), functions / machines, least=0.5)]
+
+    def replay(self) -> list[Line]:
+        found = self.in_turns(
+            replay=self.ours("replay_seconds", "replay"),
+            machines=self.ours("per_second", "steps", "--n", "1000" if self.quick else "3000", module="ours"),
+        )
+        replay, step = found["replay"], 1 / found["machines"]
+        return [Line("replay of 1,000 entries, in steps of a machine", ms(replay), ms(step), replay / step, most=100)]
+
+    def answers(self) -> list[Line]:
+        n = "500" if self.quick else "2000"
+        found = self.in_turns(
+            ours=self.ours("per_second", "answer", "--n", n),
+            http=self.ours("per_second", "answer_http", "--n", n),
+            **{
+                name: self.peer("per_second", "signals", peer, "--n", n, *arguments)
+                for name, (peer, *arguments) in PARKED.items()
+            },
+        )
+        lines = []
+        for way, mine in (("in process", found["ours"]), ("over HTTP", found["http"])):
+            for name in PARKED:
+                what = f"{int(n):,} parked, answered {way}, against {name}"
+                target = None if "," in name else 10
+                lines.append(Line(what, rate(mine), rate(found[name]), mine / found[name], least=target))
+        return lines
+
+    def latencies(self) -> list[Line]:
+        found = self.in_turns(
+            same=self.ours("median_seconds", "latency"),
+            apart=self.ours("median_seconds", "latency_apart"),
+            **{
+                name: self.peer("median_seconds", "latency", peer, *arguments)
+                for name, (peer, *arguments) in IDLE.items()
+            },
+        )
+        lines = []
+        for way, mine in (("one process", found["same"]), ("two processes", found["apart"])):
+            for name in IDLE:
+                target = None if "," in name else 1
+                what = f"answer to resumed, idle, {way}, against {name}"
+                lines.append(Line(what, ms(mine), ms(found[name]), mine / found[name], most=target))
+        return lines
+
+
+PARKED = {
+    "DBOS": ("dbos",),
+    "Absurd": ("absurd",),
+    "Restate": ("restate",),
+    "Restate, suspended": ("restate", "--suspend"),
+}
+IDLE = {
+    "DBOS": ("dbos",),
+    "Absurd": ("absurd",),
+    "Absurd, polling each ms": ("absurd", "--poll-interval", "0.001"),
+    "Restate": ("restate",),
+    "Restate, suspended": ("restate", "--suspend"),
+}
+
+
+if __name__ == "__main__":
+    table.main(Bench, __doc__, rounds=3)
