@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import CO_COROUTINE
 from random import Random
 from typing import Any, NoReturn, Protocol
@@ -86,6 +87,7 @@ class ContinueAsNew:
 
 
 _ON, _HOLD = Proceed(), Proceed(hold=True)
+_Line = JournalRow | Entry
 _Ran = tuple[Run, str | None, str | None]  # and its value, or its error
 
 
@@ -133,9 +135,8 @@ class Session:
         self.program = program
         self.claim = claim
         self.desk = desk
-        self.random = Random(f"{claim.id}/{claim.visit}")
         self.blocked: str | None = None  # where its code held the loop for too long, when it did
-        self._lines = claim.journal
+        self._lines: list[_Line] = list(claim.journal)
         self._cut: int | None = None
         self._entry = 0
         self._base: int | None = None
@@ -156,9 +157,14 @@ class Session:
         self._past = self._read_journal()
         self._replayed = len(self._lines)
 
+    @cached_property
+    def random(self) -> Random:
+        """The same numbers in every replay, and others in every visit."""
+        return Random(f"{self.claim.id}/{self.claim.visit}")
+
     # -- the journal ------------------------------------------------------------------------------
 
-    def _read_journal(self) -> dict[int, JournalRow]:
+    def _read_journal(self) -> dict[int, _Line]:
         """The lines by entry. A last line that says «failed» was written for the retry that we are now."""
         lines = self._lines
         if lines and lines[0].kind == "anew":
@@ -171,7 +177,7 @@ class Session:
             self._restore = tuple(json.load(line.value)["id"] for line in dropped if line.value is not None)
             lines[:] = [line for line in lines if line.seq < cut]
             self._write("retried", failed.entry)
-        past: dict[int, JournalRow] = {}
+        past: dict[int, _Line] = {}
         for line in lines:
             if line.kind not in _MARKS:
                 past.setdefault(line.entry, line)  # of an awakeable its creation, which comes first
@@ -290,7 +296,7 @@ class Session:
         if over and unread:
             self._lost(unread[0])
 
-    def _lost(self, line: JournalRow) -> None:
+    def _lost(self, line: _Line) -> None:
         """A line that nobody asked for."""
         assert self._root is not None
         waits = ", ".join(operation.label for operation in self._open.values())
@@ -503,7 +509,7 @@ class Session:
 
     def _journal(self) -> list[Entry] | None:
         fresh, self._fresh = self._fresh, []
-        self._lines += [JournalRow(e.seq, e.entry, e.kind, e.name, e.value, e.error) for e in fresh]
+        self._lines += fresh
         return fresh or None
 
     def _decide(self, label: str, move: Any, effects: list[Effect], state: str | None = None) -> Decision:
@@ -511,7 +517,8 @@ class Session:
         cut, self._cut = self._cut, None
         last = next(reversed(self._open.values()), None)
         step = self.claim.step if last is None else last.label
-        step = step.encode()[:_STEP].decode(errors="ignore")
+        if len(step) > _STEP // 4:
+            step = step.encode()[:_STEP].decode(errors="ignore")
         journal = self._journal()
         if cut is not None and journal is None:
             journal = []
@@ -562,7 +569,7 @@ class Session:
         """A retry does again what failed: the line that says so goes first, and all that came after it."""
         cause = _stems_from(error)
         if cause is not None:
-            for line in self._lines + [JournalRow(e.seq, e.entry, e.kind, e.name, None, e.error) for e in self._fresh]:
+            for line in self._lines + self._fresh:
                 if line.error is not None and line.entry == cause:
                     self._write("failed", self._entry, None, (str(line.seq), None))
                     break
