@@ -515,8 +515,11 @@ class Session:
     def _decide(self, label: str, move: Any, effects: list[Effect], state: str | None = None) -> Decision:
         consume, self._consume = tuple(self._consume), []
         cut, self._cut = self._cut, None
-        last = next(reversed(self._open.values()), None)
-        step = self.claim.step if last is None else last.label
+        step = self.claim.step
+        if label == "next" and self._fresh:  # on its way: what it has just come to know
+            step = named(self._fresh[-1].kind, self._fresh[-1].name)
+        elif self._open:
+            step = next(reversed(self._open.values())).label
         if len(step) > _STEP // 4:
             step = step.encode()[:_STEP].decode(errors="ignore")
         journal = self._journal()
