@@ -36,9 +36,9 @@ class Keys:
         keys = [sha256(b"hark link\0" + secret.encode(errors="surrogatepass")).digest() for secret in secrets]
         if not keys:
             raise InvalidInput("The secret is empty. Give some random text, `openssl rand -hex 32` for one.")
-        self._keys = {_text(sha256(b"hark key id\0" + key).digest()[:6]): key for key in keys}
+        self._keys = {_text(sha256(b"hark key id\0" + key).digest()[:6]): _key(key) for key in keys}
         self._signer = next(iter(self._keys))
-        self._stranger = os.urandom(32)  # for a key nobody knows: the same work, and never the same MAC
+        self._stranger = _key(os.urandom(32))  # for a key nobody knows: the same work, and never the same MAC
 
     def sign(self, awakeable: str, nonce: str, expiry: int | None) -> str:
         """The token of a link to this awakeable; without an expiry it lives as long as `LIFE` says."""
@@ -86,9 +86,15 @@ def _parts(token: str) -> tuple[str, str, int]:
     return key, action, int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else _NEVER
 
 
-def _mac(key: bytes, *fields: str) -> str:
-    body = b"".join(len(raw).to_bytes(4, "big") + raw for raw in (field.encode(errors="replace") for field in fields))
-    return _text(hmac.digest(key, body, "sha256"))
+def _key(secret: bytes) -> hmac.HMAC:
+    return hmac.new(secret, digestmod="sha256")
+
+
+def _mac(key: hmac.HMAC, *fields: str) -> str:
+    # Not hmac.digest(): it lets the interpreter go for those two microseconds, and may wait long to get it back.
+    mac = key.copy()
+    mac.update(b"".join([len(raw).to_bytes(4, "big") + raw for raw in (f.encode(errors="replace") for f in fields)]))
+    return _text(mac.digest())
 
 
 def _text(raw: bytes) -> str:

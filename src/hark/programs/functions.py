@@ -25,12 +25,17 @@ _TEXT = 1 << 14
 class AwakeableHandle:
     """An awakeable in the function that created it: `.id` and `.url` to hand out, and to be awaited."""
 
-    __slots__ = ("__hark_promise__", "id", "url")
+    __slots__ = ("__hark_promise__", "_link", "id")
 
-    def __init__(self, id: str, url: str, answer: Answer) -> None:
+    def __init__(self, id: str, link: Callable[[], str], answer: Answer) -> None:
         self.id = id
-        self.url = url
+        self._link = link
         self.__hark_promise__ = answer
+
+    @property
+    def url(self) -> str:
+        """Signed when it is asked for: a replay asks for few of them."""
+        return self._link()
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self.__hark_promise__.__await__()
@@ -147,7 +152,8 @@ class FunctionContext:
             json.dump(names) if names else None,
         )  # fmt: skip
         session.listen_for(answer, asked.entry)
-        return AwakeableHandle(id, session.desk.link(id, nonce, session.until(asked.entry, life)), answer)
+        until = session.until(asked.entry, life)
+        return AwakeableHandle(id, lambda: session.desk.link(id, nonce, until), answer)
 
     def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise:
         """Wait for a signal of one of these names (or a Broadcast). `SignalTimeout` when none comes in time."""
