@@ -93,6 +93,9 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.consume, seqs=consumed)
     if finishes:
         await _finish(turn, finishes)
+    if turn.ended:  # who withdraws a call cancels its child in the same turn, and is not told of that end
+        gone = {id for r in parks + proceeds for id in r.decision.move.disarm or ()}  # type: ignore[union-attr]
+        turn.ended = [wait for wait in turn.ended if wait not in gone]
     await count_ended(turn)
     if renewed:
         await turn.tx.fetch(sql.cancel_awakeables, ids=renewed)

@@ -33,14 +33,14 @@ class Promise:
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
-            if self.withdrawn:
-                raise self.gone()
             yield self
         return self.outcome()
 
     def gone(self) -> BaseException:
         """What it means to await what was withdrawn."""
-        return InvalidOutcome("This was withdrawn: another of ctx.first came before it. Ask anew.")
+        return InvalidOutcome(
+            "This was withdrawn: another of ctx.first came before it, or another of ctx.gather failed. Ask anew."
+        )
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -55,14 +55,29 @@ class Promise:
             watcher()
 
     def withdraw(self) -> None:
-        """Nobody wants it any more."""
-        self.withdrawn = True
+        """It will not be known any more. Who awaits it elsewhere hears that, and does not wait for ever."""
+        if not self.done:
+            self.withdrawn = True
+            self.keep(error=self.gone())
 
 
 class Ready(deque["Branch"]):
     """Those who can go on, in order."""
 
     leaving = False  # a branch is being let go of: what its `finally` asks for, nobody waits for
+    pleas = 0  # how often it asked all the same
+
+    def leave(self, close: Callable[[], Any]) -> None:
+        """Let go of code. Its `finally` runs, and finds that it can ask for nothing any more."""
+        before, self.leaving, self.pleas = self.leaving, True, 0
+        try:
+            close()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            return  # it wanted to go on, or raised while it was being left: there is nobody to hear it
+        finally:
+            self.leaving = before
 
 
 class Branch(Promise):
@@ -79,7 +94,7 @@ class Branch(Promise):
 
     def step(self) -> None:
         """Go on to the next promise that is not kept yet, or to the end."""
-        if self.done or self.withdrawn:
+        if self.done:
             return
         self._waits_for = None
         try:
@@ -98,7 +113,7 @@ class Branch(Promise):
         self._ready.append(self)
 
     def withdraw(self) -> None:
-        if self.done or self.withdrawn:
+        if self.done:
             return
         super().withdraw()
         if self._waits_for is not None:
@@ -106,14 +121,7 @@ class Branch(Promise):
         self.close()
 
     def close(self) -> None:
-        """Let go of the coroutine. Its `finally` runs, and finds that it can ask for nothing any more."""
-        before, self._ready.leaving = self._ready.leaving, True
-        try:
-            self._coroutine.close()
-        except (Exception, Suspended):
-            return  # it wanted to go on, or raised while it was being left: there is nobody to hear it
-        finally:
-            self._ready.leaving = before
+        self._ready.leave(self._coroutine.close)
 
 
 class Gather(Promise):
@@ -132,17 +140,17 @@ class Gather(Promise):
 
     def _heard(self, part: Promise) -> None:
         self._left -= 1
-        if self.done or self.withdrawn:
+        if self.done:
             return
         if part.error is not None:
-            _withdraw_rest(self._parts, part)
             self.keep(error=part.error)
+            _withdraw_rest(self._parts)
         elif self._left == 0:
             self.keep([part.value for part in self._parts])
 
     def withdraw(self) -> None:
         super().withdraw()
-        _withdraw_rest(self._parts, None)
+        _withdraw_rest(self._parts)
 
 
 class First(Promise):
@@ -157,17 +165,17 @@ class First(Promise):
             _watch(part, self._heard)
 
     def _heard(self, part: Promise) -> None:
-        if self.done or self.withdrawn:
+        if self.done:
             return
-        _withdraw_rest(self._parts, part)
         if part.error is not None:
             self.keep(error=part.error)
         else:
             self.keep((next(n for n, one in enumerate(self._parts) if one is part), part.value))
+        _withdraw_rest(self._parts)
 
     def withdraw(self) -> None:
         super().withdraw()
-        _withdraw_rest(self._parts, None)
+        _withdraw_rest(self._parts)
 
 
 def part_of(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise]) -> Promise:
@@ -191,9 +199,10 @@ def _watch(part: Promise, heard: Callable[[Promise], None]) -> None:
         part.watchers.append(lambda: heard(part))
 
 
-def _withdraw_rest(parts: Sequence[Promise], winner: Promise | None) -> None:
+def _withdraw_rest(parts: Sequence[Promise]) -> None:
+    """Those that are not known yet: whoever listens to them from here has its answer already."""
     for part in parts:
-        if part is not winner and not part.done:
+        if not part.done:
             part.withdraw()
 
 

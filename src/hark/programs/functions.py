@@ -144,7 +144,7 @@ class FunctionContext:
         heading, text = _text(title, "title"), _text(description, "description")
         names = [check_name(name, "assignee") for name in _listed(assignees)]
         asked = Operation("awakeable")
-        nonce = json.load(session.at_once(asked, lambda: json.dump(secrets.token_urlsafe(12))))
+        nonce = json.load(await session.at_once(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
         answer = Answer(id, read, heading)
         answer.new = NewAwakeable(
@@ -182,14 +182,16 @@ class FunctionContext:
     async def now(self) -> datetime:
         """The database's clock, the same in every replay."""
         session = self._session
-        return from_micros(int(session.at_once(Operation("now"), lambda: str(session.desk.micros()))))
+        return from_micros(int(await session.at_once(Operation("now"), lambda: str(session.desk.micros()))))
 
     def random(self) -> float:
         """A number from 0 to 1, the same in every replay."""
+        self._session.check()
         return self._session.random.random()
 
     def uuid(self) -> uuid.UUID:
         """A UUID, the same in every replay: good as an idempotency key."""
+        self._session.check()
         return uuid.UUID(int=self._session.random.getrandbits(128), version=4)
 
     def continue_as_new(self, input: Any = None) -> ContinueAsNew:

@@ -74,7 +74,7 @@ class Operation(Promise):
             self.keep(error=failure)
 
     def withdraw(self) -> None:
-        if not self.done and not self.withdrawn:
+        if not self.done:
             super().withdraw()
             if self.forget is not None:
                 self.forget(self)

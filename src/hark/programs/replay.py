@@ -13,7 +13,8 @@ What the code awaits is in operations.py and branches.py; what it can say is in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import CO_COROUTINE
@@ -21,7 +22,7 @@ from random import Random
 from typing import Any, NoReturn, Protocol
 
 from hark.model import json
-from hark.model.activation import Claim, InboxRow, JournalRow
+from hark.model.activation import Claim, InboxRow, JournalRow, WaitRow
 from hark.model.decisions import (
     Arm,
     CancelChild,
@@ -34,7 +35,14 @@ from hark.model.decisions import (
     Proceed,
     Settle,
 )  # fmt: skip
-from hark.model.errors import CallFailed, HarkError, NonDeterministic, RunFailed, SignalTimeout
+from hark.model.errors import (
+    CallFailed,
+    HarkError,
+    InvalidOutcome,
+    NonDeterministic,
+    RunFailed,
+    SignalTimeout,
+)  # fmt: skip
 from hark.model.telling import tell
 from hark.programs.branches import Branch, Ready, Suspended
 from hark.programs.operations import Answer, Call, Do, Operation, Run, WaitForSignal, named
@@ -43,6 +51,7 @@ from hark.programs.steps import Desk, describe
 _AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
 _MARKS = frozenset(("anew", "retried", "failed"))  # lines that nobody asked for
 _STEP = 255
+_PLEAS = 100  # of code that is being left, before it is left as it is
 
 
 class Listener(Protocol):
@@ -136,21 +145,26 @@ class Session:
         self.claim = claim
         self.desk = desk
         self.blocked: str | None = None  # where its code held the loop for too long, when it did
+        self._loop = asyncio.get_running_loop()
+        self._armed: dict[str, list[WaitRow]] = {}  # the waits it was claimed with, by entry
+        for wait in claim.waits:
+            self._armed.setdefault(wait.place.partition("+")[0], []).append(wait)
         self._lines: list[_Line] = list(claim.journal)
         self._cut: int | None = None
         self._entry = 0
         self._base: int | None = None
+        self._undone: list[_Line] = []  # lines that the retry we are has cut off
         self._open: dict[int, Operation] = {}
         self._withdrawn: set[int] = set()
         self._fresh: list[Entry] = []  # not committed yet
         self._held: list[tuple[Entry, Operation]] = []  # those of them the code learns when they are
         self._consume: list[int] = []
-        self._restore: tuple[int, ...] = ()
+        self._restore: list[int] = []
         self._mail: list[InboxRow] = []
-        self._tasks: dict[int, asyncio.Task[_Ran]] = {}
+        self._tasks: dict[int, asyncio.Task[_Ran | BaseException]] = {}
         self._listener: Listener | None = None
         self._ready: Ready = Ready()
-        self._branches: list[Branch] = []
+        self._branches: dict[Coroutine[Any, Any, Any], Branch] = {}
         self._closed = False
         self._diverged: NonDeterministic | None = None
         self._root: Branch | None = None
@@ -173,8 +187,7 @@ class Session:
             failed = lines[-1]
             self._cut = cut = int(failed.value or failed.seq)
             self._base = failed.entry
-            dropped = [line for line in lines if line.seq >= cut and line.kind == "wait" and line.value is not None]
-            self._restore = tuple(json.load(line.value)["id"] for line in dropped if line.value is not None)
+            self._undone = [line for line in lines if line.seq >= cut]
             lines[:] = [line for line in lines if line.seq < cut]
             self._write("retried", failed.entry)
         past: dict[int, _Line] = {}
@@ -192,16 +205,19 @@ class Session:
     def enter(self, operation: Operation) -> Operation:
         """The code asks for something: it gets the next entry, and the journal must agree."""
         if self._closed or self._ready.leaving:
+            self._ready.pleas += 1
+            if self._ready.pleas > _PLEAS:
+                return operation  # a bare `except` in a loop would hold us for ever; awaiting what never comes ends it
+        self.check()
+        if self._ready.leaving:
             raise Suspended
         operation.entry = self._entry
         self._entry += 1
         line = self._past.get(operation.entry)
         if line is not None and (line.kind, line.name) != (operation.kind, operation.name):
             self._diverge(operation.entry, named(line.kind, line.name), operation.label)
-        for wait in self.claim.waits:
-            entry, _, attempt = wait.place.partition("+")
-            if entry != str(operation.entry):
-                continue
+        for wait in self._armed.get(str(operation.entry), ()) if self._armed else ():
+            attempt = wait.place.partition("+")[2]
             if not operation.stands(wait.kind, wait.name, attempt):
                 self._diverge(operation.entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
             if isinstance(operation, Run):
@@ -210,9 +226,28 @@ class Session:
         self._open[operation.entry] = operation
         return operation
 
-    def at_once(self, operation: Operation, fact: Callable[[], str]) -> str:
+    def check(self) -> None:
+        """Only the function's own code may ask: entries that come from elsewhere would not replay."""
+        driving = self.desk.driving
+        here = self._ready.leaving or (driving is not None and driving[0] is self)
+        if not here or not self._on_our_loop():
+            raise InvalidOutcome(
+                f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
+                "after it ended or was suspended. Only the workflow's own code may use it: give values to ctx.run, and "
+                "let the function return what the workflow is to go on with."
+            )
+
+    def _on_our_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def at_once(self, operation: Operation, fact: Callable[[], str]) -> str:
         """For what is known when it is asked: the line's value, or a new line."""
         self.enter(operation)
+        if operation.entry < 0:
+            await operation
         del self._open[operation.entry]
         line = self._past.get(operation.entry)
         if line is not None and line.value is not None:
@@ -233,8 +268,11 @@ class Session:
         return None if life is None else self.desk.micros() + life
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
-        branch = Branch(coroutine, self._ready)
-        self._branches.append(branch)
+        """The same coroutine twice is one branch: nobody could drive it twice."""
+        self.check()
+        branch = self._branches.get(coroutine)
+        if branch is None:
+            branch = self._branches[coroutine] = Branch(coroutine, self._ready)
         return branch
 
     def _forget(self, operation: Operation) -> None:
@@ -260,6 +298,8 @@ class Session:
     def _drive(self) -> None:
         """Run the code until it can do nothing more."""
         ready = self._ready
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, self._let_go)
         self.desk.driving = (self,)  # another one each time: the watchman knows it by that
         try:
             while ready and self._diverged is None:
@@ -269,10 +309,18 @@ class Session:
                 raise
         finally:
             self.desk.driving = None
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _let_go(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Of an async generator nobody went on with. The loop would close it in a task, whenever: it could ask then
+        for something that no replay asks for at the same entry."""
+        if self._on_our_loop():
+            self._ready.leave(lambda: generator.aclose().__await__().__next__())
 
     def _replay(self) -> None:
         context = self.program.context(self)
-        self._root = self.branch(self.program.codec.call(self.program.function, context, self.claim.state))
+        code = self.program.codec.call(self.program.function, context, self.claim.state)
+        self._root = self._branches[code] = Branch(code, self._ready)
         self._drive()
         for line in self._lines:
             if self._diverged is not None:
@@ -291,10 +339,22 @@ class Session:
             self._drive()
         if self._base is not None:
             self._entry = max(self._entry, self._base)
+            self._undo()
         over = self._root.done and self._diverged is None
         unread = [line for line in self._past.values() if line.entry >= self._entry]
         if over and unread:
             self._lost(unread[0])
+
+    def _undo(self) -> None:
+        """What was asked for before the failure and was done all the same is not done again; an answer stays one.
+        The rest has not happened: its signals are there again."""
+        for line in self._undone:
+            operation = self._open.get(line.entry)
+            kept = operation is not None and (line.error is None or line.kind == "answer")
+            if operation is not None and kept and line.kind not in _MARKS and line.kind not in _AT_ONCE:
+                self._learn(operation, (line.value, line.error), line.kind)
+            elif line.kind == "wait" and line.value is not None:
+                self._restore.append(json.load(line.value)["id"])
 
     def _lost(self, line: _Line) -> None:
         """A line that nobody asked for."""
@@ -390,12 +450,15 @@ class Session:
                 return self._proceed()
             runs = [o for o in self._open.values() if isinstance(o, Run) and not o.waiting and not o.begun]
             if not runs and not self._tasks:
+                if not self._open:
+                    self._root.keep(error=_idle(self.program.name))  # type: ignore[union-attr]
+                    break
                 return self._park()
-            if self._fresh or self._changes_waits():
+            if self._fresh or self._changes_waits() or self._is_deaf():
                 return self._proceed()  # all that these runs may depend on is committed before they begin
             for run in runs:
                 run.begun = True
-                self._tasks[run.entry] = asyncio.get_running_loop().create_task(self._execute(run))
+                self._tasks[run.entry] = asyncio.get_running_loop().create_task(self._beside(run))
             if await self._wait():
                 return self._proceed(expire=True)
         return self._finish()
@@ -437,11 +500,18 @@ class Session:
                 if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future):
                     result = await result
             return run, json.dump(result, limit=self.desk.max_payload, what=f"result of {run.name}"), None
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             _unless_told_to_stop(error)
             kind, message = type(error).__name__, describe(error).partition(": ")[2]
             text = f"{run.name} raised {kind}: {message}" if message else f"{run.name} raised {kind}"
             return run, None, tell(RunFailed(text, type=kind, message=message))
+
+    async def _beside(self, run: Run) -> _Ran | BaseException:
+        """The same in a task of its own, whose exit would end the loop before anybody knew whose it was (M5)."""
+        try:
+            return await self._execute(run)
+        except (KeyboardInterrupt, SystemExit) as end:
+            return end
 
     def _finished(self, ran: _Ran) -> None:
         run, value, error = ran
@@ -472,10 +542,20 @@ class Session:
                 bell.cancel()
         done = [entry for entry, task in self._tasks.items() if task.done()]
         for entry in done:
-            self._finished(self._tasks.pop(entry).result())
+            ran = self._tasks.pop(entry).result()
+            if isinstance(ran, BaseException):
+                raise ran
+            self._finished(ran)
         return not done
 
     # -- decisions --------------------------------------------------------------------------------
+
+    def _is_deaf(self) -> bool:
+        """It waits for something beside what it runs, and was claimed with those waits: nobody would tell it."""
+        return self._listener is None and any(
+            operation.waits and not (isinstance(operation, Run) and not operation.waiting)
+            for operation in self._open.values()
+        )
 
     def _changes_waits(self) -> bool:
         if not self.claim.waits:
@@ -503,8 +583,8 @@ class Session:
                 elif wait.kind == "children":
                     ids = [child[1] for child in self.claim.children if child[0] == wait.id]
                     effects += [CancelChild(id, "its parent no longer waits for it") for id in ids]
-        names = {wait.id for wait in gone}
-        self._consume += [row.seq for row in self._mail if row.wait_id in names]
+        names = {wait.name if wait.kind == "awakeable" else wait.id for wait in gone}
+        self._consume += [r.seq for r in self._mail if (r.name if r.kind == "awakeable" else r.wait_id) in names]
         return tuple(arms), tuple(wait.id for wait in gone), tuple(new), effects
 
     def _journal(self) -> list[Entry] | None:
@@ -526,7 +606,7 @@ class Session:
         if cut is not None and journal is None:
             journal = []
         text = self.claim.state if state is None else state
-        restore, self._restore = self._restore, ()
+        restore, self._restore = tuple(self._restore), []
         return Decision(label, step, text, move, consume, (), effects, None, journal, cut, restore)
 
     def _proceed(self, *, expire: bool = False) -> Decision:
@@ -582,8 +662,10 @@ class Session:
         codec = self.program.codec
         state = codec.dump(codec.build(input, limit=self.desk.max_payload), self.desk.max_payload)
         self._fresh.clear()
-        gone = tuple(wait.id for wait in self.claim.waits)
-        decision = self._decide("next", Proceed(disarm=gone, anew=True), [], state)
+        asked = [operation.effect for operation in self._open.values() if isinstance(operation, Do)]
+        self._open.clear()
+        _, gone, _, effects = self._waits()
+        decision = self._decide("next", Proceed(disarm=gone, anew=True), effects + asked, state)
         decision.journal, decision.cut = [Entry(0, self._entry, "anew")], None
         return decision
 
@@ -597,7 +679,7 @@ class Session:
         self._tasks.clear()
         if self._listener is not None:
             self._listener.close()
-        for branch in self._branches:
+        for branch in self._branches.values():
             branch.close()
 
 
@@ -610,6 +692,13 @@ def _stems_from(error: BaseException | None) -> int | None:
             return int(error.entry)
         error = error.__cause__ or error.__context__
     return None
+
+
+def _idle(name: str) -> InvalidOutcome:
+    return InvalidOutcome(
+        f"workflow {name} awaits something that can never come: it has asked for nothing that is still open. "
+        "Look for branches that await each other."
+    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

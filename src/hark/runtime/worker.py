@@ -208,8 +208,11 @@ class Worker:
     def _begin(self, claims: list[Claim], refused: list[Commit], left: list[Claim]) -> None:
         for claim in left:
             claim.session.close()
-        if not self.open:
-            return  # claimed while we stop: handed back, and not begun beside whoever gets it next
+        if not self.open:  # claimed while we stop: handed back, and not begun beside whoever gets it next
+            for claim in (*claims, *(commit.claim for commit in refused)):
+                if claim.session is not None:
+                    claim.session.close()
+            return
         items: deque[Claim | Commit] = deque(claims)
         items.extend(refused)
         for item in items:
@@ -219,7 +222,9 @@ class Worker:
             relay.run(self, items)
 
     def begin(self, item: Claim | Commit) -> Coroutine[Any, Any, None] | None:
-        """Of a round: who was abandoned before it was its turn does not begin."""
+        """Of a round: who was abandoned before it was its turn does not begin, nor does anybody when we stop."""
+        if not self.open:
+            return None
         if isinstance(item, Claim):
             return self._run(item) if self._runs(item) else None
         return self._refused(item) if self._runs(item.claim) else None

@@ -528,6 +528,7 @@ any_marks = Sql("SELECT 1 FROM deliveries LIMIT 1")
 
 # -- awakeables ------------------------------------------------------------------------------------
 
+# X8: what was withdrawn after a failure is asked again by the retry of it, as the same question.
 insert_awakeables = Sql(
     """
     INSERT INTO awakeables (id, instance_id, task, place, entry_index, timeout_at, nonce, title, description,
@@ -536,6 +537,10 @@ insert_awakeables = Sql(
         r.schema, r.assignees, :now::bigint
     FROM {rows: id text, instance_id text, task text, place text, entry_index integer, timeout_at bigint,
         nonce text, title text, description text, schema text, assignees text}
+    WHERE true
+    ON CONFLICT (instance_id, entry_index) DO UPDATE SET status = 'PENDING', timeout_at = excluded.timeout_at,
+        resolved_at = NULL, answered_by = NULL
+    WHERE awakeables.status = 'CANCELLED'
     """
 )
 awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")

@@ -1,0 +1,417 @@
+"""Durable functions where they are used in ways nobody planned: shared promises, code that will not be left,
+a context in the wrong hands, work that is interrupted while it waits as well."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hark import AwakeableRejected, FunctionContext, Hark, InvalidOutcome, RunFailed, workflow
+from hark.testing import Harness
+from tests.promises.support_signals import rows
+from tests.support.inspect import until
+from tests.support.stores import Store
+
+
+def harness(store: Store, *definitions: Any) -> Harness:
+    return Harness(*definitions, url=store.url, **store.options)
+
+
+class Calls(list[Any]):
+    async def note(self, value: Any) -> Any:
+        self.append(value)
+        return value
+
+
+async def one() -> int:
+    return 1
+
+
+# -- promises in several hands ---------------------------------------------------------------------
+
+
+async def test_who_awaits_what_was_withdrawn_elsewhere_hears_so_and_does_not_wait_for_ever(store: Store) -> None:
+    @workflow
+    async def shares(ctx: FunctionContext) -> Any:
+        signal = ctx.wait_for_signal("x")
+
+        async def patient() -> Any:
+            return await signal
+
+        async def hasty() -> Any:
+            return await ctx.first(signal, ctx.sleep(1))
+
+        return await ctx.gather(patient(), hasty())
+
+    async with harness(store, shares) as app:
+        it = await app.start(shares)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert "This was withdrawn" in str((await it.get()).error)
+
+
+async def test_a_withdrawn_question_is_rejected_also_among_others(store: Store) -> None:
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        await ctx.first(question, ctx.sleep(1))
+        try:
+            return await ctx.gather(ctx.run(one), question)
+        except AwakeableRejected:
+            return "gone"
+
+    async with harness(store, asks) as app:
+        it = await app.start(asks)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert await it.result(timeout=0) == "gone"
+
+
+async def test_the_same_coroutine_twice_is_one_branch(store: Store) -> None:
+    @workflow
+    async def twins(ctx: FunctionContext) -> Any:
+        async def ask() -> Any:
+            return (await ctx.wait_for_signal("x")).payload
+
+        asked = ask()
+        return await ctx.gather(asked, asked)
+
+    async with harness(store, twins) as app:
+        it = await app.start(twins)
+        await app.drain()
+        await it.signal("x", 5)
+        await app.drain()
+        assert await it.result(timeout=0) == [5, 5]
+
+
+async def test_branches_that_await_each_other_fail_instead_of_waiting_for_ever(store: Store) -> None:
+    @workflow
+    async def knot(ctx: FunctionContext) -> Any:
+        tied: list[Any] = []
+
+        async def wait_for(n: int) -> Any:
+            await ctx.run(one)
+            return await tied[n]
+
+        tied += [ctx.gather(wait_for(1)), ctx.gather(wait_for(0))]
+        return await tied[0]
+
+    async with harness(store, knot) as app:
+        it = await app.start(knot)
+        await app.drain()
+        assert "can never come" in str((await it.get()).error)
+
+
+# -- code that is left -----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_bare_except_in_a_loop_does_not_hold_the_worker(store: Store) -> None:
+    @workflow
+    async def greedy(ctx: FunctionContext) -> Any:
+        got: list[Any] = []
+        while len(got) < 2:
+            try:
+                await ctx.now()
+                got.append((await ctx.wait_for_signal("x")).payload)
+            except:  # noqa: E722  # what it is about
+                continue
+        return got
+
+    async with harness(store, greedy) as app:
+        it = await app.start(greedy)
+        for n in range(2):
+            await app.drain()
+            await it.signal("x", n)
+        await app.drain()
+        assert await it.result(timeout=0) == [0, 1]
+    gc.collect()  # what would not be left is said here, and not in some other test
+
+
+async def test_an_async_generator_left_in_the_middle_asks_for_nothing_more(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = Calls()
+
+    @workflow
+    async def reads(ctx: FunctionContext) -> str:
+        async def pages() -> Any:
+            try:
+                for n in range(10):
+                    yield await ctx.run(calls.note, n)
+            finally:
+                await ctx.run(calls.note, "tidied")
+
+        async for page in pages():
+            if page == 2:
+                break
+        await ctx.run(calls.note, "after")
+        await ctx.wait_for_signal("x")
+        await ctx.run(calls.note, "end")
+        return "ok"
+
+    async with harness(store, reads) as app:
+        it = await app.start(reads)
+        await app.drain()
+        await it.signal("x")
+        await app.drain()
+        assert await it.result(timeout=0) == "ok"
+    assert calls == [0, 1, 2, "after", "end"]
+    assert caplog.text == ""
+
+
+async def test_ctx_in_other_hands_is_an_error_that_says_so_and_changes_nothing(store: Store) -> None:
+    seen: list[BaseException] = []
+    kept: list[FunctionContext] = []
+
+    def misuse(ctx: FunctionContext) -> None:
+        for call in (lambda: ctx.signal("nobody", "x"), lambda: ctx.sleep(5), ctx.uuid, ctx.random):
+            try:
+                call()
+            except BaseException as error:
+                seen.append(error)
+
+    async def misuse_on_the_loop(ctx: FunctionContext) -> None:
+        misuse(ctx)
+
+    @workflow
+    async def lends(ctx: FunctionContext) -> str:
+        kept.append(ctx)
+        await ctx.run(misuse, ctx)
+        await ctx.gather(ctx.run(misuse_on_the_loop, ctx), ctx.run(one))
+        await ctx.wait_for_signal("x")
+        return "ok"
+
+    async with harness(store, lends) as app:
+        it = await app.start(lends)
+        await app.drain()
+        await it.signal("x")
+        await app.drain()
+        assert await it.result(timeout=0) == "ok"
+    misuse(kept[-1])
+    assert len(seen) == 12
+    for error in seen:
+        assert isinstance(error, InvalidOutcome)
+        assert "outside of workflow lends" in str(error)
+
+
+async def test_continue_as_new_sends_what_was_asked_and_withdraws_what_lost(store: Store) -> None:
+    @workflow
+    async def waits(ctx: FunctionContext) -> Any:
+        return (await ctx.wait_for_signal("hello")).payload
+
+    @workflow
+    async def loop(ctx: FunctionContext, n: int = 0) -> Any:
+        if n:
+            return await ctx.wait_for_signal("end")
+        question = await ctx.awakeable()
+        await ctx.first(ctx.call(waits, id="child"), ctx.wait_for_signal("x"), ctx.sleep(1), question)
+        ctx.signal("told", "hello", 7)
+        return ctx.continue_as_new({"n": 1})
+
+    async with harness(store, loop, waits) as app:
+        told = await app.start(waits, id="told")
+        it = await app.start(loop)
+        await app.drain()
+        app.clock.now += 1_000_000
+        await it.signal("x")
+        [question] = await app.awakeables()
+        await app.resolve(question.id)
+        await app.sweep()
+        await app.drain()
+        assert (await app.get("child")).status == "cancelled"
+        assert await told.result(timeout=0) == 7
+        # Answers to what nobody waits for any more are not carried along for ever.
+        left = f"SELECT kind FROM signals WHERE instance_id = '{it.id}' AND consumed_at IS NULL"
+        assert await rows(store, left) == []
+
+
+# -- retry -----------------------------------------------------------------------------------------
+
+
+async def test_x8_a_retry_asks_again_what_its_failure_withdrew(store: Store) -> None:
+    calls = Calls()
+    broken = True
+
+    async def flaky() -> int:
+        if broken:
+            raise OSError("no")
+        return 1
+
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        try:
+            return await ctx.gather(ctx.run(flaky), question)
+        except RunFailed:
+            await ctx.run(calls.note, "undone")
+            raise
+
+    async with harness(store, asks) as app:
+        it = await app.start(asks)
+        await app.drain()
+        [question] = await app.awakeables(status="CANCELLED")
+        broken = False
+        await app.retry(it.id)
+        await app.drain()
+        [again] = await app.awakeables(status="PENDING")
+        assert again.id == question.id
+        await app.resolve(again.id, "yes")
+        await app.drain()
+        assert await it.result(timeout=0) == [1, "yes"]
+
+
+async def test_x8_a_retry_does_not_do_again_what_was_asked_before_the_failure(store: Store) -> None:
+    calls = Calls()
+    broken = True
+
+    async def flaky() -> int:
+        if broken:
+            raise OSError("no")
+        return 1
+
+    @workflow
+    async def careful(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        failing, charged = ctx.run(flaky), ctx.run(calls.note, "charged")
+        signal = ctx.wait_for_signal("go")
+        got = [await charged, (await signal).payload, await question]
+        await ctx.run(calls.note, "looked")
+        return [*got, await failing]
+
+    async with harness(store, careful) as app:
+        it = await app.start(careful)
+        await app.drain()
+        await it.signal("go", "went")
+        [question] = await app.awakeables()
+        await app.resolve(question.id, "yes")
+        await app.drain()
+        assert (await it.get()).status == "failed"
+        broken = False
+        await app.retry(it.id)
+        await app.drain()
+        assert await it.result(timeout=0) == ["charged", "went", "yes", 1]
+    assert calls.count("charged") == 1
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_cancelled_by_its_own_doing_is_a_failed_run(store: Store) -> None:
+    async def odd() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(10))
+        task.cancel()
+        await task
+
+    @workflow
+    async def careful(ctx: FunctionContext) -> Any:
+        seen = []
+        for attempt in (lambda: ctx.run(odd), lambda: ctx.gather(ctx.run(odd), ctx.run(one))):
+            try:
+                await attempt()
+            except RunFailed as error:
+                seen.append(error.type)
+        return seen
+
+    async with harness(store, careful) as app:
+        it = await app.start(careful)
+        await app.drain()
+        assert await it.result(timeout=0) == ["CancelledError"] * 2
+
+
+FATAL = """
+import asyncio, json, sys
+from hark import Hark, workflow
+
+@workflow
+async def fatal(ctx):
+    await ctx.gather(ctx.run(sys.exit, 3), ctx.sleep(60))
+
+async def main(url, options):
+    app = Hark(url, **options)
+    app.register(fatal)
+    async with app, app.worker(grace=0.1):
+        await asyncio.sleep(60)
+
+asyncio.run(main(sys.argv[1], json.loads(sys.argv[2])))
+"""
+
+
+async def test_m5_an_exit_in_a_run_beside_others_is_a_death_of_its_function(store: Store) -> None:
+    @workflow
+    async def fatal(ctx: FunctionContext) -> None:
+        await ctx.gather(ctx.run(one), ctx.sleep(60))
+
+    async with harness(store, fatal) as app:
+        it = await app.start(fatal)
+        command: list[Any] = [sys.executable, "-c", FATAL, store.url, json.dumps(store.options)]
+        assert (await asyncio.to_thread(subprocess.run, command, timeout=60, stderr=subprocess.DEVNULL)).returncode == 3
+        await app.advance(3600)
+        await app.drain()
+        assert "reclaimed" in [event.type for event in await app.events(it)]
+
+
+async def test_what_is_waited_for_beside_a_run_is_heard_after_a_restart_too(store: Store) -> None:
+    begun: list[str] = []
+
+    async def forever(name: str) -> None:
+        begun.append(name)
+        await asyncio.Event().wait()
+
+    @workflow
+    async def hears(ctx: FunctionContext) -> Any:
+        return (await ctx.first(ctx.run(forever, "hears"), ctx.wait_for_signal("x")))[0]
+
+    @workflow
+    async def sleeps(ctx: FunctionContext) -> Any:
+        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(0.3)))[0]
+
+    async with Hark(store.url, **store.options) as app:
+        app.register(hears, sleeps)
+        async with app.worker(grace=0):
+            both = [await app.start(hears), await app.start(sleeps)]
+            await until(lambda: len(begun) == 2, "both to begin")
+        async with app.worker(grace=0):
+            await until(lambda: len(begun) == 4, "both to begin again")
+            await both[0].signal("x")
+            assert [await it.result(timeout=20) for it in both] == [1, 1]
+
+
+async def test_a_round_that_has_not_begun_when_the_worker_stops_does_not_begin(store: Store) -> None:
+    """Hundreds were claimed at once, and each waits in its run: the round begins one of them per turn of the loop."""
+    begun: list[int] = []
+    alive = 0
+
+    async def forever(n: int) -> None:
+        nonlocal alive
+        begun.append(n)
+        alive += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            alive -= 1
+
+    @workflow
+    async def waits(ctx: FunctionContext, n: int) -> None:
+        await ctx.run(forever, n)
+
+    async with Hark(store.url, **store.options) as app:
+        app.register(waits)
+        for n in range(60):
+            await app.start(waits, {"n": n})
+        async with app.worker(grace=0):
+            await until(lambda: begun, "one to begin")
+        seen = len(begun)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(begun) == seen
+        assert alive == 0
+        assert {one.status for one in await app.list(limit=100)} == {"runnable"}
