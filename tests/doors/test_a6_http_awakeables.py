@@ -105,7 +105,7 @@ async def test_a6_settled_before_is_409_and_says_who_won(http: httpx.AsyncClient
     assert await everything(store) == before
 
 
-@pytest.mark.parametrize("body", [b"[]", b'{"error": 1}', b'{"reason": "x"}', b'"no"'])
+@pytest.mark.parametrize("body", [b"[]", b'{"error": 1}', b'{"reason": "x"}', b'"no"', b"null"])
 async def test_a6_a_rejection_of_the_wrong_shape_is_422(http: httpx.AsyncClient, store: Store, body: bytes) -> None:
     await ask(store, "prom_1")
     before = await everything(store)

@@ -135,7 +135,7 @@ class Remote:
     # -- steering ---------------------------------------------------------------------------------
 
     def cancel(self, target: str, reason: str | None = None) -> Answer[Instance]:
-        body = None if reason is None else {"reason": reason}
+        body = {} if reason is None else {"reason": reason}
         return Answer(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/cancel", body)))
 
     def retry(self, target: str) -> Answer[Instance]:

@@ -132,7 +132,7 @@ async def answer(call: Call, question: Awakeable, token: str) -> Answer:
 @_behind_a_link
 async def reject(call: Call, question: Awakeable, token: str) -> Answer:
     """A refusal, as JSON."""
-    wish = bodies.shaped(await call.body(), RejectBody)
+    wish = await call.wish(RejectBody)
     await call.app.reject(question.id, wish.error, by=_named(call, question), via="link")
     return as_json(Rejected(question.id, wish.error))
 
@@ -322,12 +322,12 @@ def _due(at: datetime | None, now: datetime) -> dict[str, Any] | None:
 
 
 def _left(left: timedelta) -> str:
-    minutes = int(left.total_seconds() // 60)
+    minutes = round(left.total_seconds() / 60)
     if minutes < 1:
         return "less than a minute left"
     for size, word in ((1440, "day"), (60, "hour"), (1, "minute")):
         if minutes >= size:
-            count = minutes // size
+            count = round(minutes / size)  # a week is 7 days also a moment later
             return f"{count} {word}{'s' if count > 1 else ''} left"
     raise AssertionError(minutes)
 

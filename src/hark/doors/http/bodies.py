@@ -52,15 +52,15 @@ def _too_large(size: int, limit: int) -> PayloadTooLarge:
     )
 
 
-def parse(body: bytes) -> Any:
-    """Its JSON; an empty body is null."""
-    return json.parse(body) if body else None
+def parse(body: bytes, absent: Any = None) -> Any:
+    """Its JSON; what an empty body means is for the caller to say: null, or an empty object."""
+    return json.parse(body) if body else absent
 
 
 def shaped(value: Any, shape: type[T]) -> T:
-    """A value that fits, or InvalidInput that says where it does not. An absent body is an empty object."""
+    """A value that fits, or InvalidInput that says where it does not."""
     try:
-        return msgspec.convert({} if value is None else value, shape)
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the body does not fit: {error}; see /openapi.json for its shape") from error
 

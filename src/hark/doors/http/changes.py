@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from hark.doors.http.answers import Answer, as_json
-from hark.doors.http.bodies import shaped
 from hark.doors.http.routes import Call
 from hark.model.values import Instance
 
@@ -79,7 +78,7 @@ class Rejected(msgspec.Struct):
 
 
 async def start(call: Call) -> Answer:
-    wish = shaped(await call.body(ENVELOPE), StartBody)
+    wish = await call.wish(StartBody, ENVELOPE)
     options = msgspec.structs.asdict(wish)
     handle = await call.app.start(options.pop("definition"), options.pop("input"), **options)
     instance: Instance = await handle.get()
@@ -94,13 +93,13 @@ async def signal(call: Call) -> Answer:
 
 
 async def broadcast(call: Call) -> Answer:
-    wish = shaped(await call.body(ENVELOPE), BroadcastBody)
+    wish = await call.wish(BroadcastBody, ENVELOPE)
     key = call.text(b"idempotency-key")
     return as_json(Broadcasted(await call.app.broadcast(wish.SignalName, wish.Payload, dedup_key=key)))
 
 
 async def message(call: Call) -> Answer:
-    wish = shaped(await call.body(ENVELOPE), MessageBody)
+    wish = await call.wish(MessageBody, ENVELOPE)
     receiver = await call.app.message(wish.MessageName, wish.CorrelationKey, wish.Variables)
     return as_json(Messaged([receiver.id]))
 
@@ -114,14 +113,14 @@ async def resolve(call: Call) -> Answer:
 
 async def reject(call: Call) -> Answer:
     [id] = call.args
-    wish = shaped(await call.body(), RejectBody)
+    wish = await call.wish(RejectBody)
     await call.app.reject(id, wish.error, by=call.caller.name, via="http")
     return as_json(Rejected(id, wish.error))
 
 
 async def cancel(call: Call) -> Answer:
     [target] = call.args
-    wish = shaped(await call.body(), CancelBody)
+    wish = await call.wish(CancelBody)
     return as_json(await call.app.cancel(target, wish.reason))
 
 

@@ -61,10 +61,14 @@ class Call:
         raw = self.header(name)
         return None if raw is None else bodies.text(raw)
 
-    async def body(self, spare: int = 0) -> Any:
-        """The JSON of the body. `spare`: room for what stands around the payload."""
+    async def body(self, spare: int = 0, absent: Any = None) -> Any:
+        """The JSON of the body, `absent` when it is empty. `spare`: room for what stands around the payload."""
         raw = await bodies.read(self.receive, self.header(b"content-length"), self.app.max_payload + spare)
-        return bodies.parse(raw)
+        return bodies.parse(raw, absent)
+
+    async def wish(self, shape: type[bodies.T], spare: int = 0) -> bodies.T:
+        """The body in this shape; none at all is an empty object, `null` is not."""
+        return bodies.shaped(await self.body(spare, absent={}), shape)
 
     def query(self) -> Any:
         return bodies.query(self.scope["query_string"], self.route.query)
