@@ -41,7 +41,7 @@ unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signa
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
-	@$(BIN)/python examples/02_deploy.py
+	@$(BIN)/python examples/02_deploy.py $(ARGS)
 
 bench: bench-engine bench-functions  ## all benchmarks
 

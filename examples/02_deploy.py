@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hark import AwakeableRejected, Duplicate, FunctionContext, Hark, workflow
+from hark import AwakeableRejected, Duplicate, FunctionContext, Hark, HarkError, workflow
 
 
 @dataclass
@@ -95,4 +95,7 @@ parser.add_argument("--port", type=int, default=4097, help="0 takes a free one")
 options = parser.parse_args()
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except HarkError as error:  # a port that is taken, a file that is no database
+        sys.exit(str(error))

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,15 @@ def test_02_deploy_still_waits_after_ctrl_c_and_each_way_answers_it(tmp_path: Pa
         rest = process.communicate(timeout=30)[0]
         assert process.returncode == 0, rest
         assert "result: registry/app:v1 is live" in rest
+
+
+def test_02_deploy_says_in_a_line_that_its_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = [sys.executable, str(EXAMPLES / "02_deploy.py"), "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Choose another --host or --port." in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
 
 
 def test_every_example_is_run_here() -> None:
