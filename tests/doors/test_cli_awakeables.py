@@ -82,7 +82,7 @@ def test_a5_show_tells_all_of_it(desk: Desk) -> None:
     desk.asked(title="Deploy v1?", timeout=3600)
     shown = desk("awakeable", "show", ID).out
     assert shown.startswith(f"[·] {ID}\n")
-    for word in ("Deploy v1?", "job-1", "verify", "PENDING", "in 59 min"):
+    for word in ("Deploy v1?", "job-1", "verify", "PENDING", "in 1 h"):
         assert word in shown
 
 

@@ -1,6 +1,7 @@
 """X4 on the command line: whatever is typed, the answer is a code we know and at most one line of complaint."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.support_cli import call, place, shell
+from tests.doors.support_cli import HARK, call, place, shell
 from tests.support.stores import sqlite_file
 
 ARGUMENTS = {
@@ -69,6 +70,13 @@ def test_x4_every_argument_refuses_what_no_name_can_be(where: list[str], command
         return
     for bad in ("", "\0", "\ud800", "x" * 300):
         assert call(*where, *command.split(), *([bad] * ARGUMENTS[command])).code == 2
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_x4_closed_streams_are_no_traceback(where: list[str], closed: str) -> None:
+    line = f'exec "$0" "$@" {closed}>&-'
+    done = subprocess.run(["sh", "-c", line, HARK, "instance", "list", *where], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_x4_bytes_that_are_no_text_arrive_as_a_refusal(where: list[str], tmp_path: Path) -> None:

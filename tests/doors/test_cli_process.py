@@ -89,7 +89,7 @@ def test_d4_a_database_that_is_not_there_is_not_made_by_looking(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for words in (["instance", "list"], ["signal", "a", "b"], ["awakeable", "show", "x"], ["events"]):
-        assert "There is no database at sqlite:///hark.db" in call(*words).line(1)
+        assert "There is no database at sqlite:///hark.db" in call(*words).line(2)
     assert list(tmp_path.iterdir()) == []
     assert call("migrate").out == "sqlite:///hark.db is up to date.\n"
     assert call("instance", "list").code == 0
@@ -98,8 +98,9 @@ def test_d4_a_database_that_is_not_there_is_not_made_by_looking(
 def test_d4_stores_that_cannot_be_used_are_refused_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database, and long enough to be read as a header of one" * 20)
     (tmp_path / "folder.db").mkdir()
-    for name in ("text.db", "folder.db"):
-        assert "SQLite cannot" in call("instance", "list", "--db", f"sqlite:///{tmp_path}/{name}").line(1)
+    for name, says in (("text.db", "is no SQLite database"), ("folder.db", "is a folder")):
+        assert says in call("instance", "list", "--db", f"sqlite:///{tmp_path}/{name}").line(2)
+    assert "SQLite cannot open" in call("migrate", "--db", f"sqlite:///{tmp_path}/nowhere/hark.db").line(1)
     call("instance", "list", "--db", "postgresql://nobody@127.0.0.1:1/none").line(1)
     call("instance", "list", "--server", "http://127.0.0.1:1").line(1)
 

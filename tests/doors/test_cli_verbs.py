@@ -119,7 +119,7 @@ def test_d7_why_says_what_to_type_and_it_helps(desk: Desk) -> None:
     desk("signal", "order:42", "payed")
     desk("signal", "order:24", "paid")
     said = desk("instance", "why", "order:42").out
-    for words in ("It waits for signal 'paid'.", "gives up in 59 min", "'payed' is in its inbox", "sent to 'order:24'"):
+    for words in ("It waits for signal 'paid'.", "gives up in 1 h", "'payed' is in its inbox", "sent to 'order:24'"):
         assert words in said
     [command] = [line.strip() for line in said.splitlines() if line.startswith("    hark ")]
     assert desk(*shlex.split(command)[1:]).out == "woke\n"

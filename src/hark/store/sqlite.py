@@ -8,6 +8,7 @@ the system's library is often older.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -68,7 +69,13 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
         if path and not readonly:
             db.execute("PRAGMA journal_mode = WAL").fetchall()
         db.execute("PRAGMA synchronous = FULL")
+    except apsw.NotADBError as error:
+        raise InvalidInput(
+            f"{path!r} is no SQLite database; it was left as it is. Give the path of one, or of a new file."
+        ) from error
     except apsw.Error as error:
+        if path and os.path.isdir(path):
+            raise InvalidInput(f"{path!r} is a folder. Give the path of a file in it.") from error
         raise StoreUnavailable(
             f"SQLite cannot open {path!r}: {error}. Check that the folder exists, is writable and has room."
         ) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
+from hark.model.errors import HarkError, InvalidInput
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -214,7 +214,7 @@ def opened(given: Given, *, create: bool = False) -> Iterator[Engine]:
 def refuse_what_is_not_there(app: "Hark") -> None:
     """A slip in --db must not make an empty database and then find nothing in it."""
     if not app.exists():
-        raise StoreUnavailable(
+        raise InvalidInput(
             f"There is no database at {app.url}. Check --db or HARK_DB; `hark migrate` makes one, `hark serve` and "
             "`hark worker` do too."
         )

@@ -35,8 +35,10 @@ cli.add_typer(events.timeout, name="timeout")
 
 def main() -> None:
     """The console script."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us (`hark … >&-`, a service without a console)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -47,7 +49,7 @@ def run(args: Sequence[str]) -> int:
     except typer.TyperException as error:
         ctx = getattr(error, "ctx", None)
         hint = f" Try `{ctx.command_path} --help`." if ctx is not None else ""
-        return _say(f"{error.format_message()}{hint}", 2)
+        return _say(f"{error.format_message().rstrip('.')}.{hint}", 2)
     except HarkError as error:
         return _say(str(error), next((code for kind, code in _EXIT.items() if isinstance(error, kind)), 1))
     except typer.Abort:

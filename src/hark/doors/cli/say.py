@@ -51,10 +51,11 @@ def ago(at: datetime | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """The largest unit that fits, whole."""
+    """In the largest unit that fits, to the nearest: a week is 7 d also a moment later."""
+    seconds = round(seconds)
     for size, unit in _UNITS:
         if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
+            return f"{round(seconds / size)} {unit}"
     return "0 s"
 
 
