@@ -7,7 +7,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from hark.dialects import machine, workflow
 from hark.kernel.limits import Limits
@@ -36,7 +36,20 @@ from hark.model.links import LIFE, Keys, secrets_of
 from hark.model.names import check_awakeable_id, check_id, check_name, is_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.tokens import check_scopes, digest, new_secret
-from hark.model.values import Awakeable, Delivery, Event, Instance, Rate, Token, Wait, Why
+from hark.model.values import (
+    Awakeable,
+    AwakeableStatus,
+    Delivery,
+    Event,
+    Instance,
+    Kind,
+    Rate,
+    Status,
+    Token,
+    Wait,
+    WaitKind,
+    Why,
+)
 from hark.runtime import checkup, figures, views, why
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.figures import Figures
@@ -466,7 +479,9 @@ class Hark:
     ) -> Reply[builtins.list[Instance]]:
         """Instances, newest first; `after` is the last id seen."""
         size = _size(limit)
-        _check_texts(status=status, definition=definition, kind=kind, after=after)
+        _check_texts(definition=definition, after=after)
+        _check_word(status, "status", Status)
+        _check_word(kind, "kind", Kind)
         return self._read(lambda store: views.listing(store, status, definition, kind, size, after))
 
     def events(
@@ -499,7 +514,8 @@ class Hark:
 
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
         """What is waited for, longest first."""
-        _check_texts(name=name, kind=kind)
+        _check_texts(name=name)
+        _check_word(kind, "kind", WaitKind)
 
         async def all_of_them(store: Store) -> builtins.list[Wait]:
             return (await views.waits(store, name, kind))[0]
@@ -511,7 +527,8 @@ class Hark:
     ) -> Reply[tuple[builtins.list[Wait], tuple[int, str] | None]]:
         """A page of `waits`, and the `after` of the next one if there is one."""
         size = _size(limit)
-        _check_texts(name=name, kind=kind, after=after[1] or None)
+        _check_texts(name=name, after=after[1] or None)
+        _check_word(kind, "kind", WaitKind)
         return self._read(lambda store: views.waits(store, name, kind, size, after))
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
@@ -520,13 +537,14 @@ class Hark:
         return self._read(lambda store: self._one_awakeable(store, wanted))
 
     def awakeables(
-        self, *, job: str | None = None, status: str | None = None, limit: int = 100, after: str | None = None
+        self, *, job: Any = None, status: str | None = None, limit: int = 100, after: str | None = None
     ) -> Reply[builtins.list[Awakeable]]:
-        """Awakeables, newest first."""
-        size = _size(limit)
-        _check_texts(job=job, status=status, after=after)
+        """Awakeables, newest first; those of one instance when `job` names it (id, key or handle)."""
+        size, whose = _size(limit), None if job is None else _target(job)
+        _check_texts(after=after)
+        _check_word(status, "status", AwakeableStatus)
         return self._read(
-            lambda store: views.awakeables(store, self._link, job=job, status=status, limit=size, after=after)
+            lambda store: views.awakeables(store, self._link, job=whose, status=status, limit=size, after=after)
         )
 
     def linked(self, awakeable_id: str, token: str) -> Reply[Awakeable]:
@@ -702,6 +720,11 @@ def _check_texts(**given: str | None) -> None:
     for what, text in given.items():
         if text is not None:
             check_name(text, what)
+
+
+def _check_word(word: Any, what: str, words: Any) -> None:
+    if word is not None and word not in get_args(words):
+        raise InvalidInput(f"{what}={word!r}: give one of {', '.join(get_args(words))}.")
 
 
 def _text(text: str, what: str) -> str:

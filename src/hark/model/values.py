@@ -9,6 +9,8 @@ from typing import Any, Literal
 from hark.model.errors import InvalidInput
 
 Status = Literal["runnable", "executing", "awaiting_signal", "awaiting_children", "done", "failed", "cancelled"]
+Kind = Literal["machine", "workflow", "job", "task", "bpmn"]
+AwakeableStatus = Literal["PENDING", "RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]
 WaitKind = Literal["signal", "broadcast", "message", "timer", "awakeable", "children"]
 TERMINAL = frozenset(("done", "failed", "cancelled"))
 PARKED = frozenset(("awaiting_signal", "awaiting_children"))

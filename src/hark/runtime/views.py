@@ -61,12 +61,16 @@ def _instance(row: Sequence[Any], waits: Sequence[Wait] = ()) -> Instance:
     )  # fmt: skip
 
 
+async def _address(store: Store, target: str) -> str | None:
+    return next((str(id) for _, id in await store.read(sql.addresses, [(target,)]) if id is not None), None)
+
+
 async def find(store: Store, target: str) -> str:
     """The id a target means."""
-    for _, id in await store.read(sql.addresses, [(target,)]):
-        if id is not None:
-            return str(id)
-    raise not_found(target)
+    id = await _address(store, target)
+    if id is None:
+        raise not_found(target)
+    return id
 
 
 def not_found(target: str) -> NotFound:
@@ -212,6 +216,8 @@ async def awakeables(
     if id is not None:
         return [awakeable(row, link) for row in await store.read(sql.read_awakeables, ids=[id])]
     at, last = await _place(store, sql.read_awakeables, 8, after)
+    if job is not None and (job := await _address(store, job)) is None:
+        return []  # nobody: nobody asks
     rows = await store.read(sql.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
     return [awakeable(row, link) for row in rows]
 

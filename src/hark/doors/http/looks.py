@@ -5,31 +5,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
 from hark.doors.http.answers import Answer, as_json
 from hark.doors.http.routes import Call
 from hark.model.errors import HarkError, InvalidInput
-from hark.model.values import Awakeable, Event, Instance, Wait
+from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 VERSION = version("hark")
 _QUICK = 2.0  # seconds the store has to answer a health check
 
 
+def _one_of(words: Any) -> msgspec.Meta:
+    """For the description; the app refuses others. (As Literals in a query, `null` would be taken for none.)"""
+    return msgspec.Meta(extra_json_schema={"enum": [*get_args(words)]})
+
+
+OfStatus = Annotated[str, _one_of(Status)] | None
+OfKind = Annotated[str, _one_of(Kind)] | None
+OfAnswer = Annotated[str, _one_of(AwakeableStatus)] | None
+OfWait = Annotated[str, _one_of(WaitKind)] | None
+
+
 class InstancesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    status: str | None = None
+    status: OfStatus = None
     definition: str | None = None
-    kind: str | None = None
+    kind: OfKind = None
     limit: Limit = 100
     after: str | None = None
 
 
 class AwakeablesQuery(msgspec.Struct, forbid_unknown_fields=True):
     job: str | None = None
-    status: str | None = None
+    status: OfAnswer = None
     limit: Limit = 100
     after: str | None = None
 
@@ -47,7 +58,7 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 class WaitsQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
-    kind: str | None = None
+    kind: OfWait = None
     limit: Limit = 100
     after: str | None = None
 
