@@ -136,11 +136,16 @@ class Clerk:
         return reply
 
     def _main(self, opened: Reply[None]) -> None:
-        asyncio.run(self._live(opened))
+        try:
+            self.store = self.make_store()
+        except BaseException as error:
+            answer_all([(opened, error)])
+            return
+        with asyncio.Runner(loop_factory=self.store.new_loop) as runner:
+            runner.run(self._live(opened))
 
     async def _live(self, opened: Reply[None]) -> None:
         try:
-            self.store = self.make_store()
             await self.store.open()
             self._offset = await self.store.time() - time.time_ns() // 1000
         except BaseException as error:

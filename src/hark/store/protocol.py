@@ -15,6 +15,7 @@ The four ways a statement can fail, whatever the driver calls them:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -80,6 +81,10 @@ class Store(Protocol):
     """False for in-memory SQLite: no other process, so no lease to renew."""
     poll: float
     """Seconds between looks for what other processes did."""
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it wants to live on."""
+        ...
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

@@ -140,6 +140,9 @@ class SqliteStore:
         self._crowded_until = 0.0
         self._tx: SqliteTx | None = None  # the last one
 
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.new_event_loop()
+
     async def open(self) -> None:
         self._db = _connect(self._path)
         self._migrate(self._db)
