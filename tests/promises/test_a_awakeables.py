@@ -25,6 +25,8 @@ from hark import (
     workflow,
 )
 from hark.testing import Harness
+from tests.support.questions import Asker
+from tests.support.questions import ask as put
 from tests.support.stores import Store
 
 
@@ -94,6 +96,19 @@ async def test_a2_the_padded_id_settles_too(store: Store) -> None:
         await app.resolve(padded, "yes")
         await app.drain()
         assert await it.result() == {"answer": "yes"}
+
+
+async def test_a2_an_id_that_names_another_than_its_owner_settles_all_the_same(store: Store) -> None:
+    """The id is where the lock begins, not a proof of whose it is."""
+    async with harness(store, ask, Asker) as app:
+        other, _ = await asked(app)
+        id = await put(app, store, "owner", named=other.id.replace("-", "."))
+        assert (await app.resolve(id, 1)).instance_id == "owner"
+        second = await put(app, store, "second", named=f"{other.id}.x")
+        replies = await asyncio.gather(app.resolve(second, 1), app.resolve(second, 2), return_exceptions=True)
+        assert sorted(isinstance(reply, AlreadySettled) for reply in replies) == [False, True]
+        await app.drain()
+        assert (await app.get("owner")).status == (await app.get("second")).status == "done"
 
 
 @pytest.mark.parametrize("id", ["prom_1", "prom_1!!!", "prom_2abc", "x", "prom_1bm9jb2xvbg", "prom_1/////"])

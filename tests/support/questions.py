@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from hark import Context, Done, Hark, Machine, step
 from hark.kernel.requests import HandBack
 from hark.model.decisions import Arm, NewAwakeable, Park
-from hark.model.names import SECOND
+from hark.model.names import SECOND, awakeable_id
 from hark.model.schema import describe
 from tests.promises.support_signals import Turns
 from tests.support.stores import Store
@@ -38,9 +37,10 @@ async def ask(
     schema: Any = None,
     assignees: list[str] | None = None,
     timeout: float | None = None,
+    named: str | None = None,
 ) -> str:
     """Put a question in this app's store; the awakeable's id."""
-    id = "prom_1" + base64.urlsafe_b64encode(f"{asker}:0".encode()).decode().rstrip("=")
+    id = awakeable_id(named or asker, 0)
     span = None if timeout is None else int(timeout * SECOND)
     arm = Arm("awakeable", f"wait-{asker}", name=id, timeout=span)
     new = NewAwakeable(

@@ -74,6 +74,7 @@ class Message(Request):
 class Answer(Request):
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
+    by_look: bool = False  # do not trust its id to say whose it is
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from hark.kernel.rows import Locked
 from hark.model import json, schema
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
-from hark.model.names import from_micros
+from hark.model.names import from_micros, instance_of
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -23,9 +23,17 @@ if TYPE_CHECKING:
 
 
 async def plan(turn: Turn) -> None:
-    if turn.answers:
-        ids = sorted({request.settle.awakeable for request in turn.answers})
-        for _, owner in await turn.tx.fetch(sql.awakeable_owners, ids=ids):
+    """Whose row to lock: the id says it (A2), and saves the look; where it does not, the store is asked."""
+    unknown = set()
+    for request in turn.answers:
+        id = request.settle.awakeable
+        owner = None if request.by_look else instance_of(id)
+        if owner is None:
+            unknown.add(id)
+        else:
+            turn.wants.add(owner)
+    if unknown:
+        for _, owner in await turn.tx.fetch(sql.awakeable_owners, ids=sorted(unknown)):
             turn.wants.add(owner)
 
 
@@ -37,11 +45,14 @@ async def apply(turn: Turn) -> None:
     states = {row[0]: row for row in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
     settled: dict[str, tuple[Any, ...]] = {}
     for request in requests:
-        _settle(turn, request, states, settled)
+        state = states.get(request.settle.awakeable)
+        if state is not None and state[1] not in turn.rows and not request.by_look:
+            request.by_look = True  # its id names another than its owner: it goes again, and is looked up
+            turn.again.append(request)
+        else:
+            _settle(turn, request, states, settled)
     if settled:
         await turn.tx.fetch(sql.settle, list(settled.values()))
-        # A wait that is kept after its answer must not time out later.
-        await turn.tx.fetch(sql.fire_answered, [(states[id][1], id) for id in settled])
     await turn.flush()
 
 
@@ -55,7 +66,7 @@ def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[s
         _refuse(turn, request, NotFound(f"There is no awakeable {wish.awakeable!r}. Check the id."))
     elif wish.awakeable in settled or state[2] != "PENDING":
         before = settled.get(wish.awakeable)
-        status, by, at = (before[1], before[4], turn.now) if before else (state[2], state[3], state[4])
+        status, by, at = (before[2], before[5], turn.now) if before else (state[2], state[3], state[4])
         when = from_micros(at)
         _refuse(
             turn,
@@ -83,7 +94,7 @@ def _close(
     turn: Turn, row: Locked, settled: dict[str, tuple[Any, ...]], id: str, status: str, payload: str | None = None,
     error: str | None = None, by: str | None = None, via: str | None = None,
 ) -> None:  # fmt: skip
-    settled[id] = (id, status, payload, error, by)
+    settled[id] = (id, row.id, status, payload, error, by)
     if status != "CANCELLED":  # who withdraws a question is not told the answer
         tell(turn, row, id, status, payload, error, by, via)
     for wait in row.waits:

@@ -378,7 +378,7 @@ def _asked(effect: Effect, sender: Commit) -> Request:
         case NewInstance():
             return Start(items=[effect], sender=sender)
         case Settle():
-            return Answer(settle=effect, sender=sender)
+            return Answer(settle=effect, sender=sender, by_look=True)  # an effect cannot go again without its outcome
         case CancelChild(id, reason):
             return Cancel(target=id, reason=reason, sender=sender)
         case _ as never:

@@ -113,6 +113,18 @@ def awakeable_id(instance_id: str, entry: int) -> str:
     return "prom_1" + base64.urlsafe_b64encode(f"{instance_id}:{entry}".encode()).decode().rstrip("=")
 
 
+def instance_of(awakeable_id: str) -> str | None:
+    """Whose question it is, by its id; None when the id does not say."""
+    text = awakeable_id.removeprefix("prom_1")
+    if len(text) == len(awakeable_id):
+        return None
+    try:
+        owner, colon, entry = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().rpartition(":")
+    except ValueError:
+        return None
+    return owner if colon and entry.isdecimal() and _ID.fullmatch(owner) else None
+
+
 def check_awakeable_id(id: str) -> str:
     """The id as it is stored: it may be given with its padding."""
     return check_name(id, "awakeable id").rstrip("=")

@@ -178,12 +178,6 @@ closed_messages = Sql(
 )
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
 fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
-fire_answered = Sql(
-    """
-    UPDATE waits AS w SET fired_at = :now::bigint FROM {rows: instance_id text, name text}
-    WHERE w.instance_id = r.instance_id AND w.kind = 'awakeable' AND w.name = r.name
-    """
-)
 # M8: a child's end counts against its own wait; the parent is under lock.
 count_children = Sql(
     """
@@ -551,14 +545,18 @@ awakeable_states = Sql(
     FROM awakeables WHERE id IN :ids[text]
     """
 )
-# Invariant 8: settled once; its instance is under lock.
-settle = Sql(
-    """
-    UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
+# Invariant 8: settled once; its instance is under lock. A wait that is kept after its answer must not time out later.
+_SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
         answered_by = r.answered_by, resolved_at = :now::bigint
-    FROM {rows: id text, status text, payload text, error text, answered_by text}
-    WHERE a.id = r.id AND a.status = 'PENDING'
-    """
+    FROM {rows: id text, instance_id text, status text, payload text, error text, answered_by text}
+    WHERE a.id = r.id AND a.status = 'PENDING'"""
+_ANSWERED = """UPDATE waits AS w SET fired_at = :now::bigint
+    FROM {rows: id text, instance_id text, status text, payload text, error text, answered_by text}
+    WHERE w.instance_id = r.instance_id AND w.kind = 'awakeable' AND w.name = r.id"""
+settle = Sql(
+    f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
+    # SQLite has no UPDATE in a WITH, but takes two statements at once.
+    sqlite=f"{_SETTLE}; {_ANSWERED}",
 )
 cancel_awakeables = Sql(
     """
