@@ -25,7 +25,7 @@ def test_d4_init_writes_a_project_whose_next_lines_work(tmp_path: Path, monkeypa
 
 
 def test_d4_the_tests_it_writes_pass(tmp_path: Path) -> None:
-    assert call("init", str(tmp_path)).code == 0
+    assert "pip install pytest pytest-asyncio" in call("init", str(tmp_path)).out
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -112,9 +112,10 @@ def init(
     print(f"Wrote {', '.join(FILES)}. Now type:\n")
     for line in [*first, SERVE]:
         print(f"  {line}")
-    print("\nand in another terminal:\n")
+    print("\nand in another terminal, in the same folder:\n")
     for line in STEPS:
         print(f"  {line}")
+    print("\nIts tests run with `pytest`, once `pip install pytest pytest-asyncio` has been.")
 
 
 def demo(given: Given) -> None:
