@@ -415,3 +415,30 @@ async def test_a_round_that_has_not_begun_when_the_worker_stops_does_not_begin(s
         assert len(begun) == seen
         assert alive == 0
         assert {one.status for one in await app.list(limit=100)} == {"runnable"}
+
+
+async def test_a4_an_answer_in_time_is_no_timeout_for_who_hears_of_it_late(store: Store) -> None:
+    """It runs, so nobody fires its deadline but itself; when it looks, the deadline is past and the answer is there."""
+
+    @workflow
+    async def races(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable(timeout=10)
+        return (await ctx.first(ctx.run(asyncio.Event().wait), question))[1]
+
+    async with harness(store, races) as app:
+        async with app.worker():
+            it = await app.start(races)
+            await until(app.awakeables, "the question")
+            [question] = await app.awakeables()
+            seat: Any = app._clerk.seat
+            ring = seat.mail
+
+            def ring_late(ids: set[str]) -> None:
+                app.clock.now += 11_000_000
+                ring(ids)
+
+            seat.mail = ring_late
+            await app.resolve(question.id, "in time")
+            assert await it.result(timeout=20) == "in time"
+        told = [event.data for event in await app.events(it) if event.type == "awakeable"]
+        assert [data["status"] for data in told if data] == ["RESOLVED"]

@@ -221,7 +221,11 @@ async def _keep(turn: Turn, proceeds: list[Commit]) -> None:
     """Those who go on with waits armed. Nobody else fires their deadlines while they run: they ask for it."""
     late = [r for r in proceeds if r.decision.move.expire]  # type: ignore[union-attr]
     if late:
-        await expire.fire(turn, [turn.rows[request.claim.id] for request in late])
+        rows = [turn.rows[request.claim.id] for request in late]
+        for row in rows:
+            row.waits = []  # as the claim knew them: one of them may have had its answer since
+        await turn.look(rows)
+        await expire.fire(turn, rows)
     for request in proceeds:
         turn.kept[request.claim.id] = (turn.rows[request.claim.id].waits, [])
 

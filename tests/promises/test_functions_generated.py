@@ -1,0 +1,316 @@
+"""Functions nobody wrote: random programs, and a world that answers, sends and waits in random order.
+
+The oracle: a replay sees what was seen before, and goes on; each run is done once per attempt; effects arrive once, in
+the order of the calls; nobody ever leaves its road; and when the world answers for long enough, it ends, and nothing
+of it is left waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hark import FunctionContext, HarkError, RunFailed, workflow
+from hark.testing import Harness
+from tests.support.stores import Store
+
+Node = tuple[Any, ...]
+Road = list[Any]
+
+_names = st.sampled_from(["a", "b"])
+_limit = st.none() | st.integers(1, 5)
+_leaves = st.one_of(
+    st.tuples(st.just("run"), st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)),  # pauses, failures, retries
+    st.tuples(st.just("wait"), st.lists(_names, min_size=1, max_size=2, unique=True).map(tuple), _limit),
+    st.tuples(st.just("sleep"), st.integers(0, 5)),
+    st.tuples(st.just("ask"), _limit),
+    st.tuples(st.just("ask and go on"), _limit),
+    st.tuples(st.just("effect")),
+    st.tuples(st.just("effect, not awaited")),
+    st.tuples(st.just("call"), st.booleans()),
+    st.tuples(st.just("now")),
+    st.tuples(st.just("answered")),
+)
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    blocks = st.lists(st.lists(inner, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple)
+    return st.tuples(st.sampled_from(["gather", "first"]), blocks)
+
+
+_nodes = st.recursive(_leaves, _nested, max_leaves=6)
+_broken = st.tuples(st.just("broken"), st.integers(1, 2))  # fails the function so often; a retry goes on
+_beside = st.tuples(st.just("beside"), st.integers(1, 2), st.lists(_nodes, min_size=1, max_size=2).map(tuple))
+_programs = st.lists(_nodes | _broken | _beside, min_size=1, max_size=5)
+_events = st.lists(
+    st.one_of(
+        st.tuples(st.just("signal"), _names),
+        st.tuples(st.just("settle"), st.integers(0, 5), st.booleans()),
+        st.tuples(st.just("advance"), st.integers(0, 6)),
+        st.tuples(st.just("drain")),
+        st.tuples(st.just("child")),
+        st.tuples(st.just("cancel")),
+    ),
+    max_size=12,
+)
+
+
+class World:
+    """What the programs of one example did, as the world saw it."""
+
+    def __init__(self, program: list[Node], visits: int) -> None:
+        self.program = program
+        self.visits = visits
+        self.roads: dict[int, list[Road]] = {}
+        self.ran: Counter[str] = Counter()
+        self.told: list[str] = []  # effects whose await was answered, in the last replay of each visit
+        self.called: dict[int, list[str]] = {}
+
+    async def run(self, key: str, pauses: int, failures: int) -> str:
+        self.ran[key] += 1
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        if self.ran[key] <= failures:
+            raise OSError(key)
+        return key
+
+
+_world: World
+
+
+@workflow
+async def generated(ctx: FunctionContext, visit: int = 0) -> Any:
+    road: Road = []
+    _world.roads.setdefault(visit, []).append(road)
+    _world.called[visit] = []
+    asked: list[Any] = []
+    for n, node in enumerate(_world.program):
+        await _do(ctx, node, f"{visit}.{n}", road, asked, visit)
+    if visit + 1 < _world.visits:
+        return ctx.continue_as_new({"visit": visit + 1})
+    return "ended"
+
+
+async def _block(
+    ctx: FunctionContext, nodes: tuple[Node, ...], path: str, road: Road, asked: list[Any], visit: int
+) -> str:
+    for n, node in enumerate(nodes):
+        await _do(ctx, node, f"{path}.{n}", road, asked, visit)
+    return path
+
+
+async def _do(ctx: FunctionContext, node: Node, path: str, road: Road, asked: list[Any], visit: int) -> None:
+    try:
+        got = await _value(ctx, node, path, road, asked, visit)
+    except (HarkError, TimeoutError) as error:
+        if node[0] in ("broken", "beside"):
+            raise
+        got = (type(error).__name__, str(error))
+    road.append((path, node[0], got))
+
+
+async def _value(ctx: FunctionContext, node: Node, path: str, road: Road, asked: list[Any], visit: int) -> Any:
+    match node:
+        case ("run", pauses, failures, retries):
+            return await ctx.run(_world.run, path, pauses, failures, retries=retries, backoff=1)
+        case ("broken", failures):
+            return await ctx.run(_world.run, path, 0, failures)
+        case ("beside", failures, nodes):
+            try:
+                broken = ctx.run(_world.run, f"{path}.broken", 2, failures)
+                return await ctx.gather(broken, _block(ctx, nodes, path, road, asked, visit))
+            except RunFailed:
+                await ctx.run(_world.run, f"{path}.undo", 1, 0)
+                raise
+        case ("wait", names, limit):
+            signal = await ctx.wait_for_signal(*names, timeout=limit)
+            return [signal.name, signal.payload]
+        case ("sleep", seconds):
+            return await ctx.sleep(seconds)
+        case ("ask", limit):
+            handle = await ctx.awakeable(timeout=limit)
+            return [handle.id, await handle]
+        case ("ask and go on", limit):
+            asked.append(await ctx.awakeable(timeout=limit))
+            return asked[-1].id
+        case ("answered",):
+            return [await handle for handle in asked]
+        case ("effect",):
+            _world.called[visit].append(path)
+            await ctx.signal("sink", "note", path)
+            return path
+        case ("effect, not awaited",):
+            _world.called[visit].append(path)
+            ctx.signal("sink", "note", path)
+            return path
+        case ("call", waits):
+            return await ctx.call(child, {"waits": waits})
+        case ("now",):
+            return [str(await ctx.now()), str(ctx.uuid()), ctx.random()]
+        case (kind, blocks):
+            parts = [_block(ctx, nodes, f"{path}.{kind}{n}", road, asked, visit) for n, nodes in enumerate(blocks)]
+            return await (ctx.gather(*parts) if kind == "gather" else ctx.first(*parts))
+    raise AssertionError(node)
+
+
+@workflow
+async def child(ctx: FunctionContext, waits: bool) -> str:
+    if waits:
+        await ctx.wait_for_signal("go")
+    return "grown"
+
+
+@workflow
+async def sink(ctx: FunctionContext) -> list[Any]:
+    notes: list[Any] = []
+    while (signal := await ctx.wait_for_signal("note", "end")).name != "end":
+        notes.append(signal.payload)
+    return notes
+
+
+async def _live(app: Harness, program: list[Node], events: list[tuple[Any, ...]], visits: int) -> None:
+    global _world
+    _world = world = World(program, visits)
+    notes = await app.start(sink, correlation_key="sink")
+    it = await app.start(generated)
+    sent = 0
+    cancelled = False
+    for event in events:
+        match event:
+            case ("signal", name) if (await it.get()).status not in ("done", "failed", "cancelled"):
+                sent += 1
+                await it.signal(name, sent)
+            case ("settle", n, resolves):
+                await _settle(app, it.id, n, resolves)
+            case ("advance", seconds):
+                await app.advance(seconds)
+            case ("drain",):
+                await app.drain()
+            case ("child",):
+                await _let_children_go(app)
+            case ("cancel",) if (await it.get()).status not in ("done", "failed", "cancelled"):
+                await it.cancel("enough")
+                cancelled = True
+        await _mend(app, it)
+    for _ in range(60):
+        await app.drain()
+        if (await it.get()).status in ("done", "cancelled"):
+            break
+        if not await _mend(app, it):
+            for name in ("a", "b"):
+                sent += 1
+                await it.signal(name, sent)
+            await _settle(app, it.id, 0, True)
+            await _let_children_go(app)
+            await app.advance(10)
+    await notes.signal("end")
+    await app.drain()
+    _judge(world, await it.get(), await notes.result(timeout=0), cancelled)
+    assert await app.awakeables(job=it.id, status="PENDING") == []
+    assert [wait for wait in await app.waits() if wait.instance_id == it.id] == []
+    for one in await app.list(definition="child", limit=1000):
+        assert one.status in ("done", "cancelled")
+
+
+async def _mend(app: Harness, it: Any) -> bool:
+    instance = await it.get()
+    if instance.status != "failed":
+        return False
+    assert "OSError" in str(instance.error), instance.error  # what «broken» raises, and nothing else
+    await app.retry(it.id)
+    if "beside" in {node[0] for node in _world.program}:
+        _world.roads.clear()  # what was asked for after the failure is asked for anew: another road
+    return True
+
+
+async def _settle(app: Harness, id: str, n: int, resolves: bool) -> None:
+    pending = await app.awakeables(job=id, status="PENDING")
+    if pending:
+        question = pending[n % len(pending)].id
+        await (app.resolve(question, "yes") if resolves else app.reject(question, "no"))
+
+
+async def _let_children_go(app: Harness) -> None:
+    for one in await app.list(definition="child", status="awaiting_signal", limit=1000):
+        await app.signal(one.id, "go")
+
+
+def _judge(world: World, instance: Any, notes: list[Any], cancelled: bool) -> None:
+    assert instance.status == ("cancelled" if cancelled else "done"), (instance.status, instance.error, instance.waits)
+    for roads in world.roads.values():
+        for before, after in pairwise(roads):
+            assert after[: len(before)] == before
+    lines = [line for roads in world.roads.values() for line in roads[-1]]
+    wanted = _runs(world)
+    for path, count in world.ran.items():
+        assert count <= wanted[path], (path, count)
+    for path, kind, got in lines:
+        if kind == "broken" or (kind == "run" and got == path):
+            assert 1 <= world.ran[path] <= wanted[path]
+    signals = [tuple(got) for _, kind, got in lines if kind == "wait" and isinstance(got, list)]
+    assert len(set(signals)) == len(signals)
+    called = [path for visit in sorted(world.called) for path in world.called[visit]]
+    if "beside" not in {node[0] for node in world.program}:
+        assert len(set(notes)) == len(notes)
+        order = iter(called)
+        assert all(note in order for note in notes), (notes, called)  # a subsequence
+    if not cancelled:
+        assert {path for path, kind, got in lines if kind == "effect" and got == path} <= set(notes)
+
+
+def _runs(world: World) -> dict[str, int]:
+    """How often each run may happen at the most."""
+    found: dict[str, int] = {}
+
+    def look(node: Node, path: str, times: int = 1) -> None:
+        match node:
+            case ("run", _, failures, retries):
+                found[path] = (min(failures, retries) + 1) * times
+            case ("broken", failures):
+                found[path] = failures + 1
+            case ("beside", failures, nodes):
+                found[f"{path}.broken"] = failures + 1
+                found[f"{path}.undo"] = failures
+                for n, inner in enumerate(nodes):
+                    look(inner, f"{path}.{n}", times * (failures + 1))
+            case ("gather" | "first" as kind, blocks):
+                for n, nodes in enumerate(blocks):
+                    for m, inner in enumerate(nodes):
+                        look(inner, f"{path}.{kind}{n}.{m}", times)
+
+    for visit in range(world.visits):
+        for n, node in enumerate(world.program):
+            look(node, f"{visit}.{n}")
+    return found
+
+
+_given = given(program=_programs, events=_events, visits=st.integers(1, 2))
+
+
+@_given
+@settings(max_examples=150, deadline=None)
+def test_random_functions_take_one_road_and_end(
+    program: list[Node], events: list[tuple[Any, ...]], visits: int
+) -> None:
+    async def main() -> None:
+        async with Harness(generated, child, sink) as app:
+            await _live(app, program, events, visits)
+
+    asyncio.run(main())
+
+
+@_given
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_functions_take_one_road_and_end_on_a_server(
+    pg_store: Store, program: list[Node], events: list[tuple[Any, ...]], visits: int
+) -> None:
+    async def main() -> None:
+        async with Harness(generated, child, sink, url=pg_store.url, **pg_store.options) as app:
+            await _live(app, program, events, visits)
+
+    asyncio.run(main())
