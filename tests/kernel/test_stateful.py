@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 import pytest
@@ -199,7 +199,7 @@ class Kernel(RuleBasedStateMachine):
         self.queue.append(spawn(claim, [self._item(data)], *effects) if lives_on else done(claim, *effects))
 
     def _claim(self, data: st.DataObject) -> Claim:
-        return replace(self.claims[data.draw(st.sampled_from(sorted(self.claims)), "claim")])
+        return copy(self.claims[data.draw(st.sampled_from(sorted(self.claims)), "claim")])
 
     # -- the turn ---------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Kernel(RuleBasedStateMachine):
             self.seen[id] = commit.decision.handed
         if commit.answer is True:
             before = self.claims[id]
-            self.zombies.append(replace(before))
+            self.zombies.append(copy(before))
             before.go_on(commit.decision, turn.now, turn.inboxes.get(id))
             assert sorted(row.payload for row in before.inbox) == sorted(letter[2] for letter in inst.inbox)
         elif inst.status == "executing":

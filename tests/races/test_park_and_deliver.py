@@ -1,5 +1,6 @@
 """S3, S4, S5: a signal that arrives before, during or after the outcome is never lost, and never seen twice."""
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -81,7 +82,7 @@ async def test_s3_a_delivery_that_claims_at_once_meets_everything_else_that_wake
 
 
 def _fresh(part: Part) -> list[Request]:
-    return [replace(request) for request in part.requests]
+    return [copy(request) for request in part.requests]
 
 
 async def test_fault_13_a_delivery_of_another_name_leaves_the_park_alone(stage: Stage) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name
@@ -27,8 +28,7 @@ _LATER = 1_000_000  # µs until it looks whether those it promoted have been run
 _KNOWN = 100_000
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(Struct, gc=False):
     id: str
     queue: str
     priority: int
@@ -38,8 +38,7 @@ class Candidate:
     weight: float
 
 
-@dataclass(slots=True)
-class Bucket:
+class Bucket(Struct, gc=False):
     kind: str
     key: str
     shard: int

@@ -7,20 +7,19 @@ what such an effect cannot do becomes an event on its sender.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, NewInstance, Settle
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+class Request(Struct, eq=False):
     answer: Any = None
 
 
-@dataclass(slots=True, eq=False)
-class Commit(Request):
+class Commit(Request, eq=False):
     """An outcome. Answered with True when it runs straight on, else None; `fenced` says that it did not count."""
 
     claim: Claim = None  # type: ignore[assignment]
@@ -28,8 +27,7 @@ class Commit(Request):
     fenced: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Deliver(Request):
+class Deliver(Request, eq=False):
     target: str = ""
     by_key: bool = False  # it was tried as an id, and is none
     name: str = ""
@@ -38,8 +36,7 @@ class Deliver(Request):
     sender: Commit | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Start(Request):
+class Start(Request, eq=False):
     """Answered with a list: an id, or why not, per item."""
 
     items: list[NewInstance] = field(default_factory=list)
@@ -47,77 +44,66 @@ class Start(Request):
     sender: Commit | None = None
 
 
-@dataclass(slots=True, eq=False)
-class SignalWithStart(Request):
+class SignalWithStart(Request, eq=False):
     item: NewInstance = None  # type: ignore[assignment]
     name: str = ""
     payload: str = "null"
     dedup_key: str | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Publish(Request):
+class Publish(Request, eq=False):
     name: str = ""
     payload: str = "null"
     dedup_key: str | None = None
     sender: Commit | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Message(Request):
+class Message(Request, eq=False):
     name: str = ""
     key: str = ""
     payload: str = "null"
 
 
-@dataclass(slots=True, eq=False)
-class Answer(Request):
+class Answer(Request, eq=False):
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
     by_look: bool = False  # do not trust its id to say whose it is
 
 
-@dataclass(slots=True, eq=False)
-class Cancel(Request):
+class Cancel(Request, eq=False):
     target: str = ""
     reason: str | None = None
     sender: Commit | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Revive(Request):
+class Revive(Request, eq=False):
     target: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class HandBack(Request):
+class HandBack(Request, eq=False):
     """Claims a stopping worker will not finish."""
 
     claims: list[Claim] = field(default_factory=list)
     retire: str | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Reclaim(Request):
+class Reclaim(Request, eq=False):
     """Take back what dead workers hold."""
 
     owners: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Sweep(Request):
+class Sweep(Request, eq=False):
     """Fire what is due now, with or without a worker. Answered with True when there is more."""
 
 
-@dataclass(slots=True, eq=False)
-class Register(Request):
+class Register(Request, eq=False):
     """Record definitions: (name, version, kind, queue, initial, source, digest)."""
 
     rows: list[tuple[str, int, str, str, str, str | None, str | None]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Grant(Request):
+class Grant(Request, eq=False):
     """Keep a token, of which only the hash comes here. Answered with its row."""
 
     id: str = ""
@@ -128,15 +114,13 @@ class Grant(Request):
     lasts: int | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Revoke(Request):
+class Revoke(Request, eq=False):
     """Take a token out of use. Answered with its row; again is as good as once."""
 
     id: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Retain(Request):
+class Retain(Request, eq=False):
     """Forget these, if they finished before this time. Answered with the ids that went.
 
     Old signals and idle buckets go along, so many at most; `more` says that there were as many."""
@@ -147,8 +131,7 @@ class Retain(Request):
     more: bool = False
 
 
-@dataclass(slots=True)
-class Appetite:
+class Appetite(Struct):
     """What a worker can run: its lanes, and how many more of each queue."""
 
     owner: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from hark.model.decisions import Decision
 
 Child = tuple[str, str, str, str, str, str | None, str | None]  # wait, id, definition, status, state, result, error
 
 
-@dataclass(slots=True)
-class InboxRow:
+class InboxRow(Struct, gc=False):
     seq: int
     kind: str
     name: str
@@ -20,8 +20,7 @@ class InboxRow:
     at: int
 
 
-@dataclass(slots=True)
-class WaitRow:
+class WaitRow(Struct, gc=False):
     id: str
     place: str
     kind: str
@@ -38,8 +37,7 @@ class WaitRow:
         return kind == self.kind and name == self.name
 
 
-@dataclass(slots=True)
-class JournalRow:
+class JournalRow(Struct, gc=False):
     seq: int
     entry: int
     kind: str
@@ -48,8 +46,7 @@ class JournalRow:
     error: str | None
 
 
-@dataclass(slots=True)
-class Claim:
+class Claim(Struct):
     """An instance handed to a worker for one activation, with all that it may look at."""
 
     id: str

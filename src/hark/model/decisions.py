@@ -7,12 +7,12 @@ are sugar for it. Values are JSON text by now: nothing here can fail to be store
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct, field
 
-@dataclass(slots=True)
-class NewInstance:
+
+class NewInstance(Struct, gc=False):
     """A start, as data. What is None is filled in from the definition as the store knows it."""
 
     definition: str
@@ -32,8 +32,7 @@ class NewInstance:
     weight: float = 1
 
 
-@dataclass(slots=True)
-class SendSignal:
+class SendSignal(Struct, gc=False):
     """Effect: a signal to an id or a key."""
 
     target: str
@@ -42,8 +41,7 @@ class SendSignal:
     dedup_key: str | None = None
 
 
-@dataclass(slots=True)
-class SendBroadcast:
+class SendBroadcast(Struct, gc=False):
     """Effect: a broadcast."""
 
     name: str
@@ -51,8 +49,7 @@ class SendBroadcast:
     dedup_key: str | None = None
 
 
-@dataclass(slots=True)
-class Settle:
+class Settle(Struct, gc=False):
     """Effect: an answer to an awakeable."""
 
     awakeable: str
@@ -63,8 +60,7 @@ class Settle:
     via: str | None = None  # the door it came through
 
 
-@dataclass(slots=True)
-class CancelChild:
+class CancelChild(Struct, gc=False):
     """Effect: nobody waits for this child any more."""
 
     id: str
@@ -74,8 +70,7 @@ class CancelChild:
 Effect = SendSignal | SendBroadcast | NewInstance | Settle | CancelChild
 
 
-@dataclass(slots=True)
-class Arm:
+class Arm(Struct, gc=False):
     """A wait to arm. With both, the earlier of `timeout` (from now) and `deadline` counts."""
 
     kind: Literal["signal", "broadcast", "message", "timer", "awakeable", "children"]
@@ -89,8 +84,7 @@ class Arm:
     join: int = 0
 
 
-@dataclass(slots=True)
-class NewAwakeable:
+class NewAwakeable(Struct, gc=False):
     """An awakeable to create, with the wait that stands for it."""
 
     id: str
@@ -106,8 +100,7 @@ class NewAwakeable:
     assignees: str | None = None
 
 
-@dataclass(slots=True)
-class Advance:
+class Advance(Struct, gc=False):
     """On to another step. With nothing but a step it runs straight on, on the claim it holds."""
 
     rate_limit: str | None = None
@@ -116,8 +109,7 @@ class Advance:
     concurrency_key: str | None = None
 
 
-@dataclass(slots=True)
-class Proceed(Advance):
+class Proceed(Advance, gc=False):
     """On, with waits: a function between two entries of its journal. `disarm` names the waits that go."""
 
     arm: tuple[Arm, ...] = ()
@@ -128,15 +120,13 @@ class Proceed(Advance):
     anew: bool = False  # from the beginning: another visit, a journal of its own
 
 
-@dataclass(slots=True)
-class Redo:
+class Redo(Struct, gc=False):
     """The same step again, after `delay` µs, one attempt later."""
 
     delay: int
 
 
-@dataclass(slots=True)
-class Park:
+class Park(Struct, gc=False):
     """Wait. `disarm` names the waits that go; None means all of them."""
 
     arm: tuple[Arm, ...] = ()
@@ -144,8 +134,7 @@ class Park:
     awakeables: tuple[NewAwakeable, ...] = ()
 
 
-@dataclass(slots=True)
-class Finish:
+class Finish(Struct, gc=False):
     """The end."""
 
     status: Literal["done", "failed"]
@@ -153,8 +142,7 @@ class Finish:
     error: str | None = None
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct, gc=False):
     """A line of the journal to write. What an `effect` came to is filled in by the turn that does it."""
 
     seq: int
@@ -166,8 +154,7 @@ class Entry:
     effect: Effect | None = None
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(Struct, gc=False):
     """An outcome and all that commits with it."""
 
     label: str  # the event's type, and what a drain tallies
