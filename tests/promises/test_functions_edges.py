@@ -302,6 +302,77 @@ async def test_x8_a_retry_does_not_do_again_what_was_asked_before_the_failure(st
     assert calls.count("charged") == 1
 
 
+async def test_x8_a_retry_calls_again_and_its_timeouts_count_again(store: Store) -> None:
+    broken = True
+
+    @workflow
+    async def child(ctx: FunctionContext) -> int:
+        if broken:
+            raise ValueError("not yet")
+        return 5
+
+    @workflow
+    async def calls(ctx: FunctionContext) -> Any:
+        return await ctx.call(child)
+
+    @workflow
+    async def waits(ctx: FunctionContext) -> Any:
+        return await ctx.wait_for_signal("x", "y", timeout=10)
+
+    async with harness(store, calls, waits, child) as app:
+        caller, waiter = await app.start(calls), await app.start(waits)
+        await app.drain()
+        broken = False
+        await app.retry(caller.id)
+        await app.drain()
+        assert await caller.result(timeout=0) == 5
+        for _ in range(3):
+            await app.advance(9)
+            await app.drain()
+            assert (await waiter.get()).status == "awaiting_signal"
+            await app.advance(1)
+            await app.drain()
+            assert "SignalTimeout" in str((await waiter.get()).error)
+            await app.retry(waiter.id)
+            await app.drain()
+
+
+async def test_x8_a_retry_withdraws_what_only_the_failed_road_asked_for(store: Store) -> None:
+    calls = Calls()
+    broken = True
+
+    async def flaky() -> int:
+        if broken:
+            raise OSError("no")
+        return 1
+
+    @workflow
+    async def waits(ctx: FunctionContext) -> None:
+        await ctx.wait_for_signal("never")
+
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        try:
+            await ctx.run(flaky)
+        except RunFailed:
+            await ctx.awakeable(title="what now?")
+            ctx.call(waits, id="helper")
+            await ctx.run(calls.note, "looked")
+            raise
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, asks, waits) as app:
+        it = await app.start(asks)
+        await app.drain()
+        broken = False
+        await app.retry(it.id)
+        await app.drain()
+        assert [wait.name for wait in (await it.get()).waits] == ["go"]
+        [question] = await app.awakeables()
+        assert question.status == "CANCELLED"
+        assert (await app.get("helper")).status == "cancelled"
+
+
 # -- runs ------------------------------------------------------------------------------------------
 
 

@@ -46,7 +46,9 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 _nodes = st.recursive(_leaves, _nested, max_leaves=6)
 _broken = st.tuples(st.just("broken"), st.integers(1, 2))  # fails the function so often; a retry goes on
 _beside = st.tuples(st.just("beside"), st.integers(1, 2), st.lists(_nodes, min_size=1, max_size=2).map(tuple))
-_programs = st.lists(_nodes | _broken | _beside, min_size=1, max_size=5)
+_frail = st.tuples(st.just("broken call"), st.integers(1, 2))
+_impatient = st.tuples(st.just("impatient"), _names)
+_programs = st.lists(_nodes | _broken | _beside | _frail | _impatient, min_size=1, max_size=5)
 _events = st.lists(
     st.one_of(
         st.tuples(st.just("signal"), _names),
@@ -108,7 +110,7 @@ async def _do(ctx: FunctionContext, node: Node, path: str, road: Road, asked: li
     try:
         got = await _value(ctx, node, path, road, asked, visit)
     except (HarkError, TimeoutError) as error:
-        if node[0] in ("broken", "beside"):
+        if node[0] in ("broken", "beside", "broken call", "impatient"):
             raise
         got = (type(error).__name__, str(error))
     road.append((path, node[0], got))
@@ -120,6 +122,10 @@ async def _value(ctx: FunctionContext, node: Node, path: str, road: Road, asked:
             return await ctx.run(_world.run, path, pauses, failures, retries=retries, backoff=1)
         case ("broken", failures):
             return await ctx.run(_world.run, path, 0, failures)
+        case ("broken call", failures):
+            return await ctx.call(frail, {"key": path, "failures": failures})
+        case ("impatient", name):
+            return (await ctx.wait_for_signal(name, timeout=3)).payload
         case ("beside", failures, nodes):
             try:
                 broken = ctx.run(_world.run, f"{path}.broken", 2, failures)
@@ -163,6 +169,11 @@ async def child(ctx: FunctionContext, waits: bool) -> str:
     if waits:
         await ctx.wait_for_signal("go")
     return "grown"
+
+
+@workflow
+async def frail(ctx: FunctionContext, key: str, failures: int) -> Any:
+    return await ctx.run(_world.run, key, 0, failures)
 
 
 @workflow
@@ -221,7 +232,8 @@ async def _mend(app: Harness, it: Any) -> bool:
     instance = await it.get()
     if instance.status != "failed":
         return False
-    assert "OSError" in str(instance.error), instance.error  # what «broken» raises, and nothing else
+    # What «broken» and «impatient» raise, and nothing else.
+    assert "OSError" in str(instance.error) or "SignalTimeout" in str(instance.error), instance.error
     await app.retry(it.id)
     if "beside" in {node[0] for node in _world.program}:
         _world.roads.clear()  # what was asked for after the failure is asked for anew: another road
@@ -271,7 +283,7 @@ def _runs(world: World) -> dict[str, int]:
         match node:
             case ("run", _, failures, retries):
                 found[path] = (min(failures, retries) + 1) * times
-            case ("broken", failures):
+            case ("broken" | "broken call", failures):
                 found[path] = failures + 1
             case ("beside", failures, nodes):
                 found[f"{path}.broken"] = failures + 1
@@ -298,7 +310,7 @@ def test_random_functions_take_one_road_and_end(
     program: list[Node], events: list[tuple[Any, ...]], visits: int
 ) -> None:
     async def main() -> None:
-        async with Harness(generated, child, sink) as app:
+        async with Harness(generated, child, frail, sink) as app:
             await _live(app, program, events, visits)
 
     asyncio.run(main())
@@ -310,7 +322,7 @@ def test_random_functions_take_one_road_and_end_on_a_server(
     pg_store: Store, program: list[Node], events: list[tuple[Any, ...]], visits: int
 ) -> None:
     async def main() -> None:
-        async with Harness(generated, child, sink, url=pg_store.url, **pg_store.options) as app:
+        async with Harness(generated, child, frail, sink, url=pg_store.url, **pg_store.options) as app:
             await _live(app, program, events, visits)
 
     asyncio.run(main())

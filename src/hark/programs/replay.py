@@ -51,6 +51,7 @@ from hark.programs.steps import Desk, describe
 _AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
 _MARKS = frozenset(("anew", "retried", "failed"))  # lines that nobody asked for
 _STEP = 255
+_SERVED = "-1"  # the place of a wait that belongs to no entry any more
 _PLEAS = 100  # of code that is being left, before it is left as it is
 
 
@@ -146,9 +147,6 @@ class Session:
         self.desk = desk
         self.blocked: str | None = None  # where its code held the loop for too long, when it did
         self._loop = asyncio.get_running_loop()
-        self._armed: dict[str, list[WaitRow]] = {}  # the waits it was claimed with, by entry
-        for wait in claim.waits:
-            self._armed.setdefault(wait.place.partition("+")[0], []).append(wait)
         self._lines: list[_Line] = list(claim.journal)
         self._cut: int | None = None
         self._entry = 0
@@ -169,6 +167,9 @@ class Session:
         self._diverged: NonDeterministic | None = None
         self._root: Branch | None = None
         self._past = self._read_journal()
+        self._armed: dict[str, list[WaitRow]] = {}  # the waits it was claimed with, by entry
+        for wait in claim.waits:
+            self._armed.setdefault(wait.place.partition("+")[0], []).append(wait)
         self._replayed = len(self._lines)
 
     @cached_property
@@ -188,6 +189,10 @@ class Session:
             self._cut = cut = int(failed.value or failed.seq)
             self._base = failed.entry
             self._undone = [line for line in lines if line.seq >= cut]
+            had = {str(line.entry) for line in self._undone if line.kind not in _AT_ONCE}
+            for wait in self.claim.waits:
+                if wait.place.partition("+")[0] in had:
+                    wait.place = _SERVED  # it had its answer: who asks again arms another
             lines[:] = [line for line in lines if line.seq < cut]
             self._write("retried", failed.entry)
         past: dict[int, _Line] = {}
@@ -340,6 +345,8 @@ class Session:
         if self._base is not None:
             self._entry = max(self._entry, self._base)
             self._undo()
+            # What was asked for on the road that failed, and is not asked for now, nobody wants any more.
+            self._withdrawn.update({int(wait.place.partition("+")[0]) for wait in self.claim.waits} - self._open.keys())
         over = self._root.done and self._diverged is None
         unread = [line for line in self._past.values() if line.entry >= self._entry]
         if over and unread:
