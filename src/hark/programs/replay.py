@@ -386,10 +386,14 @@ class Session:
         """Give what is in the inbox to those who asked, one at a time. A signal wins over its deadline (S6)."""
         self._mail = sorted(self.claim.inbox, key=lambda row: (row.kind == "timer", row.seq))
         while self._mail and self._live():
-            row = next((row for row in self._mail if self._give(row)), None)
-            if row is None:
+            names = {name for o in self._open.values() if isinstance(o, WaitForSignal) for name in o.names}
+            for n, row in enumerate(self._mail):  # thousands may be there that nobody asks for: a look costs little
+                directed = row.wait_id is not None or row.kind == "awakeable"
+                if (directed or (row.kind, row.name) in names) and self._give(row):
+                    del self._mail[n]
+                    break
+            else:
                 return
-            self._mail.remove(row)
 
     def _give(self, row: InboxRow) -> bool:
         operation = self._asker(row)
