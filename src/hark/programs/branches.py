@@ -20,16 +20,13 @@ class Suspended(BaseException):
 
 
 class Promise:
-    """Something a branch can await."""
+    """Something a branch can await. Its beginning is on the class: a replay makes thousands."""
 
-    __slots__ = ("done", "error", "value", "watchers", "withdrawn")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.withdrawn = False
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.watchers: list[Callable[[], None]] = []
+    done = False
+    withdrawn = False
+    value: Any = None
+    error: BaseException | None = None
+    watchers: Sequence[Callable[[], None]] = ()
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done:
@@ -50,9 +47,12 @@ class Promise:
     def keep(self, value: Any = None, error: BaseException | None = None) -> None:
         """It is known now. Who watches hears of it, in the order they began to."""
         self.done, self.value, self.error = True, value, error
-        watchers, self.watchers = self.watchers, []
+        watchers, self.watchers = self.watchers, ()
         for watcher in watchers:
             watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        self.watchers = [*self.watchers, watcher]
 
     def withdraw(self) -> None:
         """It will not be known any more. Who awaits it elsewhere hears that, and does not wait for ever."""
@@ -83,10 +83,7 @@ class Ready(deque["Branch"]):
 class Branch(Promise):
     """A coroutine on its way from promise to promise; kept when it ends."""
 
-    __slots__ = ("_coroutine", "_ready", "_waits_for")
-
     def __init__(self, coroutine: Coroutine[Any, Any, Any], ready: Ready) -> None:
-        super().__init__()
         self._coroutine = coroutine
         self._ready = ready
         self._waits_for: Promise | None = None
@@ -107,7 +104,7 @@ class Branch(Promise):
             self.keep(error=error)
         else:
             self._waits_for = awaited
-            awaited.watchers.append(self._wake)
+            awaited.watch(self._wake)
 
     def _wake(self) -> None:
         self._ready.append(self)
@@ -127,10 +124,7 @@ class Branch(Promise):
 class Gather(Promise):
     """All of them, in order. The first that fails fails it, and the others are withdrawn."""
 
-    __slots__ = ("_left", "_parts")
-
     def __init__(self, parts: Sequence[Promise]) -> None:
-        super().__init__()
         self._parts = list(parts)
         self._left = len(self._parts)
         for part in self._parts:
@@ -156,10 +150,7 @@ class Gather(Promise):
 class First(Promise):
     """The first of them, as (index, value); the others are withdrawn."""
 
-    __slots__ = ("_parts",)
-
     def __init__(self, parts: Sequence[Promise]) -> None:
-        super().__init__()
         self._parts = list(parts)
         for part in self._parts:
             _watch(part, self._heard)
@@ -196,7 +187,7 @@ def _watch(part: Promise, heard: Callable[[Promise], None]) -> None:
     if part.done:
         heard(part)
     else:
-        part.watchers.append(lambda: heard(part))
+        part.watch(lambda: heard(part))
 
 
 def _withdraw_rest(parts: Sequence[Promise]) -> None:

@@ -30,14 +30,12 @@ Fact = tuple[str | None, str | None]  # value and error, as a line of the journa
 class Operation(Promise):
     """Something asked for at an entry."""
 
-    __slots__ = ("entry", "forget", "kind", "name")
+    entry = -1
+    forget: Callable[[Operation], None] | None = None  # its session's, once it has an entry
 
     def __init__(self, kind: str, name: str | None = None) -> None:
-        super().__init__()
         self.kind = kind
         self.name = name
-        self.entry = -1
-        self.forget: Callable[[Operation], None] | None = None  # its session's, once it has an entry
 
     @property
     def label(self) -> str:
@@ -86,17 +84,17 @@ class Operation(Promise):
 class Run(Operation):
     """A function of the user's, to be run once."""
 
-    __slots__ = ("args", "attempt", "backoff", "begun", "function", "retries", "waiting")
+    kind = "run"
+    attempt = 0
+    waiting = False  # for its next attempt
+    begun = False
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str, retries: int, backoff: int):
-        super().__init__("run", name)
+        self.name = name
         self.function = function
         self.args = args
         self.retries = retries
         self.backoff = backoff
-        self.attempt = 0
-        self.waiting = False  # for its next attempt
-        self.begun = False
 
     @property
     def place(self) -> str:
@@ -118,8 +116,6 @@ class Run(Operation):
 
 
 class Sleep(Operation):
-    __slots__ = ("micros",)
-
     def __init__(self, micros: int) -> None:
         super().__init__("sleep")
         self.micros = micros
@@ -132,8 +128,6 @@ class Sleep(Operation):
 
 
 class WaitForSignal(Operation):
-    __slots__ = ("micros", "names")
-
     def __init__(self, names: tuple[tuple[Literal["signal", "broadcast"], str], ...], micros: int | None) -> None:
         super().__init__("wait", "|".join(name for _, name in names))
         self.names = names
@@ -159,8 +153,6 @@ class WaitForSignal(Operation):
 
 class Answer(Operation):
     """The answer to an awakeable, open from its creation."""
-
-    __slots__ = ("decode", "id", "new", "title")
 
     def __init__(self, id: str, decode: Callable[[str], Any], title: str | None) -> None:
         super().__init__("awakeable")
@@ -197,8 +189,6 @@ class _Settled(msgspec.Struct):
 class Call(Operation):
     """A child, and its result."""
 
-    __slots__ = ("child",)
-
     def __init__(self, child: NewInstance) -> None:
         super().__init__("call", child.definition)
         self.child = child
@@ -218,8 +208,6 @@ class Call(Operation):
 
 class Do(Operation):
     """An effect: done in the turn that commits its line."""
-
-    __slots__ = ("effect",)
 
     def __init__(self, kind: str, name: str, effect: Effect) -> None:
         super().__init__(kind, name)

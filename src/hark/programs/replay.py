@@ -150,6 +150,7 @@ class Session:
         self._lines: list[_Line] = list(claim.journal)
         self._cut: int | None = None
         self._entry = 0
+        self._cursor: int | None = None  # in a replay, the line to be learned next
         self._base: int | None = None
         self._undone: list[_Line] = []  # lines that the retry we are has cut off
         self._open: dict[int, Operation] = {}
@@ -227,9 +228,27 @@ class Session:
                 self._diverge(operation.entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
             if isinstance(operation, Run):
                 operation.attempt, operation.waiting = int(attempt), wait.fired_at is None
+        if self._cursor is not None and self._is_next(operation):
+            return operation
         operation.forget = self._forget
         self._open[operation.entry] = operation
         return operation
+
+    def _is_next(self, operation: Operation) -> bool:
+        """In a replay with one branch the next line, if it is this one's, can be learned at once: nobody else could go
+        on meanwhile, so it makes no difference but to the cost."""
+        lines, cursor = self._lines, self._cursor
+        assert cursor is not None
+        while cursor < len(lines) and lines[cursor].kind in _AT_ONCE:
+            cursor += 1
+        self._cursor = cursor
+        if len(self._branches) > 1 or cursor == len(lines):
+            return False
+        if (lines[cursor].entry, lines[cursor].kind) != (operation.entry, operation.kind):
+            return False
+        self._cursor = cursor + 1
+        operation.learn(lines[cursor].value, lines[cursor].error)
+        return True
 
     def check(self) -> None:
         """Only the function's own code may ask: entries that come from elsewhere would not replay."""
@@ -326,10 +345,13 @@ class Session:
         context = self.program.context(self)
         code = self.program.codec.call(self.program.function, context, self.claim.state)
         self._root = self._branches[code] = Branch(code, self._ready)
+        self._cursor = 0
         self._drive()
-        for line in self._lines:
+        while self._cursor < len(self._lines):
             if self._diverged is not None:
                 return
+            line = self._lines[self._cursor]
+            self._cursor += 1
             if line.kind == "retried":
                 self._entry = line.entry
             if line.kind in _AT_ONCE or line.kind in _MARKS:
@@ -342,6 +364,7 @@ class Session:
                 return
             operation.learn(line.value, line.error)
             self._drive()
+        self._cursor = None
         if self._base is not None:
             self._entry = max(self._entry, self._base)
             self._undo()
