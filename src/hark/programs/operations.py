@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -32,10 +32,16 @@ class Operation(Promise):
 
     entry = -1
     forget: Callable[[Operation], None] | None = None  # its session's, once it has an entry
+    catch_up: Callable[[Operation], bool] | None = None  # its session's, in a replay
 
     def __init__(self, kind: str, name: str | None = None) -> None:
         self.kind = kind
         self.name = name
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self.catch_up is not None and not self.done and not self.withdrawn and self.catch_up(self):
+            return self.outcome()
+        return (yield from super().__await__())
 
     @property
     def label(self) -> str:

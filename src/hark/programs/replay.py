@@ -228,25 +228,25 @@ class Session:
                 self._diverge(operation.entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
             if isinstance(operation, Run):
                 operation.attempt, operation.waiting = int(attempt), wait.fired_at is None
-        if self._cursor is not None and self._is_next(operation):
-            return operation
         operation.forget = self._forget
+        if self._cursor is not None:
+            operation.catch_up = self._catch_up
         self._open[operation.entry] = operation
         return operation
 
-    def _is_next(self, operation: Operation) -> bool:
-        """In a replay with one branch the next line, if it is this one's, can be learned at once: nobody else could go
-        on meanwhile, so it makes no difference but to the cost."""
+    def _catch_up(self, operation: Operation) -> bool:
+        """In a replay with one branch, when it awaits what the next line says: nobody else could go on meanwhile, so it
+        learns it without being suspended. It makes no difference but to the cost."""
         lines, cursor = self._lines, self._cursor
-        assert cursor is not None
+        if cursor is None or len(self._branches) > 1:
+            return False
         while cursor < len(lines) and lines[cursor].kind in _AT_ONCE:
             cursor += 1
         self._cursor = cursor
-        if len(self._branches) > 1 or cursor == len(lines):
-            return False
-        if (lines[cursor].entry, lines[cursor].kind) != (operation.entry, operation.kind):
+        if cursor == len(lines) or lines[cursor].entry != operation.entry or lines[cursor].kind in _MARKS:
             return False
         self._cursor = cursor + 1
+        del self._open[operation.entry]
         operation.learn(lines[cursor].value, lines[cursor].error)
         return True
 
