@@ -107,6 +107,7 @@ class Clerk:
         self._looking = self._look_again = False
         self._marks = True  # a large broadcast may have been left by somebody who died
         self._due: int | None = None
+        self._underway: set[str] = set()  # whose outcomes the present turn commits
         self._offset = 0  # the database's clock less ours, µs
         self.ends = Ends(self._read, self.hint)
         self.tally = Tally()
@@ -335,6 +336,7 @@ class Clerk:
                 appetite = seat.appetite(commits)
                 if appetite is not None:
                     appetite.line = self._hungry or self._crowded
+            self._underway = {commit.claim.id for commit in commits}
             try:
                 turn = await self._attempt(requests, appetite, sweep, marks, run_on=seat is not None and seat.open)
                 break
@@ -351,6 +353,7 @@ class Clerk:
                 await self._split(items, error)
                 return
         self._after(turn, items, appetite, sweep, marks)
+        self._underway = set()
 
     def _makes_work(self, requests: Sequence[Request]) -> bool:
         return any(not isinstance(r, Commit) or _makes_work(r.decision) for r in requests)
@@ -587,6 +590,8 @@ class Clerk:
             return
         epochs = {row[0]: row[1] for row in await self.store.read(sql.epochs, ids=sorted(mine))}
         current = seat.running() if seat is not None else {}
+        for id in self._underway:  # committed perhaps, and we have not been told: the store is one epoch ahead of us
+            current.pop(id, None)
         lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
         if lost and seat is not None:
             seat.lost(lost)
