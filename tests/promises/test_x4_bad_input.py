@@ -103,19 +103,15 @@ NAMED: dict[str, Callable[[Hark, Any], Any]] = {
     "refuser": lambda app, name: app.reject("prom_1x", by=name),
     "awakeable's id": lambda app, name: app.awakeable(name),
     "awakeables' job": lambda app, name: app.awakeables(job=name),
-    "awakeables' status": lambda app, name: app.awakeables(status=name),
     "awakeables' after": lambda app, name: app.awakeables(after=name),
     "got target": lambda app, name: app.get(name),
     "target whose result is asked": lambda app, name: app.result(name),
     "cancelled target": lambda app, name: app.cancel(name),
     "retried target": lambda app, name: app.retry(name),
     "events' target": lambda app, name: app.events(name),
-    "listed status": lambda app, name: app.list(status=name),
     "listed definition": lambda app, name: app.list(definition=name),
-    "listed kind": lambda app, name: app.list(kind=name),
     "listed after": lambda app, name: app.list(after=name),
     "waits' name": lambda app, name: app.waits(name=name),
-    "waits' kind": lambda app, name: app.waits(kind=name),
     "correlation key": lambda app, name: app.start(Loose, correlation_key=name),
     "step": lambda app, name: app.start(Loose, step=name),
     "queue": lambda app, name: app.start(Loose, queue=name),
@@ -139,6 +135,17 @@ async def refused(app: Hark, store: Store, call: Call, error: type[HarkError], m
 async def test_x4_a_bad_name_is_refused_wherever_one_is_taken(app: Harness, store: Store, what: str) -> None:
     for name, message in NAMES.values():
         await refused(app, store, lambda app, name=name: NAMED[what](app, name), InvalidInput, message)
+
+
+@pytest.mark.parametrize("wrong", ["", "DONE", "asleep", "pending", "x" * 300, "a\0", 5, ["done"]])
+async def test_x4_a_status_or_kind_that_there_is_not_is_refused(app: Harness, store: Store, wrong: Any) -> None:
+    for call in (
+        lambda app: app.list(status=wrong),
+        lambda app: app.list(kind=wrong),
+        lambda app: app.waits(kind=wrong),
+        lambda app: app.awakeables(status=wrong),
+    ):
+        await refused(app, store, call, InvalidInput, "give one of")
 
 
 async def test_x4_255_bytes_are_taken(app: Harness) -> None:

@@ -37,7 +37,7 @@ async def test_m8_a_join_of_one_is_answered_once_though_two_end_at_once(stage: S
             assert content.kinds("parent") == ["children"]
             assert [w.remaining for w in content.waits_of("parent")] == [-1]
             [claim] = await stage.claim()
-            assert sorted(child[0] for child in claim.children) == ["a", "b", "c"]
+            assert sorted(child[1] for child in claim.children) == ["a", "b", "c"]
 
         return Duel(part(done(first)), part(done(second)), check)
 

@@ -166,4 +166,4 @@ async def test_any_number_of_hints_is_a_look_now_and_one_more(pg_store: Store) -
             await asyncio.sleep(0)
         await until(lambda: looks and not app._clerk._looking, "the looks to settle")
         took = asyncio.get_running_loop().time() - since
-        assert looks <= took / clerk._CALM + 2
+        assert looks <= took / clerk._CALM + 4  # a look takes its time; 500 hints are not 500 looks

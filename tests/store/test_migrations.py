@@ -12,7 +12,7 @@ import apsw
 import asyncpg
 import pytest
 
-from hark import Context, Done, Hark, Machine, StoreTooNew, StoreUnavailable, step
+from hark import Context, Done, Hark, InvalidInput, Machine, StoreTooNew, StoreUnavailable, step
 from hark.store import migrate
 from hark.store.sqlite import path_of
 from tests.support.inspect import query, table_names
@@ -181,7 +181,7 @@ async def test_an_app_that_was_refused_can_be_opened_later(store: Store) -> None
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "hark.db"
     file.write_text("this is a letter to my mother, and longer than the header of a database file" * 20)
-    with pytest.raises(StoreUnavailable, match="SQLite"):
+    with pytest.raises(InvalidInput, match="SQLite"):
         async with Hark(f"sqlite:///{file}"):
             pass
     assert file.read_text().startswith("this is a letter")
