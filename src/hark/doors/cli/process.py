@@ -4,7 +4,8 @@ import gc
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -55,10 +56,8 @@ def worker(given: Given, queue: Queue = None, grace: Grace = 10.0) -> None:
     if given.app is None:
         raise InvalidInput("A worker runs somebody's code: say whose with --app module:app.")
     app, queues = only_local(given, "worker"), _queues(queue)
-    import asyncio
-
     _collect_less()
-    asyncio.run(_work(app, queues, grace))
+    _run(_work(app, queues, grace))
     _leave_steps_behind()
 
 
@@ -70,6 +69,18 @@ def _queues(given: list[str] | None) -> dict[str, int] | None:
             raise InvalidInput(f"--queue {item}: write it as name=concurrency, for example default=100.")
         queues[name] = int(size)
     return queues or None
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """On uvloop where it is made for the platform: a twentieth of a busy worker's time."""
+    try:
+        import uvloop
+    except ImportError:
+        import asyncio
+
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 def _collect_less() -> None:
