@@ -680,6 +680,7 @@ class Session:
             return self._fail(error)
         self._do()
         _, _, _, effects = self._waits()
+        self._consume = []  # what is done never runs again: its inbox goes with it (S4), unread
         return self._decide("done", Finish("done", result=result), effects)
 
     def _fail(self, error: Exception) -> Decision:
