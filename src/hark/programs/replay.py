@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import CO_COROUTINE
 from random import Random
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from hark.model import json
 from hark.model.activation import Claim, InboxRow, JournalRow, WaitRow
@@ -45,48 +45,15 @@ from hark.model.errors import (
 )  # fmt: skip
 from hark.model.telling import tell
 from hark.programs.branches import Branch, Ready, Suspended
+from hark.programs.desk import Arguments, FunctionDesk, Listener
 from hark.programs.operations import Answer, Call, Do, Operation, Run, WaitForSignal, named
-from hark.programs.steps import Desk, describe
+from hark.programs.steps import describe
 
 _AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
 _MARKS = frozenset(("anew", "retried", "failed"))  # lines that nobody asked for
 _STEP = 255
 _SERVED = "-1"  # the place of a wait that belongs to no entry any more
 _PLEAS = 100  # of code that is being left, before it is left as it is
-
-
-class Listener(Protocol):
-    """Tells an activation at work that something came into its inbox."""
-
-    def rung(self) -> bool: ...
-    async def wait(self) -> None: ...
-    def hear_anew(self, known: set[int]) -> None: ...
-    def close(self) -> None: ...
-
-
-class FunctionDesk(Desk, Protocol):
-    """What the worker lends to a function besides."""
-
-    driving: Any  # the session whose code holds the loop right now: a watchman looks at it
-
-    @property
-    def link(self) -> Callable[[str, str, int | None], str]:
-        """The signed address of an awakeable, by its nonce, until a time."""
-        ...
-
-    def micros(self) -> int: ...
-    def watch(self) -> None: ...
-    def listen(self, id: str) -> Listener: ...
-
-
-class Arguments(Protocol):
-    """How the input of a function becomes its arguments."""
-
-    def prepare(self) -> Any: ...
-    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> Any: ...
-    def dump(self, value: Any, limit: int | None = None) -> str: ...
-    def load(self, text: str | bytes) -> Any: ...
-    def call(self, function: Callable[..., Any], context: Any, text: str) -> Coroutine[Any, Any, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)

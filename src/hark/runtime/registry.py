@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
-from hark.programs.replay import FunctionDesk
+from hark.programs.desk import FunctionDesk
 
 
 class Input(Protocol):
