@@ -102,7 +102,11 @@ class Arguments:
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> str:
         """The input as text, once it is known to fit."""
         text = json.dump({} if value is None else value, limit=limit, what=what)
-        self._bind(text)
+        args, kwargs = self._given(text)
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as cause:
+            raise self._unfit(cause) from cause
         return text
 
     def dump(self, value: str, limit: int | None = None) -> str:
@@ -114,31 +118,32 @@ class Arguments:
     def call(self, function: Callable[..., Any], context: Any, text: str) -> Coroutine[Any, Any, Any]:
         """The coroutine, begun by nobody yet."""
         try:
-            bound = self._bind(text)
+            args, kwargs = self._given(text)
+            return function(context, *args, **kwargs)  # type: ignore[no-any-return]
         except InvalidInput as error:
             return _raise(error)
-        return function(context, *bound.args, **bound.kwargs)  # type: ignore[no-any-return]
+        except TypeError as cause:  # of the call: nothing of a coroutine function runs before it is awaited
+            return _raise(self._unfit(cause))
 
-    def _bind(self, text: str) -> inspect.BoundArguments:
+    def _given(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         value = json.load(text)
         whole = self._whole(value)
-        try:
-            if whole is not None:
-                bound = self._signature.bind(whole.build(value, what=f"input of {self._name}"))
-            elif isinstance(value, dict):
-                bound = self._signature.bind(**value)
-            else:
-                bound = self._signature.bind(value)
-        except TypeError as cause:
-            raise InvalidInput(
-                f"The input does not fit workflow {self._name}: {cause}. It takes {self._signature}; "
-                "a dict is its keyword arguments, another value the one argument, None no argument."
-            ) from cause
-        if whole is None:
-            for name, codec in self._readers.items():
-                if name in bound.arguments:
-                    bound.arguments[name] = codec.build(bound.arguments[name], what=f"argument {name!r}")
-        return bound
+        if whole is not None:
+            return (whole.build(value, what=f"input of {self._name}"),), {}
+        if isinstance(value, dict):
+            return (), {name: self._typed(name, item) for name, item in value.items()}
+        first = self._parameters[0].name if self._parameters else ""
+        return (self._typed(first, value),), {}
+
+    def _typed(self, name: str, value: Any) -> Any:
+        codec = self._readers.get(name)
+        return value if codec is None else codec.build(value, what=f"argument {name!r}")
+
+    def _unfit(self, cause: TypeError) -> InvalidInput:
+        return InvalidInput(
+            f"The input does not fit workflow {self._name}: {cause}. It takes {self._signature}; "
+            "a dict is its keyword arguments, another value the one argument, None no argument."
+        )
 
     def _whole(self, value: Any) -> json.Codec[Any] | None:
         """The one typed parameter may be given as such: its object, or the dict that object is in JSON."""
