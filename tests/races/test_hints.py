@@ -10,7 +10,7 @@ import pytest
 from hark import Await, Context, Done, Hark, Machine, step
 from hark.runtime import clerk
 from hark.store import statements
-from hark.store.postgres import PostgresStore
+from hark.store.postgres import PostgresStore, PostgresTx
 from tests.promises.support_signals import Gate, statuses
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -147,6 +147,29 @@ async def test_an_app_that_was_closed_in_the_middle_of_a_look_looks_again_when_i
         await until(lambda: app._clerk.store._ear is not None, "the listener")
         handle = await other.start(Here, delay=0.3)
         assert await other.result(handle, timeout=SOON) == "here"
+
+
+async def test_a_hint_in_the_middle_of_a_turn_is_not_lost(pg_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(pg_store, Here) as worker, listening(pg_store, Here) as other, worker.worker():
+        await worker.result(await worker.start(Here), timeout=SOON)
+        commit, handles = PostgresTx.commit, []
+
+        async def commit_after_another_start(tx: PostgresTx) -> None:
+            if tx._db is worker._clerk.store._db and not handles:  # our turn has claimed; now somebody makes work
+                handles.append(None)
+                handles[0] = await other.start(Here)
+                worker._clerk.hint()
+            await commit(tx)
+
+        monkeypatch.setattr(PostgresStore, "announce", _silence)
+        monkeypatch.setattr(PostgresTx, "commit", commit_after_another_start)
+        await worker.start(Here)
+        await until(lambda: handles and handles[0], "the other start")
+        assert await worker.result(handles[0].id, timeout=SOON) == "here"
+
+
+async def _silence(store: PostgresStore) -> None:
+    pass
 
 
 async def test_any_number_of_hints_is_a_look_now_and_one_more(pg_store: Store) -> None:

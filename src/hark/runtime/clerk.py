@@ -231,7 +231,7 @@ class Clerk:
 
     def hint(self) -> None:
         """Somebody else may have made work, or ended something we wait for."""
-        self._hinted = self._hungry = True
+        self._hinted = True  # not `_hungry`: the turn under way would set it back, and it may have claimed too early
         self.ends.hear()
         self._ring()
 
@@ -242,7 +242,7 @@ class Clerk:
     @property
     def hungry(self) -> bool:
         """The last turn left something that the next one may claim, or must deliver."""
-        return self._hungry or self._marks
+        return self._hinted or self._hungry or self._marks
 
     @property
     def is_open(self) -> bool:
@@ -264,12 +264,13 @@ class Clerk:
             if not self._has_work():
                 self._rung = False
                 self._bell.clear()
-                if not self._has_work():
+                if not self._has_work() and not self._hinted:
                     if self._closing:
                         return
                     await self._rest()
             if self._hinted:
                 self._hinted = False
+                self._hungry = True
                 if self.ends.waiting:
                     self._keep(self.ends.look(self.store))
                 self._look_soon()
