@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from hark.kernel.commit import are_plain
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Publish, Reclaim, Request, Revive, Start
 from hark.kernel.turn import Turn
 from hark.model.activation import Claim
@@ -232,7 +233,8 @@ class Kernel(RuleBasedStateMachine):
         tx = await self.store.begin()
         turn = Turn(tx, self.rules, self.catalog)
         try:
-            await turn.run(requests, appetite(worker, room) if worker else None, sweep=sweep)
+            hungry = appetite(worker, room) if worker else None
+            await turn.run(requests, hungry, sweep=sweep, plain=are_plain(requests))
         except BaseException:
             await tx.rollback()
             raise

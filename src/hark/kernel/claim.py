@@ -173,7 +173,7 @@ async def _load(turn: Turn) -> None:
     claims = {claim.id: claim for claim in turn.claims if claim.mail or (claim.kind != "machine" and claim.epoch > 1)}
     readers = [id for id, claim in claims.items() if claim.mail]
     readers += [r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].mail]
-    await _load_inboxes(turn, readers)
+    await load_inboxes(turn, readers)
     unseen = []
     for id, claim in claims.items():
         claim.inbox = turn.inboxes.get(id, [])
@@ -196,7 +196,7 @@ async def _load(turn: Turn) -> None:
         claim.now = turn.now
 
 
-async def _load_inboxes(turn: Turn, ids: list[str]) -> None:
+async def load_inboxes(turn: Turn, ids: list[str]) -> None:
     turn.inboxes = {id: turn.first_mail.get(id, []) for id in ids}
     unread = sorted(id for id in ids if id not in turn.first_mail)
     if unread:

@@ -7,12 +7,13 @@ activation was not handed wakes it at once (invariant 5).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from hark.kernel import expire
-from hark.kernel.requests import Commit
+from hark.kernel.requests import Commit, Request
 from hark.model.activation import WaitRow
-from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo
+from hark.model.decisions import Advance, Arm, Decision, Finish, Park, Proceed, Redo
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -109,6 +110,51 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.delete_waits, ids=spent)
     if queued:
         await requeue(turn, queued)
+
+
+def are_plain(requests: Sequence[Request]) -> bool:
+    """Nothing but steps and functions that run straight on, and ask for nothing else."""
+    ids = set()
+    for request in requests:
+        if type(request) is not Commit:
+            return False
+        decision, claim = request.decision, request.claim
+        kind = type(decision.move)
+        if kind is not Advance and kind is not Proceed:
+            return False
+        if decision.effects or decision.consume or claim.waits or not _is_plain(decision):
+            return False
+        ids.add(claim.id)
+    return len(ids) == len(requests)  # a zombie's outcome may lie beside the living one's
+
+
+def _is_plain(decision: Decision) -> bool:
+    move = decision.move
+    if isinstance(move, Proceed):
+        if move.arm or move.disarm or move.awakeables or move.expire or move.anew or decision.restore:
+            return False
+        return decision.cut is None and all(line.effect is None for line in decision.journal or ())
+    return isinstance(move, Advance) and move.rate_limit is None and not move.rekey
+
+
+async def advance(turn: Turn) -> list[str]:
+    """All run on: one statement locks, fences, updates and tells. The ids of those that have mail."""
+    rows = sorted([(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in turn.commits])
+    moved = 0
+    mailed: list[str] = []
+    for count, ids in await turn.tx.fetch(sql.advance_all, rows, tx=turn.tx.xid):
+        moved += count
+        if ids is not None:
+            mailed += ids.split()
+    living = None
+    if moved < len(rows):
+        found = await turn.tx.fetch(sql.lock, ids=[row[0] for row in rows])
+        living = {(id, epoch - 1) for id, status, epoch, _ in found if status == "executing"}
+    for request in turn.commits:
+        request.fenced = living is not None and (request.claim.id, request.claim.epoch) not in living
+        request.answer = None if request.fenced else True
+    turn.ran_on = [request for request in turn.commits if not request.fenced]
+    return mailed
 
 
 async def requeue(turn: Turn, requests: list[Commit]) -> None:

@@ -301,9 +301,13 @@ class Turn:
         sweep: bool = False,
         marks: bool = False,
         run_on: bool = True,
+        plain: bool = False,
     ) -> None:
         """Do it all. `run_on=False`: the worker is stopping, so `Next` goes back into the line."""
         self.take(requests)
+        if plain and run_on and appetite is None and not sweep and not marks and self.commits:
+            await self._run_on()
+            return
         for request in self.commits:
             self._unfold(request)
         self.run_on = run_on
@@ -366,6 +370,12 @@ class Turn:
             await tx.fetch(sql.insert_misses, self.misses)
         if self.events:
             await tx.fetch(sql.insert_events, self.events, tx=tx.xid)
+
+    async def _run_on(self) -> None:
+        """The plain turn (`commit.are_plain`), the hottest of all."""
+        mailed = await commit.advance(self)
+        await journal.apply(self)
+        await claim.load_inboxes(self, mailed)
 
 
 def _asked(effect: Effect, sender: Commit) -> Request:

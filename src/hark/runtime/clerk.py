@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from hark.kernel.commit import are_plain
 from hark.kernel.requests import (
     Appetite,
     Cancel,
@@ -332,14 +333,15 @@ class Clerk:
         wait, since = 0.01, time.monotonic()
         while True:
             seat = self.seat if claim and not self._closing else None
-            appetite = None
-            if seat is not None and (self._hungry or self._crowded or self._makes_work(requests)):
+            appetite, plain = None, are_plain(requests)
+            if seat is not None and (self._hungry or self._crowded or (not plain and _make_work(requests))):
                 appetite = seat.appetite(commits)
                 if appetite is not None:
                     appetite.line = self._hungry or self._crowded
             self._underway = {commit.claim.id for commit in commits}
             try:
-                turn = await self._attempt(requests, appetite, sweep, marks, run_on=seat is not None and seat.open)
+                run_on = seat is not None and seat.open
+                turn = await self._attempt(requests, appetite, sweep=sweep, marks=marks, run_on=run_on, plain=plain)
                 break
             except (Conflicted, Lost, Full) as fault:
                 items = self._give_up(items, fault, since)
@@ -356,16 +358,11 @@ class Clerk:
         self._after(turn, items, appetite, sweep, marks)
         self._underway = set()
 
-    def _makes_work(self, requests: Sequence[Request]) -> bool:
-        return any(not isinstance(r, Commit) or _makes_work(r.decision) for r in requests)
-
-    async def _attempt(
-        self, requests: Sequence[Request], appetite: Appetite | None, sweep: bool, marks: bool, *, run_on: bool
-    ) -> Turn:
+    async def _attempt(self, requests: Sequence[Request], appetite: Appetite | None, **how: bool) -> Turn:
         tx = await self.store.begin()
         turn = Turn(tx, self._rules, self.catalog)
         try:
-            await turn.run(requests, appetite, sweep=sweep, marks=marks, run_on=run_on)
+            await turn.run(requests, appetite, **how)
         except BaseException:
             await tx.rollback()
             raise
@@ -607,6 +604,10 @@ class Clerk:
             mail.setdefault(id, set()).add(seq)
         if mail and self.seat is not None:
             self.seat.tell(mail)
+
+
+def _make_work(requests: Sequence[Request]) -> bool:
+    return any(not isinstance(request, Commit) or _makes_work(request.decision) for request in requests)
 
 
 def _makes_work(decision: Decision) -> bool:

@@ -226,6 +226,23 @@ advance = Sql(
     # SQLite has no UPDATE in a WITH, but takes two statements at once.
     sqlite=f"{_ADVANCE}; {_ADVANCED}",
 )
+# A turn of nothing but these is this one statement: the update takes the locks itself, in the order of its list
+# (invariant 3), and compares the epoch anew when it had to wait for one (invariant 2).
+# Answers how many moved, and which of them have mail.
+advance_all = Sql(
+    f"""
+    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.mail),
+    told AS (
+        INSERT INTO events (tx, instance_id, type, step, at)
+        SELECT :tx::bigint, id, 'next', step, :now::bigint FROM moved)
+    SELECT count(*), string_agg(id, ' ') FILTER (WHERE mail) FROM moved
+    """,
+    # One row for each that moved. The events first: afterwards nobody has that epoch any more.
+    sqlite=f"""
+    {_ADVANCED.replace("ORDER BY", "JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY")};
+    {_ADVANCE} RETURNING 1, CASE WHEN mail THEN id END
+    """,
+)
 # Back into the line: a Retry, a Next under a limit or another key, a Next that makes room.
 requeue = Sql(
     """

@@ -1,0 +1,140 @@
+"""A turn of nothing but `Next` is one statement: it locks, fences, updates and tells, whoever it meets (X2, S3)."""
+
+import pytest
+
+from hark.kernel.commit import are_plain
+from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request
+from hark.kernel.turn import Turn
+from hark.model.activation import Claim
+from hark.model.decisions import Entry, Proceed
+from tests.support.postgres import Postgres
+from tests.support.stage import Duel, Stage, no_deadlock, part
+from tests.support.turns import advance, appetite, done, on, park
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def _two(stage: Stage) -> tuple[Claim, Claim]:
+    """`a` and `b`, executing."""
+    await stage.start("a", "b")
+    a, b = sorted(await stage.claim(room=2), key=lambda claim: claim.id)
+    assert (a.id, b.id) == ("a", "b")
+    return a, b
+
+
+def _plain(*claims: Claim) -> list[Commit]:
+    commits = [advance(claim) for claim in claims]
+    assert are_plain(commits)
+    return commits
+
+
+async def _events(stage: Stage, id: str) -> int:
+    return int(await stage.eye.fetchval("SELECT count(*) FROM events WHERE instance_id = $1 AND type = 'next'", id))
+
+
+async def test_x2_it_meets_whoever_takes_one_away_at_every_statement(stage: Stage) -> None:
+    def cancel(claim: Claim) -> Request:
+        return Cancel(target=claim.id)
+
+    def reclaim(claim: Claim) -> Request:
+        return Reclaim(owners=["worker"])
+
+    def hand_back(claim: Claim) -> Request:
+        return HandBack(claims=[claim])
+
+    for take in (cancel, reclaim, hand_back):
+        fates = set()
+
+        async def prepare(take=take, fates=fates) -> Duel:  # type: ignore[no-untyped-def]
+            a, b = await _two(stage)
+            late = _plain(b, a)
+
+            async def check(taking: Turn, running: Turn) -> None:
+                fates.add(late[1].fenced)
+                for commit in late:
+                    id, fenced = commit.claim.id, commit.fenced
+                    assert commit.answer is (None if fenced else True)
+                    assert await _events(stage, id) == (0 if fenced else 1), "what is refused is told to nobody"
+                    row = (await stage.content()).instances[id]
+                    assert (row.step == "after-next") is not fenced
+                assert [c.claim.id for c in running.ran_on] == [c.claim.id for c in late if not c.fenced]
+                if take is not reclaim:
+                    assert not late[0].fenced, "its neighbour is not touched"
+
+            return Duel(part(take(a)), part(*late, plain=True), check)
+
+        await stage.explore(prepare, every=True)
+        assert fates == {True, False}, take.__name__
+
+
+async def test_s3_mail_that_comes_meanwhile_is_seen_now_or_at_the_park(stage: Stage, postgres: Postgres) -> None:
+    """Both get a signal in one turn, and lie in the other order in the plain one: nobody waits for the other."""
+    seen = set()
+
+    async def prepare() -> Duel:
+        a, b = await _two(stage)
+        late = _plain(b, a)
+        mail = [Deliver(target=id, name="go", payload=f'"{id}"') for id in ("b", "a")]
+
+        async def check(delivering: Turn, running: Turn) -> None:
+            assert not any(commit.fenced for commit in late)
+            seen.add(bool(running.inboxes))
+            if running.inboxes:
+                assert {id: [row.payload for row in rows] for id, rows in running.inboxes.items()} == {
+                    "a": ['"a"'], "b": ['"b"'],
+                }  # fmt: skip
+            for commit in late:
+                commit.claim.go_on(commit.decision, running.now, running.inboxes.get(commit.claim.id))
+            await stage.one.run(*[park(commit.claim, on("go")) for commit in late])
+            claims = await stage.claim(room=2)
+            assert {claim.id: [row.payload for row in claim.inbox] for claim in claims} == {"a": ['"a"'], "b": ['"b"']}
+
+        return Duel(part(*mail), part(*late, plain=True), check)
+
+    with no_deadlock(stage, postgres):
+        await stage.explore(prepare, every=True)
+    assert seen == {True, False}
+
+
+async def test_m2_it_writes_what_the_other_road_writes(stage: Stage) -> None:
+    columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, mail"
+    found = []
+    for plain in (False, True):
+        await stage.clear()
+        await stage.start("a", "b")
+        await stage.one.run(Reclaim(owners=["worker"]))
+        claims = await stage.claim(room=2)
+        await stage.one.run(*_plain(*claims), plain=plain)
+        rows = await stage.eye.fetch(f"SELECT {columns} FROM instances ORDER BY id")
+        told = await stage.eye.fetch("SELECT instance_id, type, step, data FROM events ORDER BY seq")
+        found.append((rows, told))
+    assert found[0] == found[1]
+
+
+async def test_a_function_s_lines_are_written_by_it_and_of_the_fenced_none(stage: Stage) -> None:
+    a, b = await _two(stage)
+    commits = _plain(a, b)
+    for commit in commits:
+        commit.decision.move = Proceed(hold=True)
+        commit.decision.journal = [Entry(0, 0, "run", "f", "1")]
+    assert are_plain(commits)
+    await stage.two.run(Cancel(target="b"))
+    await stage.one.run(*commits, plain=True)
+    lines = await stage.eye.fetch("SELECT instance_id, seq, kind, name, value FROM journal ORDER BY instance_id")
+    assert [tuple(line) for line in lines] == [("a", 0, "run", "f", "1")]
+    await stage.eye.execute("DELETE FROM journal")
+
+
+async def test_only_what_asks_for_nothing_else_is_plain(stage: Stage) -> None:
+    a, b = await _two(stage)
+    plain = advance(a)
+    assert are_plain([plain, advance(b)])
+    assert not are_plain([plain, plain]), "two outcomes of one instance: a zombie is among them"
+    assert not are_plain([plain, done(b)])
+    assert not are_plain([plain, Cancel(target="b")])
+    assert not are_plain([advance(a, rate_limit="rate")])
+    assert not are_plain([advance(a, rekey=True)])
+    await stage.one.run(park(b, on("go")))
+    await stage.one.run(Deliver(target="b", name="go"))
+    [woken] = (await stage.one.run(claim=appetite("worker", 1))).claims
+    assert not are_plain([advance(woken)]), "it consumes, and its wait goes"
