@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 async def load(turn: Turn, claims: Sequence[Claim]) -> None:
     if claims:
-        by_id = {claim.id: claim for claim in claims}
-        for id, *row in await turn.tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims]):
-            by_id[id].journal.append(JournalRow(*row))
+        journals = [claim.journal for claim in claims]
+        found = await turn.tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims])
+        for nth, seq, entry, kind, name, value, error in found:
+            journals[nth - 1].append(JournalRow(seq, entry, kind, name, value, error))
 
 
 async def apply(turn: Turn) -> None:

@@ -46,10 +46,14 @@ class Promise:
 
     def keep(self, value: Any = None, error: BaseException | None = None) -> None:
         """It is known now. Who watches hears of it, in the order they began to."""
-        self.done, self.value, self.error = True, value, error
-        watchers, self.watchers = self.watchers, ()
-        for watcher in watchers:
-            watcher()
+        self.done = True
+        self.value = value
+        if error is not None:
+            self.error = error
+        if self.watchers:
+            watchers, self.watchers = self.watchers, ()
+            for watcher in watchers:
+                watcher()
 
     def watch(self, watcher: Callable[[], None]) -> None:
         self.watchers = [*self.watchers, watcher]

@@ -11,7 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -27,21 +27,32 @@ from hark.programs.branches import Promise
 Fact = tuple[str | None, str | None]  # value and error, as a line of the journal has them
 
 
+class Asked(Protocol):
+    """Whom an operation was asked of."""
+
+    def catch_up(self, operation: Operation) -> bool:
+        """Is it known already, from the journal?"""
+        ...
+
+    def forget(self, operation: Operation) -> None:
+        """It was withdrawn."""
+        ...
+
+
 class Operation(Promise):
     """Something asked for at an entry."""
 
     entry = -1
-    forget: Callable[[Operation], None] | None = None  # its session's, once it has an entry
-    catch_up: Callable[[Operation], bool] | None = None  # its session's, in a replay
+    session: Asked | None = None  # once it has an entry
 
     def __init__(self, kind: str, name: str | None = None) -> None:
         self.kind = kind
         self.name = name
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if self.catch_up is not None and not self.done and not self.withdrawn and self.catch_up(self):
-            return self.outcome()
-        return (yield from super().__await__())
+        if not self.done and (self.session is None or not self.session.catch_up(self)):
+            yield self
+        return self.value if self.error is None else self.outcome()
 
     @property
     def label(self) -> str:
@@ -80,8 +91,8 @@ class Operation(Promise):
     def withdraw(self) -> None:
         if not self.done:
             super().withdraw()
-            if self.forget is not None:
-                self.forget(self)
+            if self.session is not None:
+                self.session.forget(self)
 
     def read(self, value: str) -> Any:
         return json.load(value)

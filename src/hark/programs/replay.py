@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import _get_running_loop
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
@@ -181,27 +182,27 @@ class Session:
             self._ready.pleas += 1
             if self._ready.pleas > _PLEAS:
                 return operation  # a bare `except` in a loop would hold us for ever; awaiting what never comes ends it
-        self.check()
-        if self._ready.leaving:
+            self.check()
             raise Suspended
-        operation.entry = self._entry
-        self._entry += 1
-        line = self._past.get(operation.entry)
-        if line is not None and (line.kind, line.name) != (operation.kind, operation.name):
-            self._diverge(operation.entry, named(line.kind, line.name), operation.label)
-        for wait in self._armed.get(str(operation.entry), ()) if self._armed else ():
+        driving = self.desk.driving
+        if driving is None or driving[0] is not self or _get_running_loop() is not self._loop:
+            self.check()
+        entry = operation.entry = self._entry
+        self._entry = entry + 1
+        line = self._past.get(entry)
+        if line is not None and (line.kind != operation.kind or line.name != operation.name):
+            self._diverge(entry, named(line.kind, line.name), operation.label)
+        for wait in self._armed.get(str(entry), ()) if self._armed else ():
             attempt = wait.place.partition("+")[2]
             if not operation.stands(wait.kind, wait.name, attempt):
-                self._diverge(operation.entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
+                self._diverge(entry, f"a wait for {named(wait.kind, wait.name)}", operation.label)
             if isinstance(operation, Run):
                 operation.attempt, operation.waiting = int(attempt), wait.fired_at is None
-        operation.forget = self._forget
-        if self._cursor is not None:
-            operation.catch_up = self._catch_up
-        self._open[operation.entry] = operation
+        operation.session = self
+        self._open[entry] = operation
         return operation
 
-    def _catch_up(self, operation: Operation) -> bool:
+    def catch_up(self, operation: Operation) -> bool:
         """In a replay with one branch, when it awaits what the next line says: nobody else could go on meanwhile, so it
         learns it without being suspended. It makes no difference but to the cost."""
         lines, cursor = self._lines, self._cursor
@@ -210,18 +211,20 @@ class Session:
         while cursor < len(lines) and lines[cursor].kind in _AT_ONCE:
             cursor += 1
         self._cursor = cursor
-        if cursor == len(lines) or lines[cursor].entry != operation.entry or lines[cursor].kind in _MARKS:
+        if cursor == len(lines):
+            return False
+        line = lines[cursor]
+        if line.entry != operation.entry or line.kind in _MARKS:
             return False
         self._cursor = cursor + 1
-        del self._open[operation.entry]
-        operation.learn(lines[cursor].value, lines[cursor].error)
+        del self._open[line.entry]
+        operation.learn(line.value, line.error)
         return True
 
     def check(self) -> None:
         """Only the function's own code may ask: entries that come from elsewhere would not replay."""
         driving = self.desk.driving
-        here = self._ready.leaving or (driving is not None and driving[0] is self)
-        if not here or not self._on_our_loop():
+        if not ((driving is not None and driving[0] is self) or self._ready.leaving) or not self._on_our_loop():
             raise InvalidOutcome(
                 f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
                 "after it ended or was suspended. Only the workflow's own code may use it: give values to ctx.run, and "
@@ -229,10 +232,7 @@ class Session:
             )
 
     def _on_our_loop(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
+        return _get_running_loop() is self._loop
 
     async def at_once(self, operation: Operation, fact: Callable[[], str]) -> str:
         """For what is known when it is asked: the line's value, or a new line."""
@@ -248,7 +248,7 @@ class Session:
     def listen_for(self, answer: Answer, entry: int) -> None:
         """An awakeable is open from its creation on, awaited or not."""
         answer.entry = entry
-        answer.forget = self._forget
+        answer.session = self
         self._open[entry] = answer
 
     def until(self, entry: int, life: int | None) -> int | None:
@@ -266,7 +266,7 @@ class Session:
             branch = self._branches[coroutine] = Branch(coroutine, self._ready)
         return branch
 
-    def _forget(self, operation: Operation) -> None:
+    def forget(self, operation: Operation) -> None:
         """Withdrawn."""
         self._open.pop(operation.entry, None)
         self._withdrawn.add(operation.entry)

@@ -316,15 +316,20 @@ class Clerk:
         waiting = len(self._queue)
         if self.store.parallel and self.seat is not None and waiting > _PAIR and self.seat.waits_for(waiting):
             most = min(most, waiting // 2)
-        while self._queue and len(items) < most:
-            request = self._queue[0][0]
-            if items and isinstance(request, Publish) != isinstance(items[-1][0], Publish):
-                break  # broadcasts have turns of their own
-            if type(request) is not Commit:
+        queue = self._queue
+        publishing = bool(queue) and isinstance(queue[0][0], Publish)
+        while queue and len(items) < most:
+            request = queue[0][0]
+            if type(request) is Commit:
+                if publishing:
+                    break
+            else:
+                if isinstance(request, Publish) != publishing:
+                    break  # broadcasts have turns of their own
                 if items and not order.fits(request):
                     break
                 order.add(request)
-            items.append(self._queue.popleft())
+            items.append(queue.popleft())
         return items
 
     async def _turn(self, items: list[Item], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:

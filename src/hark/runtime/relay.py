@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T", contravariant=True)
@@ -41,12 +41,15 @@ async def _relay(owner: Round[T], items: deque[T]) -> None:
         coroutine = owner.begin(item)
         if coroutine is None:
             continue
-
-        def keep(item: T = item) -> None:
+        context = contextvars.copy_context()
+        try:
+            awaited = context.run(coroutine.send, None)
+        except StopIteration:
+            pass
+        else:
             owner.waits(item, task)
             _pass_on(owner, items)
-
-        await _Alone(coroutine, keep)
+            await _Rest(coroutine, context, awaited)
         if task.cancelling():  # it asked for that itself: whoever comes next is not meant
             _pass_on(owner, items)
 
@@ -57,21 +60,19 @@ def _pass_on(owner: Round[T], items: deque[T]) -> None:
         items.clear()
 
 
-class _Alone:
-    """Awaits a coroutine in a context of its own; `keep` is called before it first waits."""
+class _Rest:
+    """The rest of a coroutine that waits, in the context it began in."""
 
-    __slots__ = ("_coroutine", "_keep")
+    __slots__ = ("_awaited", "_context", "_coroutine")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, None], keep: Callable[[], None]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any) -> None:
         self._coroutine = coroutine
-        self._keep = keep
+        self._context = context
+        self._awaited = awaited
 
     def __await__(self) -> Generator[Any, Any, None]:
-        coroutine = self._coroutine
-        run = contextvars.copy_context().run
+        coroutine, run, awaited = self._coroutine, self._context.run, self._awaited
         try:
-            awaited = run(coroutine.send, None)
-            self._keep()
             while True:
                 try:
                     value = yield awaited

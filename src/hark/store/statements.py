@@ -593,12 +593,19 @@ reopen_awakeables = Sql(
 
 # -- journal ---------------------------------------------------------------------------------------
 
+# Each journal in its order, as its index has it: to sort them all costs a third as much again.
 journal_of = Sql(
     """
-    SELECT j.instance_id, j.seq, j.entry, j.kind, j.name, j.value, j.error FROM {rows: id text, visit integer}
-    JOIN journal j ON j.instance_id = r.id AND j.visit = r.visit
-    ORDER BY j.instance_id, j.seq
-    """
+    SELECT r.ord, j.seq, j.entry, j.kind, j.name, j.value, j.error FROM {rows: id text, visit integer}
+    CROSS JOIN LATERAL (
+        SELECT seq, entry, kind, name, value, error FROM journal
+        WHERE instance_id = r.id AND visit = r.visit ORDER BY visit, seq) j
+    """,
+    # SQLite has no LATERAL.
+    sqlite="""
+    SELECT r.ord, j.seq, j.entry, j.kind, j.name, j.value, j.error FROM {rows: id text, visit integer}
+    CROSS JOIN journal j ON j.instance_id = r.id AND j.visit = r.visit ORDER BY r.ord, j.seq
+    """,
 )
 insert_journal = Sql(
     """
