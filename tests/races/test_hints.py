@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, step
+from hark import Await, Context, Done, Hark, Machine, Next, step
 from hark.runtime import clerk
 from hark.store import statements
 from hark.store.postgres import PostgresStore, PostgresTx
 from tests.promises.support_signals import Gate, statuses
-from tests.support.inspect import until
+from tests.support.inspect import pass_through_the_clerk, until
 from tests.support.stores import Store
 
 SOON = 20.0  # seconds a test waits; nobody polls in that time
@@ -33,7 +33,7 @@ class There(Machine):
 class Sleeper(Machine, queue="beds"):
     @step
     async def start(self, ctx: Context) -> Await:
-        return Await(then=self.woken, timeout=0.3)
+        return Await(then=self.woken, timeout=2)  # long enough to see it parked, and for its worker to leave
 
     @step
     async def woken(self, ctx: Context) -> Done:
@@ -73,6 +73,61 @@ async def test_x8_a_cancel_elsewhere_reaches_the_running_step(pg_store: Store) -
         await asyncio.wait_for(gate.reached.wait(), SOON)
         await other.cancel("b")
         await asyncio.wait_for(ended.wait(), SOON)
+
+
+@pytest.mark.parametrize("queues", [{"default": 1}, {"default": 1, "beds": 1}], ids=["one queue", "two queues"])
+async def test_x8_a_seat_that_a_cancel_elsewhere_makes_free_is_taken_at_once(
+    pg_store: Store, queues: dict[str, int]
+) -> None:
+    gate = Gate()
+
+    class Busy(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            await gate.hold()
+            return Done()
+
+    async with listening(pg_store, Busy, Here) as worker, listening(pg_store) as other, worker.worker(queues):
+        await worker.start(Busy, id="b")
+        await asyncio.wait_for(gate.reached.wait(), SOON)
+        waits = await worker.start(Here)
+        await other.cancel("b")
+        assert await waits.result(timeout=SOON) == "here"
+
+
+async def test_x8_a_seat_is_taken_at_once_also_when_the_refused_outcome_is_what_makes_it_free(pg_store: Store) -> None:
+    """The step comes back before it could be told; all hints were heard by then."""
+    gate, looked = Gate(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Busy(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next:
+            await gate.hold()
+            return Next(self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done()
+
+    async def look_away() -> None:
+        loop.call_soon_threadsafe(looked.set)
+
+    async with (
+        listening(pg_store, Busy, Here) as worker,
+        listening(pg_store) as other,
+        worker.worker({"default": 1, "beds": 1}),
+    ):
+        await worker.start(Busy, id="b")
+        await asyncio.wait_for(gate.reached.wait(), SOON)
+        waits = await worker.start(Here)
+        await until(lambda: not worker._clerk._looking, "the look at what was before")
+        worker._clerk._find_lost = look_away
+        await other.cancel("b")
+        await asyncio.wait_for(looked.wait(), SOON)
+        await pass_through_the_clerk(worker)
+        gate.open.set()
+        assert await waits.result(timeout=SOON) == "here"
 
 
 async def test_m10_a_short_delay_made_elsewhere_is_kept(pg_store: Store) -> None:

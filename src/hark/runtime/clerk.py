@@ -460,8 +460,10 @@ class Clerk:
         for commit in turn.ran_on:
             claim = commit.claim
             claim.go_on(commit.decision, turn.now, turn.inboxes.get(claim.id), *turn.kept.get(claim.id, ()))
+        fenced = False
         if self.seat is not None:
             commits = [item[0] for item in items if type(item[0]) is Commit]
+            fenced = any(commit.fenced for commit in commits)
             if commits or turn.claims:
                 self.seat.take(commits, turn.claims)
             if turn.cancelled:
@@ -469,8 +471,9 @@ class Clerk:
             if turn.disturbed:
                 self.seat.mail(turn.disturbed)
         # What this turn left to be done. Known before anybody is answered: a drain asks for it then.
-        # A cancel frees seats that its own turn could not fill.
-        self._hungry = turn.more or turn.unclaimed or bool(turn.cancelled) or (self._hungry and appetite is None)
+        # A cancel frees seats that its own turn could not fill, and so does an outcome that was refused.
+        freed = fenced or bool(turn.cancelled)
+        self._hungry = turn.more or turn.unclaimed or freed or (self._hungry and appetite is None)
         self._crowded = turn.crowded or (self._crowded and appetite is None)
         self._marks = turn.marks or (self._marks and not marks)
         answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
@@ -598,6 +601,7 @@ class Clerk:
         lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
         if lost and seat is not None:
             seat.lost(lost)
+            self.hint()  # their seats came free beside the turns: the next one looks who may have them
 
     async def _find_mail(self) -> None:
         """Who is at work and waits for mail as well hears here of what others sent."""
