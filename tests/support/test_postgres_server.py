@@ -72,6 +72,16 @@ def test_fsync_is_off_only_when_asked_for_and_close_leaves_nothing() -> None:
     assert not server.data_directory.parent.exists()
 
 
+def test_close_syncs_nothing_that_it_throws_away() -> None:
+    server = PostgresServer()
+    server.start()
+    with (server.data_directory.parent / "log").open() as log:
+        server.close()
+        said = log.read()
+    assert "immediate shutdown" in said
+    assert "shutdown immediate" not in said  # as a checkpoint at the end calls itself
+
+
 def test_a_test_run_that_is_killed_leaves_no_server() -> None:
     script = "from tests.support.postgres import PostgresServer as P; import time; s = P(); s.start(); "
     script += "print(s.data_directory, flush=True); time.sleep(600)"
