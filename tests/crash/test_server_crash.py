@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 
 import asyncpg
 import pytest
 
 from hark import Await, Broadcast, Context, Done, Hark, Machine, step
+from hark.store.postgres import PostgresStore
 from tests.crash.processes import until
 from tests.support.inspect import query
 from tests.support.postgres import PostgresServer
@@ -38,9 +41,19 @@ class Patient(Machine):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    # What is not committed stays in memory, so that a kill forgets it for sure.
-    with PostgresServer(options={"wal_writer_delay": "10s"}) as server:
+    # What is not committed stays in memory, so that a kill forgets it for sure: nobody else commits meanwhile …
+    with PostgresServer(options={"wal_writer_delay": "10s", "autovacuum": "off"}) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _nobody_announces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """… not even a NOTIFY of the turn before."""
+
+    async def silence(store: PostgresStore) -> None:
+        pass
+
+    monkeypatch.setattr(PostgresStore, "announce", silence)
 
 
 @pytest.fixture
@@ -60,6 +73,8 @@ class Crash:
         self.use_again = use_again
         self.forgotten = 0
         self.reached = 0
+        writer = int(server.psql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"))
+        os.kill(writer, signal.SIGSTOP)  # until the kill: it comes by every ten seconds, also in between
 
     async def __call__(self, line: Line, commit: bytes) -> None:
         self.proxy.up.clear()
