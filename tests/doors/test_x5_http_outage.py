@@ -1,33 +1,35 @@
 """X5 over HTTP: while the database is away requests fail cleanly and quickly, and afterwards all is well by itself."""
 
-import asyncio
-
 import httpx
+import pytest
 
+from hark.runtime import clerk
 from tests.support.http import Order, app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.proxy import Proxy
 from tests.support.stores import Store
 
 
-async def test_x5_health_is_503_while_the_store_is_away_and_200_again_after(pg_store: Store) -> None:
+async def test_x5_health_is_503_while_the_store_is_away_and_200_again_after(
+    pg_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Proxy(pg_store.url) as proxy:
         near = Store(pg_store.name, proxy.url, pg_store.options)
         async with serving(app_on(near), worker=False) as http:
             await ask(pg_store, "prom_1")
             assert (await http.get("/health")).status_code == 200
             proxy.go_away()
-            loop = asyncio.get_running_loop()
-            began = loop.time()
+            monkeypatch.setattr(clerk, "_PATIENCE", 3600)  # a probe does not wait as long as a request may
             answer = await http.get("/health")
             assert answer.status_code == 503
             assert answer.json()["status"] == "unavailable"
             assert answer.json()["error"]
-            assert loop.time() - began < 5
+            monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
             refused = await http.post("/awakeables/prom_1/resolve", json=1)
             assert refused.status_code == 503
             assert "try again" in refused.json()["error"]
             assert refused.headers["retry-after"] == "1"
+            monkeypatch.undo()
             proxy.up.set()
 
             async def well() -> bool:
