@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from tests.support.questions import Asker, ask
 from tests.support.stores import Store
 
 DESK, PHONE = (1280, 900), (360, 740)
+_PATIENCE = 60_000  # milliseconds, for what comes in one
+expect.set_options(timeout=_PATIENCE)
 
 
 class Method(Enum):
@@ -72,7 +75,7 @@ async def looking(
             has_touch=size is PHONE,
         )
         page = await context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(_PATIENCE)
         asked: list[str] = []
         said: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -173,6 +176,8 @@ async def test_fault_42_two_people_answer_at_once_and_one_is_told_who_won(browse
             await page.get_by_label("Your answer").fill(f"from {name}")
             await page.get_by_label("You are").select_option(name)
         await asyncio.gather(*(page.get_by_role("button", name="Answer").click() for page in (ann, bob)))
+        for page in (ann, bob):
+            await expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("Thank you|Answered"))
         winner = (await app.awakeable(id)).answered_by
         told = {await page.get_by_role("heading", level=1).inner_text() for page in (ann, bob)}
         assert told == {"Thank you", "Answered"}
