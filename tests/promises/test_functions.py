@@ -32,7 +32,9 @@ from hark import (
     step,
     workflow,
 )
+from hark.runtime import watchman
 from hark.testing import Harness
+from tests.support.inspect import until
 from tests.support.stores import Store
 
 
@@ -689,37 +691,43 @@ async def test_first_over_branches_leaves_the_loser_where_it_was(store: Store) -
 async def test_a_slow_run_does_not_hold_up_a_deadline_or_an_answer_beside_it(store: Store) -> None:
     """A run is under way, and what is waited for beside it is heard at once."""
     never = asyncio.Event()
+    begun: list[str] = []
     cancelled: list[str] = []
 
-    async def slow() -> None:
+    async def slow(beside: str) -> None:
+        begun.append(beside)
         try:
             await never.wait()
         except asyncio.CancelledError:
-            cancelled.append("slow")
+            cancelled.append(beside)
             raise
 
     @workflow
     async def race(ctx: FunctionContext) -> Any:
-        timer = await ctx.first(ctx.run(slow), ctx.sleep(0.05))
-        signal = await ctx.first(ctx.run(slow), ctx.wait_for_signal("x"))
-        question = await ctx.awakeable(timeout=0.05)
+        timer = await ctx.first(ctx.run(slow, "timer"), ctx.sleep(1))  # long enough for its run to begin
+        signal = await ctx.first(ctx.run(slow, "signal"), ctx.wait_for_signal("x"))
+        early = await ctx.first(ctx.run(slow, "early signal"), ctx.wait_for_signal("y"))
+        question = await ctx.awakeable(timeout=1)
         try:
-            answer: Any = await ctx.first(ctx.run(slow), question)
+            answer: Any = await ctx.first(ctx.run(slow, "question"), question)
         except TimeoutError:
             answer = "timed out"
-        child = await ctx.first(ctx.run(slow), ctx.call(Waiter, id="w"))
-        return [timer[0], signal[0], signal[1].payload, answer, child]
+        child = await ctx.first(ctx.run(slow, "child"), ctx.call(Waiter, id="w"))
+        return [timer[0], signal[0], signal[1].payload, early[1].payload, answer, child]
 
     async with Hark(store.url, **store.options) as app:
         app.register(race, Waiter)
         async with app.worker():
             it = await app.start(race)
+            await until(lambda: "signal" in begun, "the run beside the signal")
+            await app.signal(it, "y", 6)
             await app.signal(it, "x", 5)
-            while not await app.list(definition="Waiter", status="awaiting_signal"):
-                await asyncio.sleep(0.01)
+            await until(lambda: "child" in begun, "the run beside the child")
+            await until(lambda: app.list(definition="Waiter", status="awaiting_signal"), "the child to wait")
             await app.signal("w", "hello", "there")
-            assert await it.result(timeout=20) == [1, 1, 5, "timed out", [1, ["there"]]]
-    assert cancelled == ["slow"] * 3  # the signal was there before the second could begin
+            assert await it.result(timeout=60) == [1, 1, 5, 6, "timed out", [1, ["there"]]]
+    # One signal was there before the run beside it could begin.
+    assert begun == cancelled == ["timer", "signal", "question", "child"]
 
 
 async def test_a_signal_from_another_process_reaches_a_function_at_work(store: Store) -> None:
@@ -818,12 +826,16 @@ async def test_a_finally_that_asks_for_more_while_suspended_does_nothing(store: 
     assert calls == ["tidied"]
 
 
-async def test_a_function_that_holds_the_loop_is_named_with_its_line(store: Store) -> None:
+async def test_a_function_that_holds_the_loop_is_named_with_its_line(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import time
+
+    monkeypatch.setattr(watchman, "_LOOK", 0.02)  # it needs nine looks, and gets many more than that
 
     @workflow
     async def sleepy(ctx: FunctionContext) -> None:
-        time.sleep(3)  # noqa: ASYNC251  # what it is about
+        time.sleep(2)  # noqa: ASYNC251  # what it is about
         await ctx.sleep(1)
 
     async with harness(store, sleepy) as app:

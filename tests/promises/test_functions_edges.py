@@ -443,7 +443,7 @@ async def test_what_is_waited_for_beside_a_run_is_heard_after_a_restart_too(stor
 
     @workflow
     async def sleeps(ctx: FunctionContext) -> Any:
-        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(0.3)))[0]
+        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(3)))[0]  # not over before both begin again
 
     async with Hark(store.url, **store.options) as app:
         app.register(hears, sleeps)
@@ -453,7 +453,7 @@ async def test_what_is_waited_for_beside_a_run_is_heard_after_a_restart_too(stor
         async with app.worker(grace=0):
             await until(lambda: len(begun) == 4, "both to begin again")
             await both[0].signal("x")
-            assert [await it.result(timeout=20) for it in both] == [1, 1]
+            assert [await it.result(timeout=60) for it in both] == [1, 1]
 
 
 async def test_a_round_that_has_not_begun_when_the_worker_stops_does_not_begin(store: Store) -> None:

@@ -13,10 +13,14 @@ from tests.support.stores import Store
 
 
 class Counted(Machine):
-    """Counts how many of each key are inside at once; stays until three turns of the loop have passed."""
+    """Counts how many of each key are inside at once.
+
+    Stays until as many as shall be were inside together, and then until three turns of the loop have passed.
+    """
 
     inside: dict[str, int]
     most: dict[str, int]
+    together: dict[str, int]
 
     @step
     async def start(self, ctx: Context) -> Done:
@@ -26,6 +30,8 @@ class Counted(Machine):
     async def enter(self, key: str) -> None:
         self.inside[key] = self.inside.get(key, 0) + 1
         self.most[key] = max(self.most.get(key, 0), self.inside[key])
+        while self.most[key] < self.together.get(key, 1):
+            await asyncio.sleep(0.001)
         for _ in range(3):
             await asyncio.sleep(0.001)
         self.inside[key] -= 1
@@ -33,7 +39,7 @@ class Counted(Machine):
 
 @pytest.fixture
 def most() -> dict[str, int]:
-    Counted.inside, Counted.most = {}, {}
+    Counted.inside, Counted.most, Counted.together = {}, {}, {}
     return Counted.most
 
 
@@ -41,6 +47,7 @@ async def test_m9_at_most_k_at_once_per_key_across_all_workers(store: Store, mos
     options = {"concurrency": {"tenant": 3}}
     async with harness(store, Counted, **options) as app, neighbour(app, store, Counted, **options) as other:
         keys = ["order", "tenant:a", "tenant:b", "tenant"]
+        Counted.together = {"tenant:a": 3, "tenant:b": 3, "tenant": 3}
         async with app.worker({"default": 30}), other.worker({"default": 30}):
             starts = [Start(Counted, key, concurrency_key=key) for _ in range(15) for key in keys]
             for handle in await app.start_many(starts):
