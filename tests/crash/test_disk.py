@@ -77,7 +77,7 @@ def disk_of(store: Store) -> Iterator[Disk]:
 
 async def test_x5_fault_38_a_full_disk_refuses_cleanly_and_work_resumes_by_itself(store: Store, tmp_path: Path) -> None:
     """It stays full for longer than the lease; two workers, and neither takes the other for dead."""
-    workers = Workers(store, tmp_path, lease=1.0, max_crashes=1)
+    workers = Workers(store, tmp_path, lease=3.0, max_crashes=1)
     with disk_of(store) as disk:
         first, second = (Hark(store.url, **workers.options) for _ in range(2))
         first.register(Gated, Patient)

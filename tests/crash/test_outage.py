@@ -38,15 +38,15 @@ async def test_m5_an_outage_longer_than_the_lease_quarantines_nobody(
     server: PostgresServer, outage_store: Store, tmp_path: Path
 ) -> None:
     """Two workers, no seat free: neither has a reason to write, and each could take the other for dead."""
-    with Workers(outage_store, tmp_path, lease=1.0, max_crashes=1) as workers:
+    with Workers(outage_store, tmp_path, lease=2.0, max_crashes=1) as workers:
         first, second = (Hark(outage_store.url, **workers.options) for _ in range(2))
         async with two_busy_workers(first, second, workers) as (handles, owners):
             for _ in range(2):
                 begun = await leases(outage_store)
                 await asyncio.to_thread(server.kill)
-                await asyncio.sleep(1.5)  # the outage itself: the leases run out
+                await asyncio.sleep(2.5)  # the outage itself: the leases run out
                 await asyncio.to_thread(server.start)
-                await until(lambda begun=begun: all_renewed(outage_store, begun, 2.5), "both to be back for a while")
+                await until(lambda begun=begun: all_renewed(outage_store, begun, 5.0), "both to be back for a while")
             assert set(begun) == set(owners)
             await finish_undisturbed(handles, workers)
 

@@ -18,7 +18,7 @@ from tests.support.stores import Store
 
 
 async def test_x2_fault_26_27_a_zombie_commits_nothing_whatever_its_outcome(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=1.0) as workers:
+    with Workers(store, tmp_path, lease=3.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             zombie = workers.start(role="zombie", deaf=True)
@@ -56,7 +56,7 @@ async def parked(app: Hark, name: str, ids: list[str]) -> bool:
 
 
 async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=1.5) as workers:
+    with Workers(store, tmp_path, lease=4.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             workers.start()
@@ -65,7 +65,7 @@ async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(stor
             handle = await app.start(Blocking)
             await workers.until_traced("start 0")
             begun = await leases(store)
-            await until(lambda: all_renewed(store, begun, 2.0), "more than a lease to pass, renewed by both")
+            await until(lambda: all_renewed(store, begun, 5.0), "more than a lease to pass, renewed by both")
             workers.open_gate()
             assert await handle.result(timeout=60) == workers.trace()[0].pid
             assert [life.what for life in workers.trace()] == ["start 0"]
@@ -77,7 +77,7 @@ async def test_fault_28_two_workers_with_the_same_host_name_and_pid_leave_each_o
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)
     monkeypatch.setattr(socket, "gethostname", lambda: "container")
-    with Workers(store, tmp_path, lease=1.0, max_crashes=1) as workers:
+    with Workers(store, tmp_path, lease=3.0, max_crashes=1) as workers:
         first, second = (Hark(store.url, **workers.options) for _ in range(2))
         first.register(Gated)
         second.register(Gated)
@@ -86,7 +86,7 @@ async def test_fault_28_two_workers_with_the_same_host_name_and_pid_leave_each_o
             await workers.until_traced("start 0", times=2)
             begun = await leases(store)
             assert len(begun) == 2
-            await until(lambda: all_renewed(store, begun, 1.3), "more than a lease to pass")
+            await until(lambda: all_renewed(store, begun, 4.0), "more than a lease to pass")
             await asyncio.gather(first.sweep(), second.sweep())
             workers.open_gate()
             await asyncio.gather(*(handle.result(timeout=60) for handle in handles))
