@@ -29,5 +29,5 @@ async def test_an_order_is_started_signalled_and_done(store: Store) -> None:
     async with app, app.worker():
         order = await app.start(Checkout, {"order": 42}, correlation_key="order:42")
         await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
-        assert await order.result(timeout=10) == {"order": 42, "paid": {"amount": 100}}
+        assert await order.result(timeout=60) == {"order": 42, "paid": {"amount": 100}}
         assert (await app.signal(order, "payment_confirmed", dedup_key="evt-7")).status == "duplicate"

@@ -191,7 +191,7 @@ async def test_engine_the_opening_example(store: Store) -> None:
         order = await app.start(Checkout, {"order": 42}, correlation_key="order:42")
         delivery = await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
         assert delivery.status in ("woke", "stored")
-        assert await order.result(timeout=5) == {"order": 42, "paid": {"amount": 100}}
+        assert await order.result(timeout=60) == {"order": 42, "paid": {"amount": 100}}
         assert (await app.signal("order:42", "payment_confirmed", dedup_key="evt-7")).status == "duplicate"
         with pytest.raises(hark.NoTarget):
             await app.signal("order:42", "payment_confirmed", dedup_key="evt-8")
@@ -201,7 +201,7 @@ def test_engine_the_same_in_plain_code(store: Store) -> None:
     with Hark(store.url, **store.options) as app, app.worker():
         order = app.start(Checkout, {"order": 1}).result()
         assert app.signal(order, "payment_confirmed", 5).result().status in ("woke", "stored")
-        assert order.result(timeout=5).result() == {"order": 1, "paid": 5}
+        assert order.result(timeout=60).result() == {"order": 1, "paid": 5}
 
 
 async def test_engine_blocking_inside_a_loop_is_refused() -> None:

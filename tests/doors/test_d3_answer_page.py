@@ -207,7 +207,7 @@ async def test_x3_a_form_from_elsewhere_is_not_taken(store: Store) -> None:
             page = await client.post(url, data={**wrong, "v": "kept text"})
             assert page.status_code == 403
             assert "kept text" in page.text
-        async with httpx.AsyncClient() as elsewhere:
+        async with httpx.AsyncClient(timeout=60) as elsewhere:
             assert (await elsewhere.post(url, data={**form, "v": "x"})).status_code == 403
             elsewhere.cookies.set("hark_form", "x" * 24)
             again = await elsewhere.post(url, data={**form, "v": "x"})

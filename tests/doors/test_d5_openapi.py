@@ -66,7 +66,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def document(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{url}/openapi.json").json()
+    found: dict[str, Any] = httpx.get(f"{url}/openapi.json", timeout=60).json()
     return found
 
 

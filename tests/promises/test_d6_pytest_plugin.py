@@ -28,7 +28,7 @@ def test_plain(hark_app):
     greeter = hark_app.start(Greeter).result()
     with hark_app.worker():
         greeter.signal("name", "you").result()
-        assert greeter.result(timeout=10).result() == "hello you"
+        assert greeter.result(timeout=60).result() == "hello you"
 """
 
 AWAITED = """

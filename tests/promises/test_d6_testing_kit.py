@@ -316,7 +316,7 @@ async def test_d6_a_handle_has_five_things() -> None:
         assert (await order.signal("payment_confirmed", 3, dedup_key="k")).status == "woke"
         assert (await order.signal("payment_confirmed", 3, dedup_key="k")).status == "duplicate"
         await app.drain()
-        assert await order.result(timeout=5) == {"order": 1, "paid": 3}
+        assert await order.result(timeout=60) == {"order": 1, "paid": 3}
         other = await app.start(Checkout, {"order": 2})
         assert (await other.cancel("changed my mind")).status == "cancelled"
 
@@ -345,4 +345,4 @@ async def test_d6_the_fixture_is_there(hark_app: Harness) -> None:
 def test_d6_the_fixture_serves_plain_tests_too(hark_app: Harness) -> None:
     handle = hark_app.start(Leaf, {"value": 1}).result()
     with hark_app.worker({"leaves": 1}):
-        assert handle.result(timeout=10).result() == 1
+        assert handle.result(timeout=60).result() == 1

@@ -276,7 +276,7 @@ async def test_m3_input_that_does_not_fit_goes_to_handle_where_the_start_had_no_
         picky = await door.start("Picky", {"order": "first"})
         await worker.drain()
         assert seen == [(InvalidState, {"order": "first"})], "a state that cannot be loaded is shown as it is"
-        assert await picky.result(timeout=5) == "mended"
+        assert await picky.result(timeout=60) == "mended"
         assert (await picky.get()).state["order"] == 1
 
 

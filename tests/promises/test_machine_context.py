@@ -39,7 +39,7 @@ async def test_api_the_checkout_of_the_page_is_paid(store: Store) -> None:
         assert (await order.get()).state == {"order": 42, "n": 1}
         await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
         assert await app.drain() == {"steps": 1, "done": 1}
-        assert await order.result(timeout=5) == {"order": 42, "paid": {"amount": 100}}
+        assert await order.result(timeout=60) == {"order": 42, "paid": {"amount": 100}}
         assert (await order.get()).queue == "checkout"
 
 

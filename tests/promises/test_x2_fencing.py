@@ -242,7 +242,7 @@ async def test_x2_a_lease_that_was_lost_and_not_noticed_by_anybody_is_still_good
     async with scene(store, lambda ctx: Done("late, but first")) as play:
         play.zombie.clock.now += int((LEASE + 1) * 1_000_000)
         await play.let_the_zombie_commit()
-        assert await play.other.result("slow", timeout=10) == "late, but first"
+        assert await play.other.result("slow", timeout=60) == "late, but first"
 
 
 async def test_x2_a_step_that_outlives_its_workers_grace_commits_nothing(store: Store) -> None:

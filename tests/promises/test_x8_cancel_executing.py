@@ -125,7 +125,7 @@ async def test_x8_the_seat_is_free_at_the_cancel(
                 await app.start(Quick, id="next")
                 assert (await app.get("next")).status == "runnable"
                 await app.cancel("x")
-                assert await app.result("next", timeout=15) is None
+                assert await app.result("next", timeout=60) is None
             finally:
                 Stubborn.leave.set()
         assert (await app.get("x")).status == "cancelled"
@@ -191,7 +191,7 @@ async def test_x8_the_commit_of_the_cancel_is_what_tells_it() -> None:
         await told.gate.reached.wait()
         try:
             await app.cancel("x")
-            await asyncio.wait_for(told.heard.wait(), 15)
+            await asyncio.wait_for(told.heard.wait(), 60)
         finally:
             told.gate.open.set()
 
