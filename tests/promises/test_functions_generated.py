@@ -12,12 +12,15 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hark import FunctionContext, HarkError, RunFailed, workflow
 from hark.testing import Harness
 from tests.support.stores import Store
+
+pytestmark = pytest.mark.timeout(600)  # a failure is shrunk before it is shown
 
 Node = tuple[Any, ...]
 Road = list[Any]
