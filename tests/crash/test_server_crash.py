@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from hark import Await, Broadcast, Context, Done, Hark, Machine, step
+from hark.runtime import clerk
 from hark.store.postgres import PostgresStore
 from tests.crash.processes import until
 from tests.support.inspect import query
@@ -54,6 +55,12 @@ def _nobody_announces(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(PostgresStore, "announce", silence)
+
+
+@pytest.fixture(autouse=True)
+def _callers_wait_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its recovery takes."""
+    monkeypatch.setattr(clerk, "_PATIENCE", 100.0)
 
 
 @pytest.fixture
