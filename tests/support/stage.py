@@ -46,8 +46,9 @@ _HANG = 60  # seconds; a test that needs them hangs
 # The others write under locks that are held by then, so stopping between two of them shows nothing new.
 _MATTER = {
     "reserve", "addresses", "descendants", "abandoned", "message_waits", "awakeable_owners", "subscribers",
-    "take_marks", "mark", "lock", "advance_all", "taken", "insert_instances", "due", "hold_buckets", "due_buckets", "promote",
-    "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets", "record_definitions", "commit",
+    "take_marks", "mark", "lock", "advance_all", "taken", "insert_instances", "due", "hold_buckets", "due_buckets",
+    "promote", "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
+    "record_definitions", "commit",
 }  # fmt: skip
 _TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses")  # fmt: skip

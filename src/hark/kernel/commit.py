@@ -119,22 +119,23 @@ def are_plain(requests: Sequence[Request]) -> bool:
         if type(request) is not Commit:
             return False
         decision, claim = request.decision, request.claim
-        kind = type(decision.move)
-        if kind is not Advance and kind is not Proceed:
+        move = decision.move
+        if type(move) is Advance:
+            if move.rate_limit is not None or move.rekey:
+                return False
+        elif type(move) is not Proceed or not _only_writes(move, decision):
             return False
-        if decision.effects or decision.consume or claim.waits or not _is_plain(decision):
+        if decision.effects or decision.consume or claim.waits:
             return False
         ids.add(claim.id)
     return len(ids) == len(requests)  # a zombie's outcome may lie beside the living one's
 
 
-def _is_plain(decision: Decision) -> bool:
-    move = decision.move
-    if isinstance(move, Proceed):
-        if move.arm or move.disarm or move.awakeables or move.expire or move.anew or decision.restore:
-            return False
-        return decision.cut is None and all(line.effect is None for line in decision.journal or ())
-    return isinstance(move, Advance) and move.rate_limit is None and not move.rekey
+def _only_writes(move: Proceed, decision: Decision) -> bool:
+    """A function that goes on, with nothing but lines for its journal."""
+    if move.arm or move.disarm or move.awakeables or move.expire or move.anew or decision.restore:
+        return False
+    return decision.cut is None and all(line.effect is None for line in decision.journal or ())
 
 
 async def advance(turn: Turn) -> list[str]:

@@ -137,6 +137,20 @@ class Codec(Generic[T]):
 
 # Writing.
 
+_SAFE = 1 << 53
+_FEW = 16  # of so many it costs less to look at each than to read the whole back
+_PLAIN = frozenset((str, float, bool, type(None)))
+
+
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Text and what means the same in every JSON: nothing in it can be lost on the way."""
+    for key, item in value.items():
+        if type(key) is not str:
+            return False
+        if type(item) not in _PLAIN and not (type(item) is int and -_SAFE < item < _SAFE):
+            return False
+    return True
+
 
 def _write(
     value: Any,
@@ -161,6 +175,8 @@ def _write(
         raise error(f"the {what} contains a NUL character{where}; remove it, or send bytes as base64")
     if "null" in text:  # where msgspec and pydantic leave NaN and the infinities
         _refuse_non_finite(value, raw, what, error)
+    if read is _decode and type(value) is dict and len(value) <= _FEW and _is_flat(value):
+        return text
     try:
         back = read(raw)
         same = len(_encode(back)) == size  # differs when a key was lost, and for harmless reasons

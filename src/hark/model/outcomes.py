@@ -48,11 +48,11 @@ class Broadcast:
 def step_name(step: Step, what: str) -> str:
     """A step by its method or its name."""
     named = getattr(step, "__hark_step__", None)
-    if named is None and isinstance(step, str):
-        named = step
-    if named is None:
+    if named is not None:
+        return str(named)
+    if not isinstance(step, str):
         raise InvalidInput(f"{what} takes a step method or its name, not {step!r}. Is @step missing on it?")
-    return check_name(named, "step name")
+    return check_name(step, "step name")
 
 
 class Next:

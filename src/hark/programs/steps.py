@@ -34,6 +34,7 @@ from hark.model.names import check_awakeable_id, check_name, from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, Stop
 from hark.model.values import ChildView, Signal
 
+_ON = Advance()
 _LONGEST = 1 << 14  # characters of an error that are kept: it is read by people, and listed by the page
 
 
@@ -264,15 +265,19 @@ def describe(error: object) -> str:
 def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -> Decision:
     """An outcome in the kernel's words. Raises when it cannot be committed."""
     desk = context._desk
-    handed = _handed(claim) if claim.inbox else []
-    served = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
+    handed: list[int] = []
+    served: list[int] = []
+    if claim.inbox:
+        handed = _handed(claim)
+        served = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
     match outcome:
         case Next():
             step = _known(program, outcome.step)
             rate = None
+            move: Advance | Redo | Park | Finish = _ON
             if outcome.rate_limit is not None or outcome.weight != 1:
                 rate = desk.rate_limit(outcome.rate_limit, outcome.weight)
-            move: Advance | Redo | Park | Finish = Advance(rate, float(outcome.weight))
+                move = Advance(rate, float(outcome.weight))
             if outcome.concurrency_key is not KEEP and outcome.concurrency_key != claim.concurrency_key:
                 key = desk.concurrency_key(outcome.concurrency_key)  # type: ignore[arg-type]
                 move = Advance(rate, float(outcome.weight), rekey=True, concurrency_key=key)

@@ -51,7 +51,6 @@ _log = logging.getLogger("hark")
 _MOST = 2000  # requests in a turn: far above what a turn collects, so that none grows without end
 _PATIENCE = 10.0  # seconds a caller waits for a database that is gone
 _HOUSEKEEPING = 60.0
-_PAIR = 100  # so many outcomes and no step running: half of them first, then steps and database work side by side
 _GAP = 0.001
 _CALM = 0.02  # seconds from a look around to the next, however many hints come
 _CROWDED = 100  # requests in a turn while another process waits for the file
@@ -71,10 +70,6 @@ class Seat(Protocol):
     def mail(self, ids: set[str]) -> None: ...
     def listening(self) -> list[str]: ...
     def tell(self, mail: dict[str, set[int]]) -> None: ...
-    def waits_for(self, queued: int) -> bool:
-        """Would it have nothing to run while so many outcomes are being committed?"""
-        ...
-
     def steady(self) -> bool: ...
 
 
@@ -313,9 +308,6 @@ class Clerk:
         items: list[Item] = []
         order = _Order()
         most = _CROWDED if self.store.crowded() else _MOST
-        waiting = len(self._queue)
-        if self.store.parallel and self.seat is not None and waiting > _PAIR and self.seat.waits_for(waiting):
-            most = min(most, waiting // 2)
         queue = self._queue
         publishing = bool(queue) and isinstance(queue[0][0], Publish)
         while queue and len(items) < most:
@@ -457,9 +449,10 @@ class Clerk:
             back = [item for item in items if id(item[0]) in again]
             items = [item for item in items if id(item[0]) not in again]
             self._queue.extendleft(reversed(back))
+        inboxes, kept, now = turn.inboxes, turn.kept, turn.now
         for commit in turn.ran_on:
             claim = commit.claim
-            claim.go_on(commit.decision, turn.now, turn.inboxes.get(claim.id), *turn.kept.get(claim.id, ()))
+            claim.go_on(commit.decision, now, inboxes.get(claim.id), *kept.get(claim.id, ()))
         fenced = False
         if self.seat is not None:
             commits = [item[0] for item in items if type(item[0]) is Commit]

@@ -197,9 +197,6 @@ class Worker:
         now = time.monotonic()
         return now >= self._quiet and now - self._renewed <= self._lease
 
-    def waits_for(self, queued: int) -> bool:
-        return len(self._claims) <= queued
-
     def running(self) -> dict[str, int]:
         return {claim.id: claim.epoch for claim in self._claims.values()}
 

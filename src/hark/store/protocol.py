@@ -75,8 +75,6 @@ class Lease(Protocol):
 
 
 class Store(Protocol):
-    parallel: bool
-    """Do statements run in this process, but outside the GIL? Then half a turn's steps run beside the other half."""
     durable: bool
     """False for in-memory SQLite: no other process, so no lease to renew."""
     poll: float

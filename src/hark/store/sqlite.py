@@ -130,7 +130,6 @@ class SqliteStore:
         self._path = path_of(url)
         self._clock = clock or _clock
         self.durable = self._path is not None
-        self.parallel = True
         self.poll = 0.02
         self._db: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
