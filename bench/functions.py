@@ -65,8 +65,8 @@ class Bench(table.Bench):
     def answers(self) -> list[Line]:
         n = "500" if self.quick else "2000"
         found = self.in_turns(
-            ours=self.ours("per_second", "answer", "--n", n),
-            http=self.ours("per_second", "answer_http", "--n", n),
+            ours=self.ours("per_second", "answer", "--n", n, "--in-flight", n),
+            http=self.ours("per_second", "answer_http", "--n", n, "--in-flight", n),
             **{
                 name: self.peer("per_second", "signals", peer, "--n", n, *arguments)
                 for name, (peer, *arguments) in PARKED.items()

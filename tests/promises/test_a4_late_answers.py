@@ -77,3 +77,24 @@ async def test_fault_43_an_answer_before_the_timeout_of_a_busy_asker_stands(stor
         asker.now += SECOND
         assert await asker.told() == ['{"status":"RESOLVED","payload":1,"by":"ann"}']
         assert await asker.status() == "RESOLVED"
+
+
+async def test_a4_a_question_that_is_kept_after_its_answer_woke_its_asker_does_not_time_out(store: Store) -> None:
+    asker = Asker(store)
+    async with asker.turns as turns:
+        await turns.register("M")
+        await turns.start("M", "m")
+        question = NewAwakeable("question", 0, "w-question", timeout=10 * SECOND)
+        waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
+        await turns.commit(await turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
+        await asker.resolve("1")
+        claim = await turns.claim("M")
+        assert [row.kind for row in claim.inbox] == ["awakeable"]
+        seqs = [row.seq for row in claim.inbox]
+        await turns.commit(claim, Park(disarm=()), consume=seqs, handed=seqs)
+        asker.now += 20 * SECOND
+        await turns.run(sweep=True)
+        await turns.run(Deliver(target="m", name="poke"))
+        claim = await turns.claim("M")
+        assert [(row.kind, row.name) for row in claim.inbox] == [("signal", "poke")]
+        assert await asker.status() == "RESOLVED"

@@ -199,6 +199,20 @@ async def test_a4_a_timeout_raises_and_the_status_says_so(store: Store) -> None:
         assert late.value.status == "TIMEOUT"
 
 
+async def test_a4_what_is_answered_and_has_not_gone_on_yet_waits_for_nothing_and_does_not_time_out(
+    store: Store,
+) -> None:
+    async with harness(store, ask) as app:
+        it, id = await asked(app, timeout=60)
+        assert [wait.name for wait in await app.waits(kind="awakeable")] == [id]
+        await app.resolve(id, "in time")
+        assert await app.waits(kind="awakeable") == []
+        await app.advance(120)  # nobody has come to run it
+        assert (await app.awakeable(id)).status == "RESOLVED"
+        await app.drain()
+        assert await it.result() == {"answer": "in time"}
+
+
 async def test_a4_rejected_raises_with_the_message(store: Store) -> None:
     async with harness(store, ask) as app:
         it, id = await asked(app)

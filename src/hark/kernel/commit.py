@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from hark.kernel import expire
 from hark.kernel.requests import Commit, Request
-from hark.model.activation import WaitRow
+from hark.model.activation import Claim, WaitRow
 from hark.model.decisions import Advance, Arm, Decision, Finish, Park, Proceed, Redo
 from hark.store import statements as sql
 
@@ -231,6 +231,7 @@ async def count_ended(turn: Turn) -> None:
 
 async def _arm_all(turn: Turn, requests: list[Commit]) -> None:
     gone: list[str] = []
+    fired: list[str] = []
     armed: list[tuple[Any, ...]] = []
     awakeables: list[tuple[Any, ...]] = []
     for request in requests:
@@ -241,6 +242,8 @@ async def _arm_all(turn: Turn, requests: list[Commit]) -> None:
         gone.extend(drop)
         row.waits = [wait for wait in claim.waits if wait.id not in drop]
         row.looked = not row.waits  # a wait that is kept may have had its answer while the step ran
+        if row.waits and claim.inbox:
+            fired += _answered_before(turn, row.waits, claim)
         for arm in move.arm:
             wait = _arm(turn, arm)
             row.waits.append(wait)
@@ -257,11 +260,22 @@ async def _arm_all(turn: Turn, requests: list[Commit]) -> None:
             )  # fmt: skip
     if gone:
         await turn.tx.fetch(sql.delete_waits, ids=gone)
+    if fired:
+        await turn.tx.fetch(sql.fire_waits, ids=fired)
     if armed:
         await turn.tx.fetch(sql.insert_waits, armed)
     if awakeables:
         await turn.tx.fetch(sql.insert_awakeables, awakeables)
     await turn.flush()
+
+
+def _answered_before(turn: Turn, kept: list[WaitRow], claim: Claim) -> list[str]:
+    """Of the waits that are kept, those whose answer woke it: they must not time out any more (settle.py left them)."""
+    answers = {row.name for row in claim.inbox if row.kind == "awakeable"}
+    fired = [wait for wait in kept if wait.kind == "awakeable" and wait.fired_at is None and wait.name in answers]
+    for wait in fired:
+        wait.fired_at = turn.now
+    return [wait.id for wait in fired]
 
 
 async def _keep(turn: Turn, proceeds: list[Commit]) -> None:

@@ -49,7 +49,7 @@ async def _time_out(turn: Turn, parked: dict[str, Locked]) -> None:
 async def fire(turn: Turn, rows: Iterable[Locked]) -> None:
     """Answer every wait of these whose deadline has come."""
     fired: list[str] = []
-    timed_out: list[tuple[str, str, str, None, None, None]] = []
+    timed_out: list[tuple[str, None, str, None, None, None]] = []
     for row in rows:
         places: set[str] = set()
         for wait in row.waits:
@@ -59,7 +59,7 @@ async def fire(turn: Turn, rows: Iterable[Locked]) -> None:
             fired.append(wait.id)
             if wait.kind == "awakeable":
                 assert wait.name is not None
-                timed_out.append((wait.name, row.id, "TIMEOUT", None, None, None))
+                timed_out.append((wait.name, None, "TIMEOUT", None, None, None))
                 settle.tell(turn, row, wait.name, "TIMEOUT")
             elif wait.place not in places:
                 places.add(wait.place)

@@ -94,9 +94,11 @@ def _close(
     turn: Turn, row: Locked, settled: dict[str, tuple[Any, ...]], id: str, status: str, payload: str | None = None,
     error: str | None = None, by: str | None = None, via: str | None = None,
 ) -> None:  # fmt: skip
-    settled[id] = (id, row.id, status, payload, error, by)
     if status != "CANCELLED":  # who withdraws a question is not told the answer
         tell(turn, row, id, status, payload, error, by, via)
+    # Who is woken goes on without this wait, and has no deadline until then: it is left as it is, as a signal's is.
+    asker = None if row.id in turn.woken else row.id
+    settled[id] = (id, asker, status, payload, error, by)
     for wait in row.waits:
         if (wait.kind, wait.name) == ("awakeable", id):
             wait.fired_at = turn.now

@@ -19,6 +19,7 @@ from hark.programs.operations import Answer, Call, Do, Operation, Run, Sleep, Wa
 from hark.programs.replay import ContinueAsNew, Session
 
 _ATTEMPTS = 1000
+_SHORT = 1000  # characters that fit whatever they are
 _TEXT = 1 << 14
 
 
@@ -204,7 +205,8 @@ def _text(value: str | None, what: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be text, not {value!r}.")
-    json.dump(value, limit=_TEXT, what=what)
+    if len(value) > _SHORT or not value.isascii() or "\0" in value:
+        json.dump(value, limit=_TEXT, what=what)
     return value
 
 

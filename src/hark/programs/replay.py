@@ -646,7 +646,7 @@ class Session:
         except Exception as error:
             return self._fail(error)
         self._do()
-        _, _, _, effects = self._waits()
+        effects = self._waits()[3] if self._withdrawn else []
         self._consume = []  # what is done never runs again: its inbox goes with it (S4), unread
         return self._decide("done", Finish("done", result=result), effects)
 

@@ -48,7 +48,7 @@ from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Unkno
 
 Item = tuple[Request, Reply[Any] | None, float]
 _log = logging.getLogger("hark")
-_MOST = 2000  # requests in a turn: far above what a turn collects, so that none grows without end
+_MOST = 5000  # requests in a turn: far above what a turn collects, so that none grows without end
 _PATIENCE = 10.0  # seconds a caller waits for a database that is gone
 _HOUSEKEEPING = 60.0
 _GAP = 0.001

@@ -562,14 +562,15 @@ awakeable_states = Sql(
     FROM awakeables WHERE id IN :ids[text]
     """
 )
-# Invariant 8: settled once; its instance is under lock. A wait that is kept after its answer must not time out later.
+# Invariant 8: settled once; its instance is under lock. A wait that is kept after its answer must not time out later:
+# `asker` is whose it is, and null when it will not be kept.
 _SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
         answered_by = r.answered_by, resolved_at = :now::bigint
-    FROM {rows: id text, instance_id text, status text, payload text, error text, answered_by text}
+    FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
     WHERE a.id = r.id AND a.status = 'PENDING'"""
 _ANSWERED = """UPDATE waits AS w SET fired_at = :now::bigint
-    FROM {rows: id text, instance_id text, status text, payload text, error text, answered_by text}
-    WHERE w.instance_id = r.instance_id AND w.kind = 'awakeable' AND w.name = r.id"""
+    FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
+    WHERE w.instance_id = r.asker AND w.kind = 'awakeable' AND w.name = r.id"""
 settle = Sql(
     f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
     # SQLite has no UPDATE in a WITH, but takes two statements at once.
@@ -831,21 +832,25 @@ list_instances = Sql(
     """,
 )
 # What is open, longest first, after the place of the last one seen: one index scan per kind.
+# Who has been answered and has not gone on yet is not waiting any more.
+_UNANSWERED = """(o.kind <> 'awakeable'
+            OR EXISTS (SELECT 1 FROM awakeables a WHERE a.id = o.name AND a.status = 'PENDING'))"""
 read_waits = Sql(
-    """
-    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {rows: kind text}
+    f"""
+    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
     CROSS JOIN LATERAL (
         SELECT o.instance_id, o.kind, o.name, o.place, o.deadline, o.since, o.id FROM waits o
-        WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL
+        WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}
             AND (:name::text IS NULL OR o.name = :name::text) AND (o.since, o.id) > (:since::bigint, :after::text)
         ORDER BY o.since, o.id LIMIT :size::bigint) w
     ORDER BY w.since, w.id LIMIT :size::bigint
     """,
     # SQLite has no LATERAL; a correlated IN does the same scans.
-    sqlite="""
-    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {rows: kind text}
+    sqlite=f"""
+    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
     CROSS JOIN waits w ON w.rowid IN (
-        SELECT o.rowid FROM waits o WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL
+        SELECT o.rowid FROM waits o
+        WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}
             AND (:name IS NULL OR o.name = :name) AND (o.since, o.id) > (:since, :after)
         ORDER BY o.since, o.id LIMIT :size)
     ORDER BY w.since, w.id LIMIT :size
