@@ -226,6 +226,10 @@ advance = Sql(
     # SQLite has no UPDATE in a WITH, but takes two statements at once.
     sqlite=f"{_ADVANCE}; {_ADVANCED}",
 )
+_ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
+    SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
+    FROM {rows: id text, epoch bigint, step text, state text}
+    JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
 # A turn of nothing but these is this one statement: the update takes the locks itself, in the order of its list
 # (invariant 3), and compares the epoch anew when it had to wait for one (invariant 2).
 # Answers how many moved, and which of them have mail.
@@ -239,8 +243,7 @@ advance_all = Sql(
     """,
     # One row for each that moved. The events first: afterwards nobody has that epoch any more.
     sqlite=f"""
-    {_ADVANCED.replace("ORDER BY", "JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY")};
-    {_ADVANCE} RETURNING 1, CASE WHEN mail THEN id END
+    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN mail THEN id END
     """,
 )
 # Back into the line: a Retry, a Next under a limit or another key, a Next that makes room.
