@@ -6,6 +6,7 @@ The parked functions do what those in bench/peers/ do. Requests come from bench/
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import statistics
@@ -28,7 +29,8 @@ from hark.doors.http.server import address, config, listen
 
 STEPS = 10
 ENTRIES = 1000
-SETTINGS = {"event log": "on", "lease": 30.0, "connections": 64}
+SETTINGS = {"event log": "on", "lease": 30.0, "connections": 64, "loop and gc": "as `hark worker` sets them"}
+gc.set_threshold(20_000, 20, 100)
 ANSWER = {"approved": True, "amount": 100}
 asked: dict[str, str] = {}  # by instance: a function that is run again asks the same
 resumed: dict[str, float] = {}
@@ -271,7 +273,6 @@ WORKLOADS: dict[str, tuple[Workload, int]] = {
     "latency_apart": (latency_apart, 100),
     "send": (send, 0),
 }
-SERVED = (answer_http, http)  # on the loop of `hark serve`
 
 
 def main() -> None:
@@ -282,8 +283,7 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=500, help="of http: connections")
     options = parser.parse_args()
     work, best = WORKLOADS[options.workload]
-    run = uvloop.run if work in SERVED else asyncio.run
-    found = run(work(options.url, options.n or best, options.in_flight))  # type: ignore[arg-type]
+    found = uvloop.run(work(options.url, options.n or best, options.in_flight))  # type: ignore[arg-type]
     if found is not None:
         line = {"workload": options.workload, "peer": "hark", "version": __version__, **found, "settings": SETTINGS}
         print(json.dumps({**line, "pid": os.getpid()}))

@@ -374,6 +374,9 @@ class Session:
 
     def _take_answers(self) -> None:
         """Give what is in the inbox to those who asked, one at a time. A signal wins over its deadline (S6)."""
+        if not self.claim.inbox:
+            self._mail = []
+            return
         self._mail = sorted(self.claim.inbox, key=lambda row: (row.kind == "timer", row.seq))
         while self._mail and self._live():
             names = {name for o in self._open.values() if isinstance(o, WaitForSignal) for name in o.names}
@@ -500,6 +503,8 @@ class Session:
                 result = await self.desk.call(run.function, *run.args)
                 if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future):
                     result = await result
+            if result is None:
+                return run, "null", None
             return run, json.dump(result, limit=self.desk.max_payload, what=f"result of {run.name}"), None
         except (Exception, asyncio.CancelledError) as error:
             _unless_told_to_stop(error)
