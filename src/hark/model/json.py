@@ -35,14 +35,13 @@ DEPTH = 200
 _BROKEN = (ValueError, msgspec.MsgspecError)  # the second is one of the first only since msgspec 0.21
 
 
+load: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
+"""The value of JSON text from our own store, which went through this border when it was written."""
+
+
 def dump(value: object, *, limit: int | None = None, what: str = "payload") -> str:
     """The JSON text of a Python value, which `load` and `parse` read back with the same meaning."""
-    return _write(value, _encode, _decode, limit, what, InvalidInput)
-
-
-def load(text: str | bytes) -> Any:
-    """The value of JSON text from our own store, which went through this border when it was written."""
-    return _decode(text)
+    return _write(value, _encode, load, limit, what, InvalidInput)
 
 
 def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") -> Any:
@@ -53,7 +52,7 @@ def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") ->
     if _too_deep(raw):
         raise MalformedJson(f"the {what} nests deeper than {DEPTH} levels; flatten it")
     try:
-        value = _decode(raw)
+        value = load(raw)
         again = _encode(value)
     except (*_BROKEN, RecursionError) as cause:
         raise _malformed(raw, what, str(cause)) from cause
@@ -78,7 +77,7 @@ class Codec(Generic[T]):
         self.type = type
         self.name = "JSON" if type is None else _type_name(type)
         self._class = _runtime_class(type)
-        self._read: Callable[[str | bytes], Any] | None = _decode if type is None else None
+        self._read: Callable[[str | bytes], Any] | None = load if type is None else None
         self._encode: Callable[[Any], bytes] = _encode_model if _is_pydantic(type) else _encode_state
 
     def prepare(self) -> Codec[T]:
@@ -116,7 +115,7 @@ class Codec(Generic[T]):
         if value is None:
             value = {}
         encode = self._encode if self.type is not None and self.accepts(value) else _encode
-        return self.read(_write(value, encode, _decode, limit, what, InvalidInput), what)
+        return self.read(_write(value, encode, load, limit, what, InvalidInput), what)
 
     def read(self, text: str | bytes, what: str) -> T:
         """A value of this type from JSON text that somebody else wrote; InvalidInput when it does not fit."""
@@ -175,7 +174,7 @@ def _write(
         raise error(f"the {what} contains a NUL character{where}; remove it, or send bytes as base64")
     if "null" in text:  # where msgspec and pydantic leave NaN and the infinities
         _refuse_non_finite(value, raw, what, error)
-    if read is _decode and type(value) is dict and len(value) <= _FEW and _is_flat(value):
+    if read is load and type(value) is dict and len(value) <= _FEW and _is_flat(value):
         return text
     try:
         back = read(raw)
@@ -184,7 +183,7 @@ def _write(
         raise error(
             f"the {what} cannot be read back: {_reason(cause)}; change it to a value of the declared type"
         ) from cause
-    if not same and _count_keys(raw) != _count_keys(_encode(_decode(raw))):
+    if not same and _count_keys(raw) != _count_keys(_encode(load(raw))):
         key = _diagnose(text)[1]
         raise error(f"the {what} has {key}: two Python keys become the same text; use str keys only")
     return text
@@ -215,12 +214,11 @@ class _Unserialisable(TypeError):
 
 _encode = msgspec.json.Encoder(enc_hook=_encode_other).encode
 _encode_state = msgspec.json.Encoder(enc_hook=_encode_other_in_state).encode
-_decode = msgspec.json.Decoder().decode
 
 
 def _refuse_non_finite(value: object, raw: bytes, what: str, error: type[InvalidInput]) -> None:
     try:  # Comparing in C is several times faster than the walk, and a None is the usual reason for a null.
-        if msgspec.to_builtins(value, str_keys=True) == _decode(raw):
+        if msgspec.to_builtins(value, str_keys=True) == load(raw):
             return
     except Exception:
         pass  # it holds a pydantic model
@@ -339,7 +337,7 @@ def _number_problem(literal: str) -> str:
         return ""
     shown = literal if len(literal) <= 40 else literal[:37] + "..."
     try:
-        _decode(literal)
+        load(literal)
     except _BROKEN:
         return f"the number {shown} is out of range"
     return ""

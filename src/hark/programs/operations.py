@@ -11,6 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Generator
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -84,9 +85,14 @@ class Operation(Promise):
             self.keep(error=failure)
             return
         try:
-            self.keep(self.read(value or "null"))
+            known = self.read(value or "null")
         except Exception as failure:  # the code has changed: what it reads does not fit its types any more
             self.keep(error=failure)
+            return
+        if self.watchers:
+            self.keep(known)
+        else:  # the same: nobody has to hear of it
+            self.done, self.value = True, known
 
     def withdraw(self) -> None:
         if not self.done:
@@ -128,8 +134,10 @@ class Run(Operation):
         return [Arm("timer", new_id(), self.place, timeout=min(self.backoff << (self.attempt - 1), 1 << 50))]
 
     def read(self, value: str) -> Any:
-        typed = "return" in getattr(self.function, "__annotations__", ())
-        return _reader_of(self.function)(value) if typed else json.load(value)
+        function = self.function
+        if type(function) is FunctionType or "return" in getattr(function, "__annotations__", ()):
+            return _reader_of(function)(value)
+        return json.load(value)
 
 
 class Sleep(Operation):

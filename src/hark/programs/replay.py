@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import _get_running_loop
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,7 +119,7 @@ class Session:
         self._lines: list[_Line] = list(claim.journal)
         self._cut: int | None = None
         self._entry = 0
-        self._cursor: int | None = None  # in a replay, the line to be learned next
+        self._road: deque[_Line] = deque()  # in a replay, the lines to be learned, in their order
         self._base: int | None = None
         self._undone: list[_Line] = []  # lines that the retry we are has cut off
         self._open: dict[int, Operation] = {}
@@ -164,11 +165,8 @@ class Session:
                     wait.place = _SERVED  # it had its answer: who asks again arms another
             lines[:] = [line for line in lines if line.seq < cut]
             self._write("retried", failed.entry)
-        past: dict[int, _Line] = {}
-        for line in lines:
-            if line.kind not in _MARKS:
-                past.setdefault(line.entry, line)  # of an awakeable its creation, which comes first
-        return past
+        # Of an awakeable its creation, which comes first.
+        return {line.entry: line for line in reversed(lines) if line.kind not in _MARKS}
 
     def _write(self, kind: str, entry: int, name: str | None = None, fact: tuple[Any, Any] = (None, None)) -> Entry:
         seq = self._lines[-1].seq + 1 if self._lines else 0
@@ -205,18 +203,13 @@ class Session:
     def catch_up(self, operation: Operation) -> bool:
         """In a replay with one branch, when it awaits what the next line says: nobody else could go on meanwhile, so it
         learns it without being suspended. It makes no difference but to the cost."""
-        lines, cursor = self._lines, self._cursor
-        if cursor is None or len(self._branches) > 1:
+        road = self._road
+        if not road or len(self._branches) > 1:
             return False
-        while cursor < len(lines) and lines[cursor].kind in _AT_ONCE:
-            cursor += 1
-        self._cursor = cursor
-        if cursor == len(lines):
-            return False
-        line = lines[cursor]
+        line = road[0]
         if line.entry != operation.entry or line.kind in _MARKS:
             return False
-        self._cursor = cursor + 1
+        road.popleft()
         del self._open[line.entry]
         operation.learn(line.value, line.error)
         return True
@@ -312,16 +305,15 @@ class Session:
         context = self.program.context(self)
         code = self.program.codec.call(self.program.function, context, self.claim.state)
         self._root = self._branches[code] = Branch(code, self._ready)
-        self._cursor = 0
+        self._road.extend([line for line in self._lines if line.kind not in _AT_ONCE])
         self._drive()
-        while self._cursor < len(self._lines):
+        while self._road:
             if self._diverged is not None:
                 return
-            line = self._lines[self._cursor]
-            self._cursor += 1
+            line = self._road.popleft()
             if line.kind == "retried":
                 self._entry = line.entry
-            if line.kind in _AT_ONCE or line.kind in _MARKS:
+            if line.kind in _MARKS:
                 continue
             operation = self._open.pop(line.entry, None)
             if operation is None:
@@ -331,7 +323,6 @@ class Session:
                 return
             operation.learn(line.value, line.error)
             self._drive()
-        self._cursor = None
         if self._base is not None:
             self._entry = max(self._entry, self._base)
             self._undo()
@@ -340,7 +331,7 @@ class Session:
         over = self._root.done and self._diverged is None
         unread = [line for line in self._past.values() if line.entry >= self._entry]
         if over and unread:
-            self._lost(unread[0])
+            self._lost(min(unread, key=lambda line: line.entry))
 
     def _undo(self) -> None:
         """What was asked for before the failure and was done all the same is not done again; an answer stays one.
