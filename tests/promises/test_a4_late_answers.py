@@ -23,6 +23,13 @@ class Asker:
         self.turns = Turns(store, lambda: self.now)
         self.claim: Claim
 
+    async def ask(self) -> None:
+        await self.turns.register("M")
+        await self.turns.start("M", "m")
+        question = NewAwakeable("question", 0, "w-question", timeout=10 * SECOND)
+        waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
+        await self.turns.commit(await self.turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
+
     async def resolve(self, *payloads: str) -> list[Answer]:
         answers = [Answer(settle=Settle("question", "RESOLVED", payload, by="ann")) for payload in payloads]
         await self.turns.run(*answers)
@@ -46,11 +53,7 @@ class Asker:
 async def asking(store: Store) -> AsyncIterator[Asker]:
     asker = Asker(store)
     async with asker.turns as turns:
-        await turns.register("M")
-        await turns.start("M", "m")
-        question = NewAwakeable("question", 0, "w-question", timeout=10 * SECOND)
-        waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
-        await turns.commit(await turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
+        await asker.ask()
         await turns.run(Deliver(target="m", name="poke"))
         asker.claim = await turns.claim("M")
         yield asker
@@ -82,11 +85,7 @@ async def test_fault_43_an_answer_before_the_timeout_of_a_busy_asker_stands(stor
 async def test_a4_a_question_that_is_kept_after_its_answer_woke_its_asker_does_not_time_out(store: Store) -> None:
     asker = Asker(store)
     async with asker.turns as turns:
-        await turns.register("M")
-        await turns.start("M", "m")
-        question = NewAwakeable("question", 0, "w-question", timeout=10 * SECOND)
-        waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
-        await turns.commit(await turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
+        await asker.ask()
         await asker.resolve("1")
         claim = await turns.claim("M")
         assert [row.kind for row in claim.inbox] == ["awakeable"]
