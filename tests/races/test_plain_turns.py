@@ -96,6 +96,25 @@ async def test_s3_mail_that_comes_meanwhile_is_seen_now_or_at_the_park(stage: St
     assert seen == {True, False}
 
 
+async def test_who_is_refused_is_not_waited_for(stage: Stage, postgres: Postgres) -> None:
+    """It holds those that moved by then: to wait for a lower id would be against the order (invariant 3)."""
+
+    async def prepare() -> Duel:
+        a, b = await _two(stage)
+        late = _plain(a, b)
+        await stage.two.run(HandBack(claims=[a]))
+        mail = [Deliver(target=id, name="go", payload="1") for id in ("a", "b")]
+
+        async def check(delivering: Turn, running: Turn) -> None:
+            assert [commit.fenced for commit in late] == [True, False]
+            assert [await _events(stage, id) for id in ("a", "b")] == [0, 1]
+
+        return Duel(part(*mail), part(*late, plain=True), check)
+
+    with no_deadlock(stage, postgres):
+        await stage.explore(prepare, every=True)
+
+
 async def test_m2_it_writes_what_the_other_road_writes(stage: Stage) -> None:
     columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, mail"
     found = []
