@@ -847,6 +847,41 @@ async def test_a_function_that_holds_the_loop_is_named_with_its_line(
         assert "ctx.run" in error
 
 
+@pytest.mark.parametrize("what", ["run", "question"])
+async def test_a_long_replay_is_not_taken_for_code_that_holds_the_loop(
+    store: Store, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Between two lines it is as quick as it was when they were written; only all of them together take long."""
+    import time
+
+    monkeypatch.setattr(watchman, "_LOOK", 0.05)  # nine looks: what takes 0.01 s is none of its business
+
+    async def one() -> int:
+        return 1
+
+    @workflow
+    async def thorough(ctx: FunctionContext) -> int:
+        total = 0
+        for _ in range(100):
+            total += await (ctx.run(one) if what == "run" else await ctx.awakeable(title="How many?"))
+            time.sleep(0.01)  # noqa: ASYNC251  # what it is about
+        await ctx.wait_for_signal("go")
+        return total
+
+    async with harness(store, thorough) as app:
+        if what == "question":
+            monkeypatch.setattr(time, "sleep", lambda seconds: None)  # it is replayed at every answer
+            app.answer("How many?", 1)
+        it = await app.start(thorough)
+        await app.drain()
+        monkeypatch.undo()
+        monkeypatch.setattr(watchman, "_LOOK", 0.05)
+        await it.signal("go")
+        await app.drain()
+        assert (await it.get()).error is None
+        assert await it.result() == 100
+
+
 async def test_cancel_stops_what_runs_and_everything_below(store: Store) -> None:
     stopped = asyncio.Event()
     begun = asyncio.Event()

@@ -210,6 +210,7 @@ class Session:
         if line.entry != operation.entry or line.kind in _MARKS:
             return False
         road.popleft()
+        self.desk.driving = (self,)  # it came further: a watchman must not take a long road for one piece of code
         del self._open[line.entry]
         operation.learn(line.value, line.error)
         return True
@@ -672,6 +673,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        self._road.clear()
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
