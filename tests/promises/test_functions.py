@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
+import weakref
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -55,6 +57,27 @@ class Calls(list[Any]):
 
 
 # -- run -------------------------------------------------------------------------------------------
+
+
+async def test_what_a_run_was_given_is_let_go_of_when_it_is_done(store: Store) -> None:
+    class Picture:
+        """Something large."""
+
+    kept: weakref.WeakSet[Picture] = weakref.WeakSet()
+
+    @workflow
+    async def shows(ctx: FunctionContext) -> None:
+        for _ in range(3):
+            picture = Picture()
+            kept.add(picture)
+            await ctx.run(lambda picture=picture: type(picture).__name__, name="show")
+
+    async with harness(store, shows) as app:
+        it = await app.start(shows)
+        await app.drain()
+        assert (await it.get()).status == "done"
+    gc.collect()
+    assert not kept
 
 
 async def test_a_run_is_done_once_and_replays_its_result(store: Store) -> None:

@@ -11,7 +11,6 @@ import inspect
 import typing
 from collections.abc import Callable, Generator
 from functools import lru_cache
-from types import FunctionType
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -135,7 +134,7 @@ class Run(Operation):
 
     def read(self, value: str) -> Any:
         function = self.function
-        if type(function) is FunctionType or "return" in getattr(function, "__annotations__", ()):
+        if "return" in getattr(function, "__annotations__", ()):  # a lambda is not kept, nor what it holds
             return _reader_of(function)(value)
         return json.load(value)
 
