@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from hark import Hark
+from hark.runtime import checkup
 from tests.support.http import app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -80,3 +81,18 @@ async def test_x6_a_timer_nobody_fires_shows_as_lag(store: Store) -> None:
             return (await scrape(http))["hark_timer_lag_seconds"] > 0
 
         await until(late, "the timer to be late")
+
+
+async def test_x6_who_has_its_answer_is_not_waiting_while_nobody_runs_it(store: Store) -> None:
+    app = app_on(store)
+    async with app, serving(app, worker=False) as http:
+        await ask(store, "prom_1", "prom_2")
+        await app.resolve("prom_1", 1)
+        figures = await scrape(http)
+        assert figures['hark_waits{kind="awakeable"}'] == figures["hark_awakeables_pending"] == 1
+        assert [wait.name for wait in await app.waits()] == ["prom_2"]
+        assert (await app._read(checkup.facts))["oldest_wait"]["name"] == "prom_2"
+        await app.resolve("prom_2", 1)
+        figures = await scrape(http)
+        assert figures['hark_waits{kind="awakeable"}'] == figures['hark_oldest_wait_seconds{kind="awakeable"}'] == 0
+        assert (await app._read(checkup.facts))["oldest_wait"] is None

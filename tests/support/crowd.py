@@ -148,6 +148,7 @@ TURN: dict[str, Question] = {
     "claim": Question(sql.claim, {"instances_pkey"}, None, lambda size: {"owner": "me", "ids": ids("ready")}),
     "lock": Question(sql.lock, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "advance": Question(sql.advance, {"instances_pkey"}, lambda size: rows_of(sql.advance, ids("running"))),
+    "advance_all": Question(sql.advance_all, {"instances_pkey"}, lambda size: rows_of(sql.advance_all, ids("running"))),
     "requeue": Question(sql.requeue, {"instances_pkey"}, lambda size: rows_of(sql.requeue, ids("running"))),
     "finish": Question(
         sql.finish, {"instances_pkey"}, lambda size: rows_of(sql.finish, ids("running"), status="done", result="1")
@@ -256,7 +257,7 @@ READS: dict[str, Question] = {
     ),
     # What a scrape asks: as much as it may count, in a small crowd as in a large one.
     "count_waits": Question(
-        sql.count_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
+        sql.count_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
         lambda size: {"most": 100},
     ),
     "count_ready": Question(sql.count_ready, {"instances_claim"}, None, lambda size: {"most": 100}),

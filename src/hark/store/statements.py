@@ -838,12 +838,13 @@ list_instances = Sql(
 # Who has been answered and has not gone on yet is not waiting any more.
 _UNANSWERED = """(o.kind <> 'awakeable'
             OR EXISTS (SELECT 1 FROM awakeables a WHERE a.id = o.name AND a.status = 'PENDING'))"""
+_OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
 read_waits = Sql(
     f"""
     SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
     CROSS JOIN LATERAL (
         SELECT o.instance_id, o.kind, o.name, o.place, o.deadline, o.since, o.id FROM waits o
-        WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}
+        WHERE o.kind = r.kind AND {_OPEN}
             AND (:name::text IS NULL OR o.name = :name::text) AND (o.since, o.id) > (:since::bigint, :after::text)
         ORDER BY o.since, o.id LIMIT :size::bigint) w
     ORDER BY w.since, w.id LIMIT :size::bigint
@@ -852,8 +853,7 @@ read_waits = Sql(
     sqlite=f"""
     SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
     CROSS JOIN waits w ON w.rowid IN (
-        SELECT o.rowid FROM waits o
-        WHERE o.kind = r.kind AND o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}
+        SELECT o.rowid FROM waits o WHERE o.kind = r.kind AND {_OPEN}
             AND (:name IS NULL OR o.name = :name) AND (o.since, o.id) > (:since, :after)
         ORDER BY o.since, o.id LIMIT :size)
     ORDER BY w.since, w.id LIMIT :size
@@ -1044,9 +1044,8 @@ abandoned_count = Sql(
     """
 )
 oldest_wait = Sql(
-    """
-    SELECT instance_id, kind, name, since FROM waits WHERE closed_at IS NULL AND fired_at IS NULL
-    ORDER BY since, id LIMIT 1
+    f"""
+    SELECT o.instance_id, o.kind, o.name, o.since FROM waits o WHERE {_OPEN} ORDER BY o.since, o.id LIMIT 1
     """
 )
 
@@ -1059,15 +1058,15 @@ count_busy = Sql(
         (SELECT count(*) FROM (SELECT 1 FROM instances WHERE blocked_on IS NOT NULL LIMIT :most::bigint) b)
     """
 )
-_OPEN = "w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL"
+# Ordered, so that no planner prefers a scan for the few it hopes to find.
+_OLDEST = f"""(
+            SELECT w.id, w.kind, w.name, w.since FROM waits w
+            WHERE w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL
+            ORDER BY w.since, w.id LIMIT :most::bigint) o WHERE {_UNANSWERED}"""
+# Of the oldest `most`: also those who have their answer and stand in line are not walked over without end.
 count_waits = Sql(
-    # Ordered, so that no planner prefers a scan for the few it hopes to find.
     f"""
-    SELECT r.kind,
-        (SELECT count(*) FROM (
-            SELECT w.id FROM waits w WHERE {_OPEN} ORDER BY w.since, w.id LIMIT :most::bigint) n),
-        (SELECT w.since FROM waits w WHERE {_OPEN} ORDER BY w.since, w.id LIMIT 1)
-    FROM {{rows: kind text}}
+    SELECT r.kind, (SELECT count(*) FROM {_OLDEST}), (SELECT min(o.since) FROM {_OLDEST}) FROM {{rows: kind text}}
     """
 )
 # From lane to lane along the claim index, not along its rows.
