@@ -233,6 +233,8 @@ async def test_m4_if_handle_raises_the_instance_fails_with_both_errors_recorded(
                     raise KeyError("the second")
                 case "rude":
                     raise Rude("the second")
+                case "cancelled":
+                    raise asyncio.CancelledError("the second")
                 case "no outcome":
                     return "the second"
                 case "unserialisable":
@@ -240,16 +242,37 @@ async def test_m4_if_handle_raises_the_instance_fails_with_both_errors_recorded(
                 case "bad state":
                     return Retry(state={"the second": object()})
 
-    hows = ("raises", "rude", "no outcome", "unserialisable", "bad state")
+    hows = ("raises", "rude", "cancelled", "no outcome", "unserialisable", "bad state")
     async with harness(store, Twice) as app:
         handles = [await app.start(Twice, {"how": how}) for how in hows]
-        assert await app.drain() == {"steps": 5, "stop": 5}
+        assert await asyncio.wait_for(app.drain(), 30) == {"steps": 6, "stop": 6}
         for how, handle in zip(hows, handles, strict=True):
             kept = await handle.get()
             assert kept.status == "failed"
             assert kept.state == {"how": how}
             assert kept.error.startswith("ValueError: the first; then handle raised "), kept.error
         assert (await handles[0].get()).error.endswith("KeyError: 'the second'")
+
+
+async def test_m4_a_step_that_cancels_itself_and_a_handle_that_does_not_survive_it_fail_the_instance(
+    store: Store,
+) -> None:
+    class Gone(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+            return Done()
+
+        async def handle(self, error: BaseException, ctx: Context) -> Any:
+            raise asyncio.CancelledError("again")
+
+    async with harness(store, Gone) as app:
+        one, two = await app.start(Gone), await app.start(Gone)
+        assert await asyncio.wait_for(app.drain(), 30) == {"steps": 2, "stop": 2}
+        for handle in (one, two):
+            kept = await handle.get()
+            assert (kept.status, kept.error) == ("failed", "CancelledError: again")
 
 
 async def test_m4_effects_of_a_step_that_raises_are_dropped_and_handle_may_issue_its_own(store: Store) -> None:

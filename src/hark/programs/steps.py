@@ -213,8 +213,7 @@ async def run(program: StepProgram, claim: Claim, desk: Desk) -> Decision:
             outcome = await desk.call(step.function, program.machine, context)
         return decide(program, claim, context, outcome)
     except Exception as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # it was told to stop: nobody waits for what comes of that (X8)
+        if _is_told_to_stop():
             raise asyncio.CancelledError from error
         return await recover(program, claim, desk, error)
 
@@ -230,10 +229,18 @@ async def recover(program: StepProgram, claim: Claim, desk: Desk, error: BaseExc
         else:
             outcome = await desk.call(program.handle, program.machine, error, context)
         return decide(program, claim, context, outcome)
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as second:
+        if isinstance(second, asyncio.CancelledError) and _is_told_to_stop():
+            raise
         return _failed(claim, f"{describe(error)}; then handle raised {describe(second)}")
+
+
+def _is_told_to_stop() -> bool:
+    """Then nobody waits for what comes of it (X8)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _state_for_handle(program: StepProgram, claim: Claim) -> Any:

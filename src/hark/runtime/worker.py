@@ -239,7 +239,7 @@ class Worker:
                 decision = await program.run(claim, self._desk)
             except BaseException as error:
                 self._reraise_ours(claim, error)
-                decision = await program.recover(claim, self._desk, error)
+                decision = await self._recover(claim, error)
         except asyncio.CancelledError:
             return  # cancelled, taken over or handed back: nobody waits for this outcome
         self._commit(claim, decision)
@@ -255,12 +255,20 @@ class Worker:
     async def _refused(self, commit: Commit) -> None:
         """The store would not take the outcome: `handle` decides, and failing that the instance fails."""
         claim, error = commit.claim, commit.answer
+        if commit.decision.label == "stop":
+            self._commit(claim, _failed(claim, error))
+        else:
+            self._commit(claim, await self._recover(claim, error))
+
+    async def _recover(self, claim: Claim, error: Any) -> Decision:
+        """What becomes of an error. A cancel that is nobody's but its own ends it too: else nothing ever would."""
         program = self._registry.find(claim.definition, claim.version)
         assert program is not None
-        if commit.decision.label == "stop":
-            self._commit(claim, Decision("stop", claim.step, claim.state, Finish("failed", error=describe(error))))
-        else:
-            self._commit(claim, await program.recover(claim, self._desk, error))
+        try:
+            return await program.recover(claim, self._desk, error)
+        except BaseException as second:
+            self._reraise_ours(claim, second)
+            return _failed(claim, second)
 
     def _runs(self, claim: Claim) -> bool:
         """Is this claim still ours to end, or was it abandoned, and perhaps taken up anew?"""
@@ -433,6 +441,10 @@ def _plainly(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     except StopIteration as error:  # a future cannot carry it: the step would never end
         raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from error
+
+
+def _failed(claim: Claim, error: object) -> Decision:
+    return Decision("stop", claim.step, claim.state, Finish("failed", error=describe(error)))
 
 
 def _runs_on(decision: Decision) -> bool:
