@@ -513,3 +513,58 @@ async def test_a4_an_answer_in_time_is_no_timeout_for_who_hears_of_it_late(store
             assert await it.result(timeout=20) == "in time"
         told = [event.data for event in await app.events(it) if event.type == "awakeable"]
         assert [data["status"] for data in told if data] == ["RESOLVED"]
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one turn", "one after the other"])
+@pytest.mark.parametrize("how", ["first", "gather", "anew", "retry"])
+async def test_a4_who_is_answered_twice_and_run_long_after_its_deadlines_has_no_timeout(
+    store: Store, how: str, together: bool
+) -> None:
+    """The first answer wakes it and leaves its wait as it is; that wait never fires, whatever becomes of it."""
+    broken = [True]
+
+    async def mended() -> None:
+        assert not broken
+
+    @workflow
+    async def asks(ctx: FunctionContext, again: bool = False) -> Any:
+        a, b = await ctx.awakeable(timeout=10, title="a"), await ctx.awakeable(timeout=20, title="b")
+        match how:
+            case "first":
+                found: Any = await ctx.first(a, b)
+            case "gather":
+                found = await ctx.gather(a, b)
+            case "anew":
+                return "anew" if again else ctx.continue_as_new({"again": bool(await a)})
+            case _:
+                found = [await a]
+                await ctx.run(mended)
+                found.append(await b)
+        await ctx.sleep(100)
+        return found
+
+    async with harness(store, asks) as app:
+        it = await app.start(asks)
+        await app.drain()
+        ids = {question.title: question.id for question in await app.awakeables(job=it.id)}
+        answers = [app.resolve(ids["a"], "A"), app.resolve(ids["b"], "B")]
+        if together:
+            await asyncio.gather(*answers)
+        else:
+            for answer in answers:
+                await answer
+        await app.advance(30)
+        await app.drain()
+        if how == "retry":
+            assert (await it.get()).status == "failed"
+            broken.clear()
+            await app.retry(it.id)
+            await app.advance(30)
+            await app.drain()
+        await app.advance(101)
+        await app.drain()
+        results = {"first": [0, "A"], "gather": ["A", "B"], "anew": "anew", "retry": ["A", "B"]}
+        assert await it.result() == results[how]
+        told = [event.data for event in await app.events(it) if event.type == "awakeable"]
+        assert [data["status"] for data in told if data] == ["RESOLVED", "RESOLVED"]
+        assert await app.waits() == []
