@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b(?!\[)")
@@ -38,9 +39,9 @@ def _columns(text: str) -> list[tuple[str, str]]:
 class Sql:
     """A statement: its text for each store, and the order of its parameters."""
 
-    __slots__ = ("_kinds", "_lists", "arrays", "columns", "names", "postgres", "sqlite")
-
     def __init__(self, text: str, *, sqlite: str | None = None) -> None:
+        self._text = text
+        self._other = sqlite
         rows = _ROWS.search(text)
         self.columns: tuple[str, ...] = ()
         self._kinds: tuple[str, ...] = ()
@@ -48,9 +49,20 @@ class Sql:
             self.columns, self._kinds = zip(*_columns(rows.group(1)), strict=True)
         self.names: list[str] = []
         self._lists = {name: kind for name, kind in _LIST.findall(text)}
-        self.postgres = self._for_postgres(text, _as_text)
-        self.arrays = self._for_postgres(text, "{}::{}[]".format)
-        self.sqlite = self._for_sqlite(sqlite or text)
+
+    # Compiled when it is first sent: of a hundred statements a process sends a few.
+
+    @cached_property
+    def postgres(self) -> str:
+        return self._for_postgres(self._text, _as_text)
+
+    @cached_property
+    def arrays(self) -> str:
+        return self._for_postgres(self._text, "{}::{}[]".format)
+
+    @cached_property
+    def sqlite(self) -> str:
+        return self._for_sqlite(self._other or self._text)
 
     def _number(self, name: str) -> str:
         if name not in self.names:
@@ -78,6 +90,7 @@ class Sql:
 
     def ask(self, rows: Sequence[Sequence[Any]] | None, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
         """The statement as PostgreSQL is sent it, and its parameters: the columns of `rows`, then the values."""
+        text = self.postgres  # which numbers the names
         columns: list[Sequence[Any]] = []
         if self.columns:
             assert rows is not None
@@ -89,7 +102,7 @@ class Sql:
                 given.append(value if kind is None else _joined(value, kind))
         except _Inseparable:
             return self.arrays, [*columns, *(values[name] for name in self.names)]
-        return self.postgres, given
+        return text, given
 
 
 class _Inseparable(Exception):
