@@ -56,7 +56,7 @@ from hark.runtime.figures import Figures
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Desk, Worker
-from hark.store import migrate
+from hark.store import migrate, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
 
@@ -195,7 +195,7 @@ class Hark:
 
     async def _learn_secrets(self, store: Store) -> None:
         if self._keys is None:
-            self._keys = Keys(row[0] for row in await store.read(sql.secrets))
+            self._keys = Keys(row[0] for row in await store.read(reads.secrets))
 
     @property
     def _signing(self) -> Keys:

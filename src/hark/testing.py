@@ -23,7 +23,7 @@ from hark.app import Hark
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
-from hark.store import statements as sql
+from hark.store import reads
 
 
 class HandClock:
@@ -78,7 +78,7 @@ class Harness(Hark):
             async with worker:
                 await worker.settle()
             tally.update(worker.tally)
-            used = {row[0] for row in await self._read(lambda store: store.read(sql.queues))}
+            used = {row[0] for row in await self._read(lambda store: store.read(reads.queues))}
             if used <= queues:
                 return tally
             queues |= used  # a start named a queue of its own

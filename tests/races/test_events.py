@@ -5,7 +5,7 @@ import pytest
 
 from hark.kernel.requests import Deliver, Start
 from hark.runtime import views
-from hark.store import statements
+from hark.store import reads
 from tests.support.inspect import until
 from tests.support.postgres import Postgres
 from tests.support.stage import Stage, part
@@ -91,7 +91,7 @@ async def test_fault_71_a_turn_without_a_number_yet_is_waited_for(stage: Stage) 
     reader = Reader(stage)
     async with stage.eye.transaction():
         await stage.eye.execute("SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1)")
-        [[horizon]] = await stage.two.store.read(statements.horizon)
+        [[horizon]] = await stage.two.store.read(reads.horizon)
         oldest = await stage.eye.fetchval("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
         assert horizon <= oldest
     await stage.two.run(Start(items=[new("quick")]))

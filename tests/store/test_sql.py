@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hark.store import statements
+from hark.store import reads, statements
 from hark.store.sql import Sql
 from tests.support.postgres import Postgres
 
-STATEMENTS = {name: value for name, value in vars(statements).items() if isinstance(value, Sql)}
+STATEMENTS = {name: value for name, value in (vars(statements) | vars(reads)).items() if isinstance(value, Sql)}
 
 
 def plain(text: str) -> str:
@@ -153,5 +153,6 @@ def test_every_statement_is_one_round_trip(name: str) -> None:
 
 def test_every_statement_is_static_text() -> None:
     """What a caller gives is bound, never pasted: f-strings hold nothing but constants of the same module."""
-    pasted = set(re.findall(r"\{([^}:]+)\}", inspect.getsource(statements)))
-    assert all(re.fullmatch("_[A-Z]+", name) and isinstance(vars(statements)[name], str) for name in pasted)
+    for module in (statements, reads):
+        pasted = set(re.findall(r"\{([^}:]+)\}", inspect.getsource(module)))
+        assert all(re.fullmatch("_?[A-Z]+", name) and isinstance(vars(module)[name], str) for name in pasted)

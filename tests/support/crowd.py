@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from hark.model.values import Status
+from hark.store import reads
 from hark.store import statements as sql
 from hark.store.sql import Sql
 
@@ -219,50 +220,52 @@ READS: dict[str, Question] = {
         sql.old, {"instances_finished", "instances_pkey"}, None,
         lambda size: {"before": NOW + 1, "at": NOW, "after": f"finished-{1_000_000 + size // 2}", "size": 100},
     ),
-    "definitions_in_use": Question(sql.definitions_in_use, {"instances_listed"}),
+    "definitions_in_use": Question(reads.definitions_in_use, {"instances_listed"}),
     "list_instances": Question(
-        sql.list_instances, {"instances_listed", "instances_pkey"},
+        reads.list_instances, {"instances_listed", "instances_pkey"},
         lambda size: [(name, status) for name in (HERE, ELSEWHERE) for status in get_args(Status)],
         lambda size: {"kind": None, "at": NOW - size // 2, "after": "parked-1000000", "size": 100},  # in the middle
     ),
     "list_instances that are not there": Question(
-        sql.list_instances, {"instances_listed", "instances_pkey"},
+        reads.list_instances, {"instances_listed", "instances_pkey"},
         lambda size: [(ELSEWHERE, "failed"), (HERE, "failed"), ("Nobody", "done")],
         lambda size: {"kind": None, "at": NOW, "after": "", "size": 100},
     ),
     "signals_of_all": Question(
-        sql.signals_of_all, {"signals_inbox", "signals_dedup", "signals_consumed", "signals_pkey"}, None,
+        reads.signals_of_all, {"signals_inbox", "signals_dedup", "signals_consumed", "signals_pkey"}, None,
         lambda size: {"ids": ids("mailed"), "since": NOW - 10**9, "before": NOW - 1},
     ),
-    "read_instances": Question(sql.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "outcomes": Question(sql.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "read_instances": Question(
+        reads.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}
+    ),
+    "outcomes": Question(reads.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
     "events_of": Question(
-        sql.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1}
+        reads.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1}
     ),
     "latest_events": Question(
-        sql.latest_events, {"events_pkey"}, None, lambda size: {"size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1}
+        reads.latest_events, {"events_pkey"}, None, lambda size: {"size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1}
     ),
     "events_after": Question(
-        sql.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100, "horizon": 2}
+        reads.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100, "horizon": 2}
     ),
     "follow": Question(
-        sql.follow, {"events_instance"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
+        reads.follow, {"events_instance"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
         lambda size: {"size": 100},
     ),
-    "alive": Question(sql.alive, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "alive": Question(reads.alive, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "read_waits": Question(
-        sql.read_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
+        reads.read_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
         lambda size: {"name": None, "since": -1, "after": "", "size": 100},
     ),
     # What a scrape asks: as much as it may count, in a small crowd as in a large one.
     "count_waits": Question(
-        sql.count_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
+        reads.count_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
         lambda size: {"most": 100},
     ),
-    "count_ready": Question(sql.count_ready, {"instances_claim"}, None, lambda size: {"most": 100}),
+    "count_ready": Question(reads.count_ready, {"instances_claim"}, None, lambda size: {"most": 100}),
     "count_busy": Question(
-        sql.count_busy, {"instances_leased", "instances_blocked"}, None, lambda size: {"most": 100}
+        reads.count_busy, {"instances_leased", "instances_blocked"}, None, lambda size: {"most": 100}
     ),
     "live_tokens": Question(
         sql.live_tokens, {"tokens_hash"}, None, lambda size: {"hashes": ["a", "b"], "now": NOW}
@@ -270,7 +273,7 @@ READS: dict[str, Question] = {
     "next_due": Question(sql.next_due, {"instances_due", "buckets_due"}),
     "owners": Question(sql.owners, {"instances_leased", "workers_pkey"}),
     "list_awakeables": Question(
-        sql.list_awakeables, {"awakeables_newest"}, None,
+        reads.list_awakeables, {"awakeables_newest"}, None,
         lambda size: {"job": None, "status": None, "at": NOW, "after": "prom", "size": 100},
     ),
 }  # fmt: skip

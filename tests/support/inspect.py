@@ -12,14 +12,14 @@ import asyncpg
 import pytest
 
 from hark import Hark, NoTarget
-from hark.store import statements
+from hark.store import reads, statements
 from hark.store.postgres import PostgresTx
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteTx, path_of
 from tests.support.stores import Store
 
 Tables = dict[str, list[tuple[Any, ...]]]
-_NAMES = {id(value): name for name, value in vars(statements).items() if isinstance(value, Sql)}
+_NAMES = {id(value): name for name, value in (vars(statements) | vars(reads)).items() if isinstance(value, Sql)}
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1",
     "postgres": "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",

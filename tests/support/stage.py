@@ -21,7 +21,7 @@ import asyncpg
 from hark.kernel.requests import Appetite, Request, Start
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
-from hark.store import statements
+from hark.store import reads, statements
 from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sql import Sql
 from tests.support.postgres import Postgres
@@ -40,7 +40,7 @@ from tests.support.turns import (
     spawn,
 )
 
-_NAMES = {id(value): name for name, value in vars(statements).items() if isinstance(value, Sql)}
+_NAMES = {id(value): name for name, value in (vars(statements) | vars(reads)).items() if isinstance(value, Sql)}
 _HANG = 60  # seconds; a test that needs them hangs
 # Statements that lock, or read what they do not hold: what another transaction does around them can matter.
 # The others write under locks that are held by then, so stopping between two of them shows nothing new.

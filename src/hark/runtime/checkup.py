@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from hark.model.names import from_micros
-from hark.store import statements as sql
+from hark.store import reads
 from hark.store.protocol import Store
 
 _LATE = 10_000_000  # µs: a worker that is alive fires within 50 ms
@@ -17,19 +17,19 @@ async def facts(store: Store) -> dict[str, Any]:
     before = time.time_ns() // 1000
     now = await store.time()
     skew = now - (before + time.time_ns() // 1000) // 2
-    workers = await store.read(sql.all_workers)
-    living = await store.read(sql.living)
-    [[late, since]] = await store.read(sql.late, before=now - _LATE)
-    oldest = await store.read(sql.oldest_wait)
+    workers = await store.read(reads.all_workers)
+    living = await store.read(reads.living)
+    [[late, since]] = await store.read(reads.late, before=now - _LATE)
+    oldest = await store.read(reads.oldest_wait)
     live = [names for _, until, names, _ in workers if until >= now]
     return {
-        "schema": (await store.read(sql.schema_version))[0][0],
-        "database": (await store.read(sql.server_version))[0][0],
+        "schema": (await store.read(reads.schema_version))[0][0],
+        "database": (await store.read(reads.server_version))[0][0],
         "durable": store.durable,
         "skew": skew / 1_000_000,
         "workers": len(live),
         "dead_workers": len(workers) - len(live),
-        "abandoned": (await store.read(sql.abandoned_count, now=now))[0][0],
+        "abandoned": (await store.read(reads.abandoned_count, now=now))[0][0],
         "late": late,
         "late_since": None if since is None else from_micros(since),
         "oldest_wait": None if not oldest else _wait(oldest[0]),

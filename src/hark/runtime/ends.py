@@ -16,7 +16,7 @@ from weakref import ref
 from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.views import not_found
-from hark.store import statements as sql
+from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 
 End = tuple[Any, ...]  # id, status, result, error
@@ -47,7 +47,7 @@ class Ends:
         targets = sorted({target for target, _, _ in asked})
         found: Reply[Any] = Reply()
         self._finding += 1
-        await self._read(lambda store: store.read(sql.ends, [(target,) for target in targets]), found)
+        await self._read(lambda store: store.read(reads.ends, [(target,) for target in targets]), found)
         self._finding -= 1
         try:
             ends: dict[str, End] = {row[0]: tuple(row[1:]) for row in await found}
@@ -106,7 +106,7 @@ class Ends:
         if not self.waiting:
             return
         try:
-            rows = await store.read(sql.outcomes, ids=list(self.waiting))
+            rows = await store.read(reads.outcomes, ids=list(self.waiting))
         except StoreFault:
             asyncio.get_running_loop().call_later(0.2, self._again)
             return

@@ -6,6 +6,7 @@ import typing
 from dataclasses import dataclass, field
 
 from hark.model.values import WaitKind
+from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
 
@@ -57,11 +58,11 @@ async def look(store: Store, tally: Tally) -> Figures:
         return max(0.0, (now - since) / 1_000_000) if since is not None else 0.0
 
     figures = Figures(tally)
-    [[figures.executing, figures.blocked]] = await store.read(sql.count_busy, most=MOST)
+    [[figures.executing, figures.blocked]] = await store.read(reads.count_busy, most=MOST)
     [[due]] = await store.read(sql.next_due)
     figures.timer_lag = age(due)
-    for kind, number, since in await store.read(sql.count_waits, [(kind,) for kind in _KINDS], most=MOST):
+    for kind, number, since in await store.read(reads.count_waits, [(kind,) for kind in _KINDS], most=MOST):
         figures.waits[kind] = (number, age(since))
-    for queue, number, since in await store.read(sql.count_ready, most=MOST):
+    for queue, number, since in await store.read(reads.count_ready, most=MOST):
         figures.queues[queue] = (int(number), age(since))
     return figures

@@ -13,6 +13,7 @@ from hark.model.errors import NotFound
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
 from hark.model.values import Awakeable, Event, Instance, Status, Token, Wait, WaitKind
+from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
 from hark.store.sql import Sql
@@ -78,7 +79,7 @@ def not_found(target: str) -> NotFound:
 
 
 async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
-    rows = await store.read(sql.read_instances, ids=list(ids))
+    rows = await store.read(reads.read_instances, ids=list(ids))
     parked = [row[0] for row in rows if row[5] in ("awaiting_signal", "awaiting_children")]
     waits: dict[str, builtins.list[Wait]] = {}
     if parked:
@@ -107,7 +108,7 @@ async def _place(store: Store, read: Sql, created_at: int, after: str | None) ->
 
 async def _in_use(store: Store, kind: str | None) -> builtins.list[str]:
     """The definitions with instances, perhaps only those that can be of a kind."""
-    names = [row[0] for row in await store.read(sql.definitions_in_use)]
+    names = [row[0] for row in await store.read(reads.definitions_in_use)]
     if kind is None:
         return names
     kinds: dict[str, builtins.set[str]] = {}
@@ -119,10 +120,10 @@ async def _in_use(store: Store, kind: str | None) -> builtins.list[str]:
 async def listing(
     store: Store, status: str | None, definition: str | None, kind: str | None, limit: int, after: str | None
 ) -> builtins.list[Instance]:
-    at, last = await _place(store, sql.read_instances, 13, after)
+    at, last = await _place(store, reads.read_instances, 13, after)
     names = [definition] if definition is not None else await _in_use(store, kind)
     lanes = [(name, one) for name in names for one in (_STATUSES if status is None else (status,))]
-    rows = await store.read(sql.list_instances, lanes, kind=kind, at=at, after=last, size=limit)
+    rows = await store.read(reads.list_instances, lanes, kind=kind, at=at, after=last, size=limit)
     found = await instances(store, [row[0] for row in rows])
     return [found[row[0]] for row in rows if row[0] in found]
 
@@ -133,7 +134,7 @@ async def waits(
     """What is open, longest first, and where a full page ended."""
     kinds = _KINDS if kind is None else (kind,)
     since, last = after
-    rows = await store.read(sql.read_waits, [(one,) for one in kinds], name=name, size=limit, since=since, after=last)
+    rows = await store.read(reads.read_waits, [(one,) for one in kinds], name=name, size=limit, since=since, after=last)
     return [_wait(row) for row in rows], (rows[-1][5], rows[-1][6]) if len(rows) == limit else None
 
 
@@ -146,22 +147,22 @@ async def events(
     store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)
 ) -> builtins.list[Event]:
     if target is None:
-        rows = await store.read(sql.latest_events, size=limit, tx=before[0], seq=before[1])
+        rows = await store.read(reads.latest_events, size=limit, tx=before[0], seq=before[1])
     else:
-        rows = await store.read(sql.events_of, id=await find(store, target), size=limit, seq=before[1])
+        rows = await store.read(reads.events_of, id=await find(store, target), size=limit, seq=before[1])
     return [_event(row) for row in reversed(rows)]
 
 
 async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> builtins.list[Event]:
-    [[horizon]] = await store.read(sql.horizon)
-    rows = await store.read(sql.events_after, tx=cursor[0], seq=cursor[1], size=limit, horizon=horizon)
+    [[horizon]] = await store.read(reads.horizon)
+    rows = await store.read(reads.events_after, tx=cursor[0], seq=cursor[1], size=limit, horizon=horizon)
     return [_event(row) for row in rows]
 
 
 async def follow(store: Store, places: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
     """The events of each instance after its seq, and who was over before we looked: of those there are no more."""
-    living = {row[0] for row in await store.read(sql.alive, ids=list(places))}
-    rows = await store.read(sql.follow, list(places.items()), size=limit)
+    living = {row[0] for row in await store.read(reads.alive, ids=list(places))}
+    rows = await store.read(reads.follow, list(places.items()), size=limit)
     return [_event(row) for row in rows], places.keys() - living
 
 
@@ -190,13 +191,13 @@ async def export(store: Store, before: int, limit: int) -> builtins.list[dict[st
     ids = await oldest(store, before, limit)
     found = await instances(store, ids)
     histories = {id: {**asdict(found[id]), "events": [], "signals": []} for id in ids if id in found}
-    for row in await store.read(sql.events_of_all, ids=list(histories)):
+    for row in await store.read(reads.events_of_all, ids=list(histories)):
         event = asdict(_event(row))
         del event["instance_id"], event["cursor"]
         histories[row[1]]["events"].append(event)
     since = min((found[id].created_at for id in histories), default=from_micros(0))
     for id, kind, name, payload, dedup_key, at, consumed_at in await store.read(
-        sql.signals_of_all, ids=list(histories), since=moment(since, "since") - _SET_BACK, before=before + _SET_BACK
+        reads.signals_of_all, ids=list(histories), since=moment(since, "since") - _SET_BACK, before=before + _SET_BACK
     ):
         histories[id]["signals"].append(
             {"kind": kind, "name": name, "payload": _value(payload), "dedup_key": dedup_key, "at": from_micros(at),
@@ -214,11 +215,11 @@ async def awakeables(
     limit: int = 100, after: str | None = None,
 ) -> builtins.list[Awakeable]:  # fmt: skip
     if id is not None:
-        return [awakeable(row, link) for row in await store.read(sql.read_awakeables, ids=[id])]
-    at, last = await _place(store, sql.read_awakeables, 8, after)
+        return [awakeable(row, link) for row in await store.read(reads.read_awakeables, ids=[id])]
+    at, last = await _place(store, reads.read_awakeables, 8, after)
     if job is not None and (job := await _address(store, job)) is None:
         return []  # nobody: nobody asks
-    rows = await store.read(sql.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
+    rows = await store.read(reads.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
     return [awakeable(row, link) for row in rows]
 
 
@@ -234,7 +235,7 @@ def awakeable(row: Sequence[Any], link: Link) -> Awakeable:
 
 async def linked(store: Store, link: Link, keys: Keys, id: str, token: str, now: int) -> Awakeable:
     """The awakeable behind a link. Every link that is not genuine, or is over, is the same: the same work, too."""
-    found = await store.read(sql.read_awakeables, ids=[id])
+    found = await store.read(reads.read_awakeables, ids=[id])
     nonce, asked_at, timeout = (found[0][15], found[0][8], found[0][7]) if found else ("", 0, None)
     ends = keys.verify(token, id, nonce, asked_at)
     # Never longer than its question: one that was made again, by a replay, counts its time from then.

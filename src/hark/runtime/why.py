@@ -15,6 +15,7 @@ from typing import Any
 from hark.model.names import from_micros
 from hark.model.values import PARKED, TERMINAL, NearMiss, Obstacle, Waiting, Why
 from hark.runtime import views
+from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
 
@@ -40,7 +41,7 @@ class _Row:
 async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) -> Why:
     """`here`: what a worker of this process can run, which the store may not have heard of yet."""
     id = await views.find(store, target)
-    for found in await store.read(sql.why_instance, id=id):
+    for found in await store.read(reads.why_instance, id=id):
         row = _Row(found)
         break
     else:
@@ -90,7 +91,7 @@ async def _children(store: Store, waits: Sequence[Any]) -> dict[str, list[Any]]:
     joins = [wait[0] for wait in waits if wait[3] == "children"]
     found: dict[str, list[Any]] = {}
     if joins:
-        for join, id, status, step in await store.read(sql.unfinished_children, waits=joins):
+        for join, id, status, step in await store.read(reads.unfinished_children, waits=joins):
             found.setdefault(join, []).append((id, status, step))
     return found
 
@@ -99,7 +100,7 @@ async def _questions(store: Store, waits: Sequence[Any]) -> dict[str, str]:
     """What the awakeables ask, and that an answer has to fit."""
     ids = [wait[4] for wait in waits if wait[3] == "awakeable"]
     notes = {}
-    for found in await store.read(sql.read_awakeables, ids=ids) if ids else ():
+    for found in await store.read(reads.read_awakeables, ids=ids) if ids else ():
         id, title, schema = found[0], found[10], found[12]
         fit = f"the answer has to fit a schema: {_command('awakeable', 'show', id)}" if schema is not None else None
         notes[id] = "; ".join(part for part in (title, fit) if part)
@@ -142,7 +143,7 @@ def _command(*words: str) -> str:
 async def _obstacles(store: Store, row: _Row, now: int, here: Sequence[tuple[str, int]]) -> list[Obstacle]:
     if row.status in TERMINAL:
         return [_finished(row)]
-    live = {id: names for id, names in await store.read(sql.live_workers, now=now)}
+    live = {id: names for id, names in await store.read(reads.live_workers, now=now)}
     if row.status == "executing":
         if row.lease_owner in live or not store.durable:
             return [Obstacle("executing", f"Step {row.step!r} is running now, on worker {row.lease_owner}.")]
@@ -173,11 +174,11 @@ async def _blocked(store: Store, row: _Row, now: int, able: int) -> Obstacle:
     if row.blocked_on is None:
         return Obstacle("in_line", f"It can run, and is in line in queue {row.queue!r}; workers with its code: {able}.")
     kind, _, key = row.blocked_on.partition(":")
-    due = (await store.read(sql.bucket_due, kind=kind, key=key))[0][0]
+    due = (await store.read(reads.bucket_due, kind=kind, key=key))[0][0]
     until = None if due is None or due < now else from_micros(due)
     if kind == "rate":
         return Obstacle("rate_limit", f"It is in line for tokens of the rate limit {key!r}.", until)
-    held = [f"{id} (step {step!r})" for id, step, _ in await store.read(sql.slot_holders, key=key)]
+    held = [f"{id} (step {step!r})" for id, step, _ in await store.read(reads.slot_holders, key=key)]
     text = f"It is in line for the concurrency key {key!r}, held by {', '.join(held) or 'nobody any more'}."
     return Obstacle("concurrency", text, until)
 
@@ -191,7 +192,7 @@ async def _misses(store: Store, row: _Row, waits: Sequence[Any]) -> list[NearMis
     keys = {wait[5] for wait in waits if wait[5] is not None}
     mine = {row.id, *keys} | ({row.key} if row.key is not None else set())
     found = [*await _inbox(store, row, asked)]
-    for miss in await store.read(sql.misses_of, targets=sorted(mine), id=row.id):
+    for miss in await store.read(reads.misses_of, targets=sorted(mine), id=row.id):
         found += _own(row, asked, keys, miss)
     if names:
         found += await _elsewhere(store, row, asked, names, mine)
@@ -213,7 +214,7 @@ async def _inbox(store: Store, row: _Row, asked: set[tuple[str, str]]) -> list[N
     if not asked:
         return []
     found = []
-    for kind, name, at in await store.read(sql.inbox_letters, id=row.id):
+    for kind, name, at in await store.read(reads.inbox_letters, id=row.id):
         if (kind, name) in asked or kind not in ("signal", "broadcast", "message"):
             continue
         wanted = sorted(other for other, same in asked if same == name)
@@ -252,17 +253,21 @@ async def _elsewhere(
 ) -> list[NearMiss]:
     """The right name, to somebody else, or to everybody."""
     found = []
-    for _, at, kind, target, name, _, instance in await store.read(sql.misses_named, names=names, since=row.created_at):
+    for _, at, kind, target, name, _, instance in await store.read(
+        reads.misses_named, names=names, since=row.created_at
+    ):
         if target not in mine and instance != row.id and (kind, name) in asked:
             text = f"{kind} {name!r} was sent to {target!r}, and reached nobody. Was it meant for {row.name!r}?"
             found.append(NearMiss("other_target", kind, name, target, from_micros(at), text))
     if any(kind == "signal" for kind, _ in asked):
-        for name, at, id, key, taken in await store.read(sql.told_others, names=names, id=row.id, since=row.created_at):
+        for name, at, id, key, taken in await store.read(
+            reads.told_others, names=names, id=row.id, since=row.created_at
+        ):
             fate = "which took it" if taken is not None else "where it has not been taken"
             text = f"signal {name!r} went to {key or id}, {fate}. It waits under {row.name!r}."
             if ("signal", name) in asked:
                 found.append(NearMiss("other_target", "signal", name, key or id, from_micros(at), text))
-    for name, at, count in await store.read(sql.broadcasts_named, names=names, since=row.created_at):
+    for name, at, count in await store.read(reads.broadcasts_named, names=names, since=row.created_at):
         if ("broadcast", name) in asked:
             text = f"broadcast {name!r} reached {count}, before it waited for it; broadcasts are not kept for later."
             found.append(NearMiss("too_early", "broadcast", name, "*", from_micros(at), text))
