@@ -283,13 +283,13 @@ count_waits = Sql(
 )
 # From lane to lane along the claim index, not along its rows.
 _READY = "i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL"
-_LANE = f"i.queue = l.queue AND i.definition = l.definition AND i.version = l.version AND {_READY}"
+_QUEUED = f"i.queue = l.queue AND i.definition = l.definition AND i.version = l.version AND {_READY}"
 _FIRST = f"""SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
             ORDER BY i.queue, i.definition, i.version LIMIT 1"""
 _COUNT = f"""SELECT l.queue,
         sum((SELECT count(*) FROM (
-            SELECT i.since FROM instances i WHERE {_LANE} ORDER BY i.priority, i.since LIMIT :most::bigint) n)),
-        min((SELECT i.since FROM instances i WHERE {_LANE} ORDER BY i.priority, i.since LIMIT 1))
+            SELECT i.since FROM instances i WHERE {_QUEUED} ORDER BY i.priority, i.since LIMIT :most::bigint) n)),
+        min((SELECT i.since FROM instances i WHERE {_QUEUED} ORDER BY i.priority, i.since LIMIT 1))
     FROM lanes l GROUP BY l.queue"""
 count_ready = Sql(
     f"""
