@@ -19,7 +19,6 @@ from hark.programs.operations import Answer, Call, Do, Operation, Run, Sleep, Wa
 from hark.programs.replay import ContinueAsNew, Session
 
 _ATTEMPTS = 1000
-_SHORT = 1000  # characters that fit whatever they are
 _TEXT = 1 << 14
 
 
@@ -205,8 +204,7 @@ def _text(value: str | None, what: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be text, not {value!r}.")
-    if len(value) > _SHORT or not value.isascii() or "\0" in value:
-        json.dump(value, limit=_TEXT, what=what)
+    json.dump(value, limit=_TEXT, what=what)
     return value
 
 

@@ -49,7 +49,7 @@ from hark.model.telling import tell
 from hark.programs.branches import Branch, Ready, Suspended
 from hark.programs.desk import Arguments, FunctionDesk, Listener
 from hark.programs.operations import Answer, Call, Do, Operation, Run, WaitForSignal, named
-from hark.programs.steps import describe
+from hark.programs.steps import describe, is_told_to_stop
 
 _AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
 _MARKS = frozenset(("anew", "retried", "failed"))  # lines that nobody asked for
@@ -708,6 +708,5 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _unless_told_to_stop(error: BaseException) -> None:
     """Who is told to stop gets no say: nobody waits for what comes of it (X8)."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if is_told_to_stop():
         raise asyncio.CancelledError from error

@@ -213,7 +213,7 @@ async def run(program: StepProgram, claim: Claim, desk: Desk) -> Decision:
             outcome = await desk.call(step.function, program.machine, context)
         return decide(program, claim, context, outcome)
     except Exception as error:
-        if _is_told_to_stop():
+        if is_told_to_stop():
             raise asyncio.CancelledError from error
         return await recover(program, claim, desk, error)
 
@@ -232,12 +232,12 @@ async def recover(program: StepProgram, claim: Claim, desk: Desk, error: BaseExc
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as second:
-        if isinstance(second, asyncio.CancelledError) and _is_told_to_stop():
+        if isinstance(second, asyncio.CancelledError) and is_told_to_stop():
             raise
         return _failed(claim, f"{describe(error)}; then handle raised {describe(second)}")
 
 
-def _is_told_to_stop() -> bool:
+def is_told_to_stop() -> bool:
     """Then nobody waits for what comes of it (X8)."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -24,16 +24,11 @@ from typing import Any, Protocol
 from hark.kernel.commit import are_plain
 from hark.kernel.requests import (
     Appetite,
-    Cancel,
     Commit,
-    Deliver,
     Publish,
     Reclaim,
     Request,
     Retain,
-    Revive,
-    SignalWithStart,
-    Start,
 )  # fmt: skip
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
@@ -42,6 +37,7 @@ from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime import views
 from hark.runtime.ends import Ends
 from hark.runtime.figures import Tally
+from hark.runtime.order import Order
 from hark.runtime.reply import Reply, answer_all
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Unknown
@@ -306,18 +302,15 @@ class Clerk:
     def _next(self) -> list[Item]:
         """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
         items: list[Item] = []
-        order = _Order()
+        order = Order()
         most = _CROWDED if self.store.crowded() else _MOST
         queue = self._queue
         publishing = bool(queue) and isinstance(queue[0][0], Publish)
         while queue and len(items) < most:
             request = queue[0][0]
-            if type(request) is Commit:
-                if publishing:
-                    break
-            else:
-                if isinstance(request, Publish) != publishing:
-                    break  # broadcasts have turns of their own
+            if isinstance(request, Publish) is not publishing:
+                break  # broadcasts have turns of their own
+            if type(request) is not Commit:
                 if items and not order.fits(request):
                     break
                 order.add(request)
@@ -617,43 +610,6 @@ def _makes_work(decision: Decision) -> bool:
     if not isinstance(move, Advance) or decision.effects:
         return True
     return isinstance(move, Proceed) and (move.anew or bool(move.arm) or any(e.effect for e in decision.journal or ()))
-
-
-class _Order:
-    """A turn ends, starts and delivers, in this order; what somebody asked for the other way round waits."""
-
-    def __init__(self) -> None:
-        self._started: set[str] = set()
-        self._told: set[str] = set()
-
-    def fits(self, request: Request) -> bool:
-        match request:
-            case Cancel(target=target) | Revive(target=target):
-                return target not in self._started and target not in self._told
-            case Start():
-                return self._told.isdisjoint(_started_names(request))
-            case SignalWithStart(item=item):
-                return item.correlation_key not in self._told and item.correlation_key not in self._started
-            case Deliver(target=target):
-                return f"\0{target}" not in self._told
-            case _:
-                return True
-
-    def add(self, request: Request) -> None:
-        match request:
-            case Start():
-                self._started.update(_started_names(request))
-            case SignalWithStart(item=item):
-                self._told.update((item.correlation_key or "", f"\0{item.correlation_key}"))
-            case Deliver(target=target):
-                self._told.add(target)
-            case _:
-                pass
-
-
-def _started_names(request: Start) -> list[str]:
-    names = [item.correlation_key for item in request.items if item.correlation_key is not None]
-    return names + [item.id for item in request.items if item.named]
 
 
 def not_open() -> NotOpen:

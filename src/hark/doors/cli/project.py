@@ -73,6 +73,7 @@ FILES = {
     ".gitignore": "hark.db*\n",
 }
 SERVE = "hark serve --app app:app"
+_PATIENCE = 60  # seconds for what takes a moment
 QUESTION = "prom_1cmVxdWVzdC0xOjA"  # the first entry of request-1
 STEPS = (
     "hark start approval --id request-1 --input '\"Deploy v1\"'",
@@ -142,10 +143,13 @@ def demo(given: Given) -> None:
 
 def _until(run: Callable[[list[str]], int], status: str) -> None:
     """The worker is quick, but beside us."""
+    until = time.monotonic() + _PATIENCE
     while status:
         seen = StringIO()
         with redirect_stdout(seen):
             run(["instance", "show", "request-1", "--json", "--db", "sqlite:///hark.db"])
         if f'"status":"{status}"' in seen.getvalue():
             return
+        if time.monotonic() > until:
+            raise HarkError(f"It is not {status} after {_PATIENCE} s. Try `hark demo` again.")
         time.sleep(0.01)
