@@ -157,3 +157,15 @@ async def test_only_what_asks_for_nothing_else_is_plain(stage: Stage) -> None:
     await stage.one.run(Deliver(target="b", name="go"))
     [woken] = (await stage.one.run(claim=appetite("worker", 1))).claims
     assert not are_plain([advance(woken)]), "it consumes, and its wait goes"
+
+
+async def test_it_takes_its_locks_in_id_order_whatever_the_order_of_its_outcomes(stage: Stage) -> None:
+    """Invariant 3, within the one statement: who waits for `b` holds `a` already."""
+    a, b = await _two(stage)
+    async with stage.eye.transaction():
+        await stage.eye.fetch("SELECT id FROM instances WHERE id = 'b' FOR UPDATE")
+        running = stage.two.act(part(*_plain(b, a), plain=True))
+        assert await running.run() == "blocked"
+        assert await stage.eye.fetch("SELECT id FROM instances WHERE id = 'a' FOR UPDATE SKIP LOCKED") == []
+    turn = await running.finish()
+    assert len(turn.ran_on) == 2
