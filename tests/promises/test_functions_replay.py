@@ -121,6 +121,34 @@ async def test_another_road_than_the_journals_fails_with_entry_expected_and_foun
         assert await it.result() == "arrived"
 
 
+async def test_who_ends_without_asking_again_what_was_known_at_once_has_left_the_road(store: Store) -> None:
+    """The first of the lines that nobody asked for is named, in whatever order they are kept."""
+    brief = False
+
+    @workflow
+    async def curious(ctx: FunctionContext) -> str:
+        await ctx.run(one)
+        if not brief:
+            await ctx.now()
+            await ctx.now()
+            await ctx.wait_for_signal("go")
+        return "arrived"
+
+    async with harness(store, curious) as app:
+        it = await app.start(curious)
+        await app.drain()
+        brief = True
+        await it.signal("go")
+        await app.drain()
+        error = str((await it.get()).error)
+        assert "NonDeterministic" in error
+        assert "entry 1 was now, the code now says the end" in error
+        brief = False
+        await app.retry(it.id)
+        await app.drain()
+        assert await it.result() == "arrived"
+
+
 async def test_a_user_cannot_swallow_the_divergence(store: Store) -> None:
     first = True
 
