@@ -8,6 +8,7 @@ the system's library is often older.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
         db = apsw.Connection(path or ":memory:", flags=flags, statementcachesize=256)
         db.set_busy_handler(_busy)
         if path and not readonly:
-            db.execute("PRAGMA journal_mode = WAL").fetchall()
+            _use_wal(db)
         db.execute("PRAGMA synchronous = FULL")
     except apsw.NotADBError as error:
         raise InvalidInput(
@@ -80,6 +81,17 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
             f"SQLite cannot open {path!r}: {error}. Check that the folder exists, is writable and has room."
         ) from error
     return db
+
+
+def _use_wal(db: apsw.Connection) -> None:
+    """SQLite asks no busy handler here: who opens a new file together with others has to try again."""
+    for count in itertools.count():
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except apsw.BusyError:
+            if not _busy(count):
+                raise
 
 
 def _run(db: apsw.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> Rows:
