@@ -21,11 +21,11 @@ import uvicorn
 import uvloop
 
 from hark import FunctionContext, Hark, __version__, workflow
-from hark.doors.http.answers import Answer, as_json
 from hark.doors.http.api import ROUTES
-from hark.doors.http.changes import Resolved
+from hark.doors.http.responses import Answer, as_json
 from hark.doors.http.routes import Call, Route, Table
 from hark.doors.http.server import address, config, listen
+from hark.doors.http.write_routes import Resolved
 
 STEPS = 10
 ENTRIES = 1000

@@ -22,13 +22,13 @@ NAMES = {
     # durable functions
     "workflow", "FunctionContext", "AwakeableHandle",
     # what the engine shows
-    "Awakeable", "ChildView", "Delivery", "Event", "Figures", "Instance", "Signal", "Token", "Wait",
-    "Why", "Waiting", "Obstacle", "NearMiss",
+    "Awakeable", "ChildView", "Delivery", "Event", "Metrics", "Instance", "Signal", "Token", "Wait",
+    "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
     "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
-    "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WrongColour",
+    "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WouldBlockEventLoop",
 }  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from typing import Any, Self, get_args
 from hark.dialects import machine, workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import (
-    Answer,
     Cancel,
     Deliver,
     Grant,
@@ -22,12 +21,13 @@ from hark.kernel.requests import (
     Register,
     Request,
     Retain,
-    Revive,
+    RetryInstance,
     Revoke,
+    SettleAwakeable,
     SignalWithStart,
+    StartInstances,
     Sweep,
 )  # fmt: skip
-from hark.kernel.requests import Start as StartRequest
 from hark.kernel.turn import Rules
 from hark.model import json
 from hark.model.decisions import NewInstance, Settle
@@ -50,12 +50,12 @@ from hark.model.values import (
     WaitKind,
     Why,
 )
-from hark.runtime import checkup, figures, views, why
+from hark.runtime import health, metrics, views, why
 from hark.runtime.clerk import Clerk, not_open
-from hark.runtime.figures import Figures
+from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
-from hark.runtime.worker import Desk, Worker
+from hark.runtime.worker import Worker, WorkerServices
 from hark.store import migrate, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -152,7 +152,7 @@ class Hark:
         self._clock = clock
         make = _store(url, schema, self._lease, clock)
         self._clerk = Clerk(make, rules, lease=self._lease, retention=self._retention, clock=clock)
-        self._desk = Desk(self._clerk, self._limits, self._max_payload, self._new, self._link)
+        self._services = WorkerServices(self._clerk, self._limits, self._max_payload, self._new, self._link)
 
     def move(self, url: str | None = None, *, schema: str | None = None) -> None:
         """Work on another store than the one it was made for (`--db` does this); before it is opened."""
@@ -213,7 +213,7 @@ class Hark:
 
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """A worker for these queues and how many of each at once; by default 100 of every queue known here."""
-        return Worker(self._clerk, self._registry, self._desk, queues, lease=self._lease, grace=grace)
+        return Worker(self._clerk, self._registry, self._services, queues, lease=self._lease, grace=grace)
 
     @property
     def is_open(self) -> bool:
@@ -231,16 +231,16 @@ class Hark:
 
     def checkup(self) -> Reply[dict[str, Any]]:
         """How the store is, in plain facts: what `hark doctor` judges."""
-        return self._read(checkup.facts)
+        return self._read(health.facts)
 
     @property
     def turns(self) -> int:
         """Transactions committed here so far: when it has moved, something has happened."""
-        return self._clerk.tally.turns
+        return self._clerk.counters.turns
 
-    def figures(self) -> Reply[Figures]:
+    def metrics(self) -> Reply[Metrics]:
         """The store at a glance and what this process has done, for metrics. Scans no table."""
-        return self._read(lambda store: figures.look(store, self._clerk.tally))
+        return self._read(lambda store: metrics.look(store, self._clerk.counters))
 
     def asgi(self, *, require_token: bool = False) -> Any:
         """The HTTP API as an ASGI application: to be served, or mounted in another one under a prefix.
@@ -303,12 +303,12 @@ class Hark:
             "rate_limit": rate_limit, "weight": weight, "version": version,
         }  # fmt: skip
         item = self._new(definition, input, options)
-        return self._ask(StartRequest(items=[item]), lambda answers: self._handle(_raise(answers[0])))
+        return self._ask(StartInstances(items=[item]), lambda answers: self._handle(_raise(answers[0])))
 
     def start_many(self, starts: Iterable[tuple[Any, Any] | Start]) -> Reply[builtins.list[Any]]:
         """Start many at once: a list of Handle or Duplicate, in order."""
         items = [self._new(one.definition, one.input, one.options) for one in _starts(starts)]
-        request = StartRequest(items=items)
+        request = StartInstances(items=items)
         return self._ask(request, lambda answers: [self._handle_or_duplicate(answer) for answer in answers])
 
     def _handle(self, id: str) -> Handle:
@@ -448,7 +448,7 @@ class Hark:
 
     def _settle(self, settle: Settle, show: bool = True) -> Reply[Awakeable]:
         _check_texts(by=settle.by, via=settle.via)
-        return self._ask(Answer(settle=settle), lambda row: views.awakeable(row, self._link) if show else None)
+        return self._ask(SettleAwakeable(settle=settle), lambda row: views.awakeable(row, self._link) if show else None)
 
     def _then(self, request: Request, question: Callable[[Store, str], Any]) -> Reply[Any]:
         """Ask for a change and, once it is committed, read what came of it."""
@@ -509,7 +509,7 @@ class Hark:
     def why(self, target: Any) -> Reply[Why]:
         """What an instance waits for, what would wake it, what is in its way, and what almost woke it."""
         wanted = _target(target)
-        here = self._registry.lanes() if self._clerk.seat is not None else []
+        here = self._registry.lanes() if self._clerk.worker is not None else []
         return self._read(lambda store: why.explain(store, wanted, here))
 
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
@@ -585,7 +585,7 @@ class Hark:
 
     def retry(self, target: Any) -> Reply[Instance]:
         """Run a failed instance again, from its failed step."""
-        return self._then(Revive(target=_target(target)), views.get)
+        return self._then(RetryInstance(target=_target(target)), views.get)
 
     def sweep(self) -> Reply[None]:
         """Fire what is due now: delays, deadlines, dead leases."""

@@ -1,4 +1,4 @@
-"""D3: a person answers, in a real browser, without JavaScript: light and dark, on a desk and on a phone."""
+"""D3: a person answers, in a real browser, without JavaScript: light and dark, on a services and on a phone."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ SMALL = """() => [...document.querySelectorAll("button, select, textarea, .optio
     .filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 44).map(one => one.outerHTML)"""
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["services", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_d3_it_can_be_read_and_used_by_everybody(
     browser: Browser, sqlite_store: Store, scheme: str, size: tuple[int, int]

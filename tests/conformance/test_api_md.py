@@ -206,9 +206,9 @@ def test_engine_the_same_in_plain_code(store: Store) -> None:
 
 async def test_engine_blocking_inside_a_loop_is_refused() -> None:
     async with Harness() as app:
-        with pytest.raises(hark.WrongColour, match="await"):
+        with pytest.raises(hark.WouldBlockEventLoop, match="await"):
             app.list().result()
-        with pytest.raises(hark.WrongColour), Hark("sqlite://"):
+        with pytest.raises(hark.WouldBlockEventLoop), Hark("sqlite://"):
             pass
 
 

@@ -107,7 +107,7 @@ async def test_x5_fault_38_a_full_disk_refuses_cleanly_and_work_resumes_by_itsel
 
 
 def no_step_runs(*apps: Hark) -> bool:
-    return not any(app._clerk.seat._tasks for app in apps)
+    return not any(app._clerk.worker._tasks for app in apps)
 
 
 async def leases_are_over(store: Store) -> bool:

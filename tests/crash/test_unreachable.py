@@ -56,7 +56,7 @@ async def test_x5_nobody_hangs_behind_an_outcome_that_waits_for_the_database(
         await workers.until_traced("start 0")
         proxy.go_away()
         workers.open_gate()
-        await until(lambda: not app._clerk.seat._tasks, "the step to end")  # its outcome waits in the clerk now
+        await until(lambda: not app._clerk.worker._tasks, "the step to end")  # its outcome waits in the clerk now
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="Nothing was stored"):
                 await app.signal(handle.id, "tick")

@@ -1,5 +1,5 @@
 """The command line on both stores."""
 
-from tests.doors.support_cli import desk
+from tests.doors.support_cli import services
 
-__all__ = ["desk"]
+__all__ = ["services"]

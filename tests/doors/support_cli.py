@@ -108,7 +108,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(store: Store) -> Desk:
+def services(store: Store) -> Desk:
     """A store that is there, and empty; the command line works on it."""
     assert call("migrate", *place(store)).code == 0
     return Desk(store)

@@ -26,72 +26,72 @@ class Waits(Machine):
         return Done()
 
 
-def found(desk: Desk, code: int) -> dict[str, tuple[str, str]]:
-    said = desk("doctor", "--json")
+def found(services: Desk, code: int) -> dict[str, tuple[str, str]]:
+    said = services("doctor", "--json")
     assert said.code == code, said
     return {one["check"]: (one["status"], one["text"]) for one in json.loads(said.out)}
 
 
-def test_d4_an_empty_store_is_well(desk: Desk) -> None:
-    said = desk("doctor")
+def test_d4_an_empty_store_is_well(services: Desk) -> None:
+    said = services("doctor")
     assert said.code == 0
     assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["look"] + ["ok"] * 5
     assert "python" in said.out
-    assert found(desk, 0)["migrations"][1].startswith("up to date, version ")
+    assert found(services, 0)["migrations"][1].startswith("up to date, version ")
 
 
-def test_d4_a_secret_that_can_be_guessed_is_wrong(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d4_a_secret_that_can_be_guessed_is_wrong(services: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     for secret, status, code in (("0" * 32, "ok", 0), (f"{'0' * 32},hunter2", "wrong", 1)):
         monkeypatch.setenv("HARK_SECRET", secret)
-        assert found(desk, code)["secret"][0] == status
+        assert found(services, code)["secret"][0] == status
 
 
-def test_d4_with_a_worker_that_has_the_code_all_is_well(desk: Desk) -> None:
-    app = Hark(desk.store.url, **desk.store.options)
+def test_d4_with_a_worker_that_has_the_code_all_is_well(services: Desk) -> None:
+    app = Hark(services.store.url, **services.store.options)
     app.register(Waits)
     with app, app.worker():
         app.start(Waits).result()
-        checks = found(desk, 0)
+        checks = found(services, 0)
         assert checks["workers"] == ("ok", "1 alive, for 1 living instances")
         assert checks["code"][0] == "ok"
-    checks = found(desk, 1)
+    checks = found(services, 1)
     assert checks["workers"][0] == "wrong"
     assert "Waits version 1 (1)" in checks["code"][1]
     assert "hark worker --app" in checks["workers"][1]
 
 
-def test_d4_steps_of_the_dead_late_timers_and_old_waits_are_found(desk: Desk) -> None:
+def test_d4_steps_of_the_dead_late_timers_and_old_waits_are_found(services: Desk) -> None:
     async def leave(turns: Turns) -> None:
         await turns.start("m", "left-behind")
         await turns.claim("m")
 
-    desk.parked(Arm("timer", "w", "nap", timeout=1), id="late")
-    desk.do(leave)
-    _age(desk, "UPDATE instances SET due_at = due_at - 60000000 WHERE due_at IS NOT NULL")
-    _age(desk, "UPDATE waits SET since = since - 3 * 86400000000")
-    checks = found(desk, 1)
+    services.parked(Arm("timer", "w", "nap", timeout=1), id="late")
+    services.do(leave)
+    _age(services, "UPDATE instances SET due_at = due_at - 60000000 WHERE due_at IS NOT NULL")
+    _age(services, "UPDATE waits SET since = since - 3 * 86400000000")
+    checks = found(services, 1)
     assert checks["leases"] == (
         "wrong",
         "1 steps were left behind by dead workers; start a worker, or take them back with `hark timeout check`",
     )
     assert checks["timers"][1].startswith("1 are late, the first since 1 min ago")
     assert checks["waits"] == ("ok", "the oldest is 3 d: timer; see `hark instance why late`")
-    fired = desk("timeout", "check").out.splitlines()[-1]
-    checks = found(desk, 1)
+    fired = services("timeout", "check").out.splitlines()[-1]
+    checks = found(services, 1)
     assert (checks["timers"][0], checks["waits"][1]) == ("ok", "nobody waits")
     # For one lease after a PostgreSQL has started, as it just has here, nobody is taken for dead.
-    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "wrong")][: 2 if _is_new(desk) else 1]
+    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "wrong")][: 2 if _is_new(services) else 1]
 
 
-def _is_new(desk: Desk) -> bool:
-    return desk.store.name == "postgres"
+def _is_new(services: Desk) -> bool:
+    return services.store.name == "postgres"
 
 
-def _age(desk: Desk, statement: str) -> None:
+def _age(services: Desk, statement: str) -> None:
     async def run(turns: Turns) -> None:
-        await query(desk.store, statement)
+        await query(services.store, statement)
 
-    desk.do(run)
+    services.do(run)
 
 
 def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Path) -> None:

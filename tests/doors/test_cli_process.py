@@ -126,18 +126,18 @@ def test_d4_codes_and_streams_are_a_processs_own(tmp_path: Path) -> None:
 
 
 def test_d4_what_the_terminal_cannot_write_is_escaped(sqlite_store: Store) -> None:
-    desk = Desk(sqlite_store)
-    assert desk("migrate").code == 0
-    desk.asked()
+    services = Desk(sqlite_store)
+    assert services("migrate").code == 0
+    services.asked()
     said = shell("awakeable", "list", *place(sqlite_store), env={"PYTHONIOENCODING": "ascii"})
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("[\\xb7] prom_1abc123")
 
 
 def test_d4_a_closed_pipe_is_no_error(sqlite_store: Store) -> None:
-    desk = Desk(sqlite_store)
-    assert desk("migrate").code == 0
-    desk.parked(*[Arm("signal", f"w{n}", name=f"go-{n}") for n in range(5000)])
+    services = Desk(sqlite_store)
+    assert services("migrate").code == 0
+    services.parked(*[Arm("signal", f"w{n}", name=f"go-{n}") for n in range(5000)])
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -162,14 +162,14 @@ def test_d4_a_closed_pipe_is_no_error_for_who_ends_otherwise(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_d4_ctrl_c_ends_a_follower_quietly(sqlite_store: Store, number: signal.Signals, code: int) -> None:
-    desk = Desk(sqlite_store)
-    assert desk("migrate").code == 0
-    desk.parked(Arm("signal", "w", name="go"))
+    services = Desk(sqlite_store)
+    assert services("migrate").code == 0
+    services.parked(Arm("signal", "w", name="go"))
     command = [HARK, "events", "--follow", *place(sqlite_store)]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert follower.stdout is not None
     assert "started" in follower.stdout.readline()
-    assert desk("signal", "i", "go").code == 0
+    assert services("signal", "i", "go").code == 0
     while '"name":"go"' not in follower.stdout.readline():
         assert follower.poll() is None
     follower.send_signal(number)
@@ -227,9 +227,9 @@ def on_a_terminal(*args: str, **env: str) -> str:
 
 
 def test_d4_colours_only_on_a_terminal_and_none_with_no_color(sqlite_store: Store) -> None:
-    desk = Desk(sqlite_store)
-    assert desk("migrate").code == 0
-    desk.asked()
+    services = Desk(sqlite_store)
+    assert services("migrate").code == 0
+    services.asked()
     for words in (["instance", "list"], ["awakeable", "list"], ["instance", "show", "job-1"]):
         where = place(sqlite_store)
         assert "\x1b[" in on_a_terminal(*words, *where)

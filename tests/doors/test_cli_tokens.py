@@ -11,27 +11,27 @@ from tests.doors.test_cli_server import serving
 from tests.support.stores import sqlite_file
 
 
-def test_x3_a_token_is_made_listed_and_revoked(desk: Desk) -> None:
-    assert desk("token", "list").out == "No tokens.\n"
-    made = desk("token", "create", "--scope", "read", "--scope", "answer", "--name", "ann", "--expires", "90d")
+def test_x3_a_token_is_made_listed_and_revoked(services: Desk) -> None:
+    assert services("token", "list").out == "No tokens.\n"
+    made = services("token", "create", "--scope", "read", "--scope", "answer", "--name", "ann", "--expires", "90d")
     assert made.code == 0
     secret = made.out.strip()
     assert secret.startswith("hark_")
-    [token] = desk("token", "list", "--json").json
+    [token] = services("token", "list", "--json").json
     assert (token["name"], token["scopes"]) == ("ann", ["read", "answer"])
     left = datetime.fromisoformat(token["expires_at"]) - datetime.now(UTC)
     assert 89 <= left.days <= 90
     assert f"hark token revoke {token['id']}" in made.err
-    assert secret not in desk("token", "list").out + desk("token", "list", "--json").out
-    assert "ann" in desk("token", "list").out
-    assert desk("token", "revoke", token["id"]).out == "ann is revoked.\n"
-    assert "revoked just now" in desk("token", "list").out
-    desk("token", "revoke", "nobody").line(3)
+    assert secret not in services("token", "list").out + services("token", "list", "--json").out
+    assert "ann" in services("token", "list").out
+    assert services("token", "revoke", token["id"]).out == "ann is revoked.\n"
+    assert "revoked just now" in services("token", "list").out
+    services("token", "revoke", "nobody").line(3)
 
 
-def test_x3_deploy_says_what_it_means(desk: Desk) -> None:
-    assert "run commands on your workers" in desk("token", "create", "--scope", "deploy").err
-    assert desk("token", "create", "--scope", "deploy", "--json").json["secret"].startswith("hark_")
+def test_x3_deploy_says_what_it_means(services: Desk) -> None:
+    assert "run commands on your workers" in services("token", "create", "--scope", "deploy").err
+    assert services("token", "create", "--scope", "deploy", "--json").json["secret"].startswith("hark_")
 
 
 @pytest.mark.parametrize(

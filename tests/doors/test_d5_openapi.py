@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import ignored_auth, missing_required_header, positive_data_acceptance
 
 from hark.doors.http.api import ROUTES
-from hark.doors.http.looks import VERSION
 from hark.doors.http.openapi import document as describe
+from hark.doors.http.read_routes import VERSION
 from hark.doors.http.server import serve
 from tests.support.http import app_on, ask
 from tests.support.stores import Store

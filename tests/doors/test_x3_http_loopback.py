@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from hark import Hark, InvalidInput
-from hark.doors.http.guard import is_loopback
+from hark.doors.http.auth import is_loopback
 from tests.support.http import app_on, ask, serving
 from tests.support.stores import Store
 

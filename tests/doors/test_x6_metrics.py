@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from hark import Hark
-from hark.runtime import checkup
+from hark.runtime import health
 from tests.support.http import app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -91,8 +91,8 @@ async def test_x6_who_has_its_answer_is_not_waiting_while_nobody_runs_it(store: 
         figures = await scrape(http)
         assert figures['hark_waits{kind="awakeable"}'] == figures["hark_awakeables_pending"] == 1
         assert [wait.name for wait in await app.waits()] == ["prom_2"]
-        assert (await app._read(checkup.facts))["oldest_wait"]["name"] == "prom_2"
+        assert (await app._read(health.facts))["oldest_wait"]["name"] == "prom_2"
         await app.resolve("prom_2", 1)
         figures = await scrape(http)
         assert figures['hark_waits{kind="awakeable"}'] == figures['hark_oldest_wait_seconds{kind="awakeable"}'] == 0
-        assert (await app._read(checkup.facts))["oldest_wait"] is None
+        assert (await app._read(health.facts))["oldest_wait"] is None

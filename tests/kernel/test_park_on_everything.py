@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Answer, Cancel, Deliver, Message, Publish, Reclaim, Request, Revive
+from hark.kernel.requests import Cancel, Deliver, Message, Publish, Reclaim, Request, RetryInstance, SettleAwakeable
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Finish, NewAwakeable, NewInstance, Park, Settle
 from hark.model.errors import NoTarget
@@ -109,7 +109,10 @@ SOURCES: dict[str, tuple[Callable[[Stage], Awaitable[None]], tuple[str, str, str
     "all of the left children": (lambda s: s.end("left-1", "left-2"), ("children", "", "w-left")),
     "one of the right children": (lambda s: s.end("right-2"), ("children", "", "w-right")),
     "broadcast": (lambda s: s.send(Publish(name="x")), ("broadcast", "x", None)),
-    "awakeable": (lambda s: s.send(Answer(settle=Settle("prom_1x", "RESOLVED", "1"))), ("awakeable", "prom_1x", None)),
+    "awakeable": (
+        lambda s: s.send(SettleAwakeable(settle=Settle("prom_1x", "RESOLVED", "1"))),
+        ("awakeable", "prom_1x", None),
+    ),
 }
 
 
@@ -260,7 +263,7 @@ async def test_what_was_answered_while_it_executed_and_is_kept_does_not_time_out
         if source == "message":
             await stage.send(Message(name="billed", key="order-1"))
         else:
-            await stage.send(Answer(settle=Settle("prom_1x", "RESOLVED", "1")))
+            await stage.send(SettleAwakeable(settle=Settle("prom_1x", "RESOLVED", "1")))
         park = Park(disarm=("w-timed",) if source == "awakeable" else ("w-awakeable",))
         parking = outcome(claim, park, consume=[row.seq for row in claim.inbox])
         [answered] = (await stage.turns.run(parking, lanes=["M"])).claims  # in the very turn that parks it
@@ -276,7 +279,10 @@ async def test_everything_in_one_turn_is_one_wake_and_nothing_is_lost(store: Sto
     async with parked(store) as stage:
         stage.now += 10 * SECOND
         ends = [outcome(stage.children[id], Finish("done")) for id in ("left-1", "left-2", "right-1", "right-2")]
-        message, answer = Message(name="paid", key="order-1"), Answer(settle=Settle("prom_1x", "REJECTED", error="no"))
+        message, answer = (
+            Message(name="paid", key="order-1"),
+            SettleAwakeable(settle=Settle("prom_1x", "REJECTED", error="no")),
+        )
         turn = await stage.turns.run(
             Deliver(target="m", name="go"), message, answer, *ends, lanes=["M"], room=5, sweep=True
         )
@@ -384,7 +390,7 @@ async def test_a_retry_has_all_of_its_waits_back(store: Store) -> None:
         await stage.send(message := Message(name="paid", key="order-1"), publish := Publish(name="x"))
         assert isinstance(message.answer, NoTarget)
         assert publish.answer == 0
-        await stage.send(Revive(target="m"))
+        await stage.send(RetryInstance(target="m"))
         claim = await stage.claim()
         assert {wait.id for wait in claim.waits} == set(PLACES)
         await stage.park(claim)

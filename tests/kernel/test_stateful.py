@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from hark.kernel.commit import are_plain
-from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Publish, Reclaim, Request, Revive, Start
+from hark.kernel.requests import (
+    Cancel,
+    Commit,
+    Deliver,
+    HandBack,
+    Publish,
+    Reclaim,
+    Request,
+    RetryInstance,
+    StartInstances,
+)
 from hark.kernel.turn import Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal
@@ -33,8 +43,8 @@ from tests.support.turns import (
     Content,
     TickingClock,
     advance,
-    appetite,
     audit,
+    capacity,
     done,
     new,
     on,
@@ -122,7 +132,7 @@ class Kernel(RuleBasedStateMachine):
         data.draw(st.sampled_from(asks), "ask")(data)
 
     def start(self, data: st.DataObject) -> None:
-        self.queue.append(Start(items=[self._item(data)]))
+        self.queue.append(StartInstances(items=[self._item(data)]))
 
     def signal(self, data: st.DataObject) -> None:
         self.queue.append(
@@ -153,7 +163,9 @@ class Kernel(RuleBasedStateMachine):
             case "cancel":
                 self.queue.append(Cancel(target=self._target(data)))
             case "retry":
-                self.queue.append(Revive(target=data.draw(st.sampled_from(failed)) if failed else self._target(data)))
+                self.queue.append(
+                    RetryInstance(target=data.draw(st.sampled_from(failed)) if failed else self._target(data))
+                )
             case "reclaim":
                 self.queue.append(Reclaim(owners=[data.draw(_WORKERS, "dead")]))
             case "hand back":
@@ -233,7 +245,7 @@ class Kernel(RuleBasedStateMachine):
         tx = await self.store.begin()
         turn = Turn(tx, self.rules, self.catalog)
         try:
-            hungry = appetite(worker, room) if worker else None
+            hungry = capacity(worker, room) if worker else None
             await turn.run(requests, hungry, sweep=sweep, plain=are_plain(requests))
         except BaseException:
             await tx.rollback()
@@ -310,7 +322,7 @@ def _assert_answer(request: Request, expected: Any) -> None:
             assert request.fenced != expected, f"fenced: {request}"
         case Deliver():
             assert (type(answer).__name__ if isinstance(answer, Exception) else answer.status) == expected
-        case Start():
+        case StartInstances():
             assert [type(a).__name__ if isinstance(a, Exception) else a for a in answer] == expected
         case _:
             assert (type(answer).__name__ if isinstance(answer, Exception) else answer) == expected

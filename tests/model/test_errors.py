@@ -38,7 +38,7 @@ EXAMPLES: list[HarkError] = [
     errors.StoreUnavailable("m"),
     errors.StoreTooNew("m"),
     errors.NotOpen("m"),
-    errors.WrongColour("m"),
+    errors.WouldBlockEventLoop("m"),
 ]
 DEFINED = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HarkError)}
 
@@ -107,7 +107,7 @@ def test_a_note_survives_pickling() -> None:
         (errors.SignalTimeout, TimeoutError),
         (errors.AwakeableTimedOut, TimeoutError),
         (errors.InvalidOutcome, TypeError),
-        (errors.WrongColour, RuntimeError),
+        (errors.WouldBlockEventLoop, RuntimeError),
     ],
 )
 def test_code_that_does_not_know_hark_catches_the_error_by_its_everyday_base(

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from hark.kernel.requests import (
-    Answer,
-    Appetite,
     Cancel,
+    Capacity,
     Commit,
     Deliver,
     HandBack,
@@ -23,9 +22,10 @@ from hark.kernel.requests import (
     Reclaim,
     Request,
     Retain,
-    Revive,
+    RetryInstance,
+    SettleAwakeable,
     SignalWithStart,
-    Start,
+    StartInstances,
 )
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
@@ -42,8 +42,8 @@ from tests.support.turns import (
     REGISTER,
     TickingClock,
     advance,
-    appetite,
     asked,
+    capacity,
     done,
     on,
     park,
@@ -69,7 +69,7 @@ class Table:
         self.catalog: dict[str, Any] = {}
         self.numbers = itertools.count()
 
-    async def turn(self, *requests: Request, hunger: Appetite | None = None, sweep: bool = False) -> Turn:
+    async def turn(self, *requests: Request, hunger: Capacity | None = None, sweep: bool = False) -> Turn:
         tx = await self.store.begin()
         turn = Turn(tx, self.rules, self.catalog)
         await turn.run(requests, hunger, sweep=sweep)
@@ -82,13 +82,13 @@ class Table:
 
     async def started(self, n: int, **options: Any) -> list[str]:
         items = [self.new(**options) for _ in range(n)]
-        await self.turn(Start(items=items))
+        await self.turn(StartInstances(items=items))
         return [item.id for item in items]
 
     async def claimed(self, n: int, **options: Any) -> list[Claim]:
         """New ones, executing."""
         await self.started(n, **options)
-        claims = (await self.turn(hunger=appetite("me", n))).claims
+        claims = (await self.turn(hunger=capacity("me", n))).claims
         assert len(claims) == n
         return claims
 
@@ -100,7 +100,7 @@ class Table:
     async def woken(self, n: int) -> list[Claim]:
         """Executing again, each with a signal it was handed."""
         ids = await self.parked(n)
-        claims = (await self.turn(*(deliver(id) for id in ids), hunger=appetite("me", n))).claims
+        claims = (await self.turn(*(deliver(id) for id in ids), hunger=capacity("me", n))).claims
         assert len(claims) == n
         return claims
 
@@ -138,18 +138,18 @@ def work(function: Work) -> Work:
 
 @work
 async def starts_of_one_call(t: Table, n: int) -> Any:
-    return t.turn(Start(items=[t.new() for _ in range(n)]))
+    return t.turn(StartInstances(items=[t.new() for _ in range(n)]))
 
 
 @work
 async def starts_of_many_callers_with_keys(t: Table, n: int) -> Any:
-    requests = [Start(items=[t.new(named=True, correlation_key=f"key-{i}", delay=5)]) for i in range(n)]
+    requests = [StartInstances(items=[t.new(named=True, correlation_key=f"key-{i}", delay=5)]) for i in range(n)]
     return t.turn(*requests)
 
 
 @work
 async def starts_that_are_claimed_at_once(t: Table, n: int) -> Any:
-    return t.turn(Start(items=[t.new() for _ in range(n)]), hunger=appetite("me", n))
+    return t.turn(StartInstances(items=[t.new() for _ in range(n)]), hunger=capacity("me", n))
 
 
 @work
@@ -161,7 +161,7 @@ async def signals_to_as_many_parked(t: Table, n: int) -> Any:
 @work
 async def signals_with_dedup_keys_that_are_claimed_at_once(t: Table, n: int) -> Any:
     ids = await t.parked(n)
-    return t.turn(*(deliver(id, dedup_key="k") for id in ids), hunger=appetite("me", n))
+    return t.turn(*(deliver(id, dedup_key="k") for id in ids), hunger=capacity("me", n))
 
 
 @work
@@ -196,7 +196,7 @@ async def answers_to_awakeables(t: Table, n: int) -> Any:
         awakeable, arm = asked(f"prom-{i}")
         commits.append(park(claim, arm, awakeables=(awakeable,)))
     await t.turn(*commits)
-    return t.turn(*(Answer(settle=Settle(f"prom-{i}", "RESOLVED", payload="1")) for i in range(n)))
+    return t.turn(*(SettleAwakeable(settle=Settle(f"prom-{i}", "RESOLVED", payload="1")) for i in range(n)))
 
 
 @work
@@ -225,13 +225,13 @@ async def large_broadcasts(t: Table, n: int) -> Any:
 @work
 async def outcomes_that_run_on(t: Table, n: int) -> Any:
     claims = await t.claimed(n)
-    return t.turn(*(advance(claim) for claim in claims), hunger=appetite("me", n))
+    return t.turn(*(advance(claim) for claim in claims), hunger=capacity("me", n))
 
 
 @work
 async def outcomes_that_run_on_and_consume(t: Table, n: int) -> Any:
     claims = await t.woken(n)
-    return t.turn(*(advance(claim) for claim in claims), hunger=appetite("me", n))
+    return t.turn(*(advance(claim) for claim in claims), hunger=capacity("me", n))
 
 
 @work
@@ -266,7 +266,7 @@ async def outcomes_with_effects(t: Table, n: int) -> Any:
         advance(claim, SendSignal(id, "go", "1", "k"), t.new(correlation_key=f"by-{id}"))
         for id, claim in zip(ids, claims, strict=True)
     ]
-    return t.turn(*commits, hunger=appetite("me", 3 * n))
+    return t.turn(*commits, hunger=capacity("me", 3 * n))
 
 
 @work
@@ -278,35 +278,35 @@ async def children_of_one_parent(t: Table, n: int) -> Any:
 @work
 async def children_of_as_many_parents(t: Table, n: int) -> Any:
     claims = await t.claimed(n)
-    return t.turn(*(spawn(claim, [t.new()]) for claim in claims), hunger=appetite("me", n))
+    return t.turn(*(spawn(claim, [t.new()]) for claim in claims), hunger=capacity("me", n))
 
 
 @work
 async def ends_of_the_children_of_one_parent(t: Table, n: int) -> Any:
     [claim] = await t.claimed(1)
-    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=appetite("me", n))).claims
-    return t.turn(*(done(claim) for claim in claims), hunger=appetite("me", n))
+    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=capacity("me", n))).claims
+    return t.turn(*(done(claim) for claim in claims), hunger=capacity("me", n))
 
 
 @work
 async def ends_of_the_children_of_as_many_parents(t: Table, n: int) -> Any:
     parents = await t.claimed(n)
-    claims = (await t.turn(*(spawn(claim, [t.new()]) for claim in parents), hunger=appetite("me", n))).claims
-    return t.turn(*(done(claim) for claim in claims), hunger=appetite("me", n))
+    claims = (await t.turn(*(spawn(claim, [t.new()]) for claim in parents), hunger=capacity("me", n))).claims
+    return t.turn(*(done(claim) for claim in claims), hunger=capacity("me", n))
 
 
 @work
 async def timeouts(t: Table, n: int) -> Any:
     await t.parked(n, lambda: timer(timeout=MINUTE))
     t.clock.advance(2 * MINUTE)
-    return t.turn(sweep=True, hunger=appetite("me", n))
+    return t.turn(sweep=True, hunger=capacity("me", n))
 
 
 @work
 async def delays_that_are_over(t: Table, n: int) -> Any:
     await t.started(n, delay=MINUTE)
     t.clock.advance(2 * MINUTE)
-    return t.turn(sweep=True, hunger=appetite("me", n))
+    return t.turn(sweep=True, hunger=capacity("me", n))
 
 
 @work
@@ -329,7 +329,7 @@ async def cancels(t: Table, n: int) -> Any:
 @work
 async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
     [claim] = await t.claimed(1)
-    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=appetite("me", n))).claims
+    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=capacity("me", n))).claims
     await t.turn(*(spawn(claim, [t.new()]) for claim in claims))
     return t.turn(Cancel(target=claim.id))
 
@@ -337,10 +337,10 @@ async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
 @work
 async def retries_of_the_failed(t: Table, n: int) -> Any:
     keys = itertools.count()
-    await t.turn(Start(items=[t.new(correlation_key=f"key-{next(keys)}") for _ in range(n)]))
-    claims = (await t.turn(hunger=appetite("me", n))).claims
+    await t.turn(StartInstances(items=[t.new(correlation_key=f"key-{next(keys)}") for _ in range(n)]))
+    claims = (await t.turn(hunger=capacity("me", n))).claims
     await t.turn(*(stop(claim) for claim in claims))
-    return t.turn(*(Revive(target=claim.id) for claim in claims))
+    return t.turn(*(RetryInstance(target=claim.id) for claim in claims))
 
 
 @work
@@ -358,25 +358,25 @@ async def work_taken_back_from_the_dead(t: Table, n: int) -> Any:
 @work
 async def claims(t: Table, n: int) -> Any:
     await t.started(n)
-    return t.turn(hunger=appetite("me", n))
+    return t.turn(hunger=capacity("me", n))
 
 
 @work
 async def claims_under_one_key(t: Table, n: int) -> Any:
     await t.started(n, concurrency_key="wide:1")
-    return t.turn(hunger=appetite("me", n))
+    return t.turn(hunger=capacity("me", n))
 
 
 @work
 async def claims_under_as_many_keys(t: Table, n: int) -> Any:
-    await t.turn(Start(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    return t.turn(hunger=appetite("me", n))
+    await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    return t.turn(hunger=capacity("me", n))
 
 
 @work
 async def claims_with_tokens(t: Table, n: int) -> Any:
-    await t.turn(Start(items=[t.new(rate_limit=f"api:{i}") for i in range(n)]))
-    return t.turn(hunger=appetite("me", n))
+    await t.turn(StartInstances(items=[t.new(rate_limit=f"api:{i}") for i in range(n)]))
+    return t.turn(hunger=capacity("me", n))
 
 
 @work
@@ -384,16 +384,16 @@ async def claims_that_are_refused(t: Table, n: int) -> Any:
     """Under a key that has one slot, which is taken: all of them leave the line in one statement."""
     await t.claimed(1, concurrency_key="narrow")
     await t.started(n, concurrency_key="narrow")
-    return t.turn(hunger=appetite("me", n + 1))
+    return t.turn(hunger=capacity("me", n + 1))
 
 
 @work
 async def slots_that_come_free(t: Table, n: int) -> Any:
-    await t.turn(Start(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    held = (await t.turn(hunger=appetite("me", n))).claims
-    await t.turn(Start(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    await t.turn(hunger=appetite("me", n))  # refused, in line behind their keys
-    return t.turn(*(done(claim) for claim in held), hunger=appetite("me", n))
+    await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    held = (await t.turn(hunger=capacity("me", n))).claims
+    await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    await t.turn(hunger=capacity("me", n))  # refused, in line behind their keys
+    return t.turn(*(done(claim) for claim in held), hunger=capacity("me", n))
 
 
 @work
@@ -409,11 +409,11 @@ async def a_bit_of_everything(t: Table, n: int) -> Any:
     parked, woken, running = await t.parked(n), await t.woken(n), await t.claimed(2 * n)
     await t.started(n)
     requests: list[Request] = [deliver(id, dedup_key="k") for id in parked]
-    requests += [Start(items=[t.new(correlation_key=f"key-{i}")]) for i in range(n)]
+    requests += [StartInstances(items=[t.new(correlation_key=f"key-{i}")]) for i in range(n)]
     requests += [done(claim) for claim in woken]
     requests += [Cancel(target=claim.id) for claim in running[:n]]
     requests += [_outcome(claim, i) for i, claim in enumerate(running[n:])]
-    return t.turn(*requests, hunger=appetite("me", n), sweep=True)
+    return t.turn(*requests, hunger=capacity("me", n), sweep=True)
 
 
 def _outcome(claim: Claim, n: int) -> Commit:

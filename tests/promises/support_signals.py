@@ -9,7 +9,7 @@ from typing import Any
 
 from hark import Await, Broadcast, Context, Done, Machine, step
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Appetite, Commit, Register, Request, Start
+from hark.kernel.requests import Capacity, Commit, Register, Request, StartInstances
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
@@ -124,9 +124,9 @@ class Turns:
     async def open_turn(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> Turn:
         """Run a turn and leave its transaction open."""
         turn = Turn(await self.store.begin(), self.rules, self.catalog)
-        appetite = Appetite("by-hand", {"default": room}, [(name, 1) for name in lanes]) if lanes else None
+        capacity = Capacity("by-hand", {"default": room}, [(name, 1) for name in lanes]) if lanes else None
         try:
-            await turn.run(list(requests), appetite, **how)
+            await turn.run(list(requests), capacity, **how)
         except BaseException:
             await turn.tx.rollback()
             raise
@@ -142,7 +142,7 @@ class Turns:
 
     async def start(self, definition: str, *ids: str, **options: Any) -> None:
         items = [NewInstance(definition, "{}", id, named=True, **options) for id in ids]
-        request = Start(items=items)
+        request = StartInstances(items=items)
         await self.run(request)
         assert request.answer == list(ids)
 

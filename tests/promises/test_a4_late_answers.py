@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hark.kernel.requests import Answer, Deliver
+from hark.kernel.requests import Deliver, SettleAwakeable
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, NewAwakeable, Park, Settle
 from hark.model.errors import AlreadySettled
@@ -30,8 +30,8 @@ class Asker:
         waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
         await self.turns.commit(await self.turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
 
-    async def resolve(self, *payloads: str) -> list[Answer]:
-        answers = [Answer(settle=Settle("question", "RESOLVED", payload, by="ann")) for payload in payloads]
+    async def resolve(self, *payloads: str) -> list[SettleAwakeable]:
+        answers = [SettleAwakeable(settle=Settle("question", "RESOLVED", payload, by="ann")) for payload in payloads]
         await self.turns.run(*answers)
         return answers
 

@@ -210,9 +210,9 @@ async def asleep(store: Store, *definitions: type[Machine], **options: object) -
 async def test_d7_no_worker_has_its_code(store: Store) -> None:
     async with asleep(store, Order) as app:
         order = await app.start("Order")
-        [obstacle] = (await app.why(order)).obstacles
-        assert obstacle.reason == "no_worker"
-        assert "hark worker --app" in obstacle.text
+        [blocker] = (await app.why(order)).blockers
+        assert blocker.reason == "no_worker"
+        assert "hark worker --app" in blocker.text
 
 
 async def test_d7_a_parked_one_also_needs_somebody_to_run_it(store: Store) -> None:
@@ -221,8 +221,8 @@ async def test_d7_a_parked_one_also_needs_somebody_to_run_it(store: Store) -> No
         async with app.worker():
             order = await app.start(Order)
             await until(lambda: parked(app, order.id), "the park")
-            assert (await app.why(order)).obstacles == ()
-        assert [obstacle.reason for obstacle in (await app.why(order)).obstacles] == ["no_worker"]
+            assert (await app.why(order)).blockers == ()
+        assert [blocker.reason for blocker in (await app.why(order)).blockers] == ["no_worker"]
 
 
 async def test_d7_a_delay_and_a_retry_say_until_when(store: Store) -> None:
@@ -231,9 +231,9 @@ async def test_d7_a_delay_and_a_retry_say_until_when(store: Store) -> None:
         again = await app.start(Again)
         await app.drain()
         for instance, seconds in ((later, 100), (again, 60)):
-            obstacle = next(o for o in (await app.why(instance)).obstacles if o.reason == "delayed")
-            assert obstacle.until is not None
-            assert (obstacle.until - (await instance.get()).created_at).total_seconds() == pytest.approx(seconds, abs=1)
+            blocker = next(o for o in (await app.why(instance)).blockers if o.reason == "delayed")
+            assert blocker.until is not None
+            assert (blocker.until - (await instance.get()).created_at).total_seconds() == pytest.approx(seconds, abs=1)
 
 
 async def test_d7_the_line_of_a_concurrency_key_names_its_holder(store: Store) -> None:
@@ -243,10 +243,10 @@ async def test_d7_the_line_of_a_concurrency_key_names_its_holder(store: Store) -
         assert (await turns.claim("m")).id == "first"
         assert await turns.nobody_runs("m")
     async with asleep(store) as app:
-        obstacles = {obstacle.reason: obstacle.text for obstacle in (await app.why("second")).obstacles}
-        assert "held by first" in obstacles["concurrency"]
-        lost = (await app.why("first")).obstacles
-        assert [obstacle.reason for obstacle in lost] == ["lease_lost"]
+        blockers = {blocker.reason: blocker.text for blocker in (await app.why("second")).blockers}
+        assert "held by first" in blockers["concurrency"]
+        lost = (await app.why("first")).blockers
+        assert [blocker.reason for blocker in lost] == ["lease_lost"]
         assert "hark timeout check" in lost[0].text
 
 
@@ -255,8 +255,8 @@ async def test_d7_the_line_of_a_bucket_says_when_there_are_tokens(store: Store) 
         handles = [await app.start(Quick, rate_limit="api") for _ in range(2)]
         await app.drain()
         [waiting] = [handle for handle in handles if (await handle.get()).status == "runnable"]
-        obstacle = next(o for o in (await app.why(waiting)).obstacles if o.reason == "rate_limit")
-        assert obstacle.until is not None
+        blocker = next(o for o in (await app.why(waiting)).blockers if o.reason == "rate_limit")
+        assert blocker.until is not None
 
 
 async def test_d7_the_finished_say_how_and_what_to_do(store: Store) -> None:

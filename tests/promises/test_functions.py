@@ -34,7 +34,7 @@ from hark import (
     step,
     workflow,
 )
-from hark.runtime import watchman
+from hark.runtime import watchdog
 from hark.testing import Harness
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -854,7 +854,7 @@ async def test_a_function_that_holds_the_loop_is_named_with_its_line(
 ) -> None:
     import time
 
-    monkeypatch.setattr(watchman, "_LOOK", 0.02)  # it needs nine looks, and gets many more than that
+    monkeypatch.setattr(watchdog, "_LOOK", 0.02)  # it needs nine looks, and gets many more than that
 
     @workflow
     async def sleepy(ctx: FunctionContext) -> None:
@@ -877,7 +877,7 @@ async def test_a_long_replay_is_not_taken_for_code_that_holds_the_loop(
     """Between two lines it is as quick as it was when they were written; only all of them together take long."""
     import time
 
-    monkeypatch.setattr(watchman, "_LOOK", 0.05)  # nine looks: what takes 0.01 s is none of its business
+    monkeypatch.setattr(watchdog, "_LOOK", 0.05)  # nine looks: what takes 0.01 s is none of its business
 
     async def one() -> int:
         return 1
@@ -898,7 +898,7 @@ async def test_a_long_replay_is_not_taken_for_code_that_holds_the_loop(
         it = await app.start(thorough)
         await app.drain()
         monkeypatch.undo()
-        monkeypatch.setattr(watchman, "_LOOK", 0.05)
+        monkeypatch.setattr(watchdog, "_LOOK", 0.05)
         await it.signal("go")
         await app.drain()
         assert (await it.get()).error is None

@@ -501,7 +501,7 @@ async def test_a4_an_answer_in_time_is_no_timeout_for_who_hears_of_it_late(store
             it = await app.start(races)
             await until(app.awakeables, "the question")
             [question] = await app.awakeables()
-            seat: Any = app._clerk.seat
+            seat: Any = app._clerk.worker
             ring = seat.mail
 
             def ring_late(ids: set[str]) -> None:

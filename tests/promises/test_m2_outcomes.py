@@ -155,7 +155,7 @@ async def test_m2_a_retry_without_delay_goes_behind_those_who_wait(store: Store)
 
 
 async def test_m2_done_records_its_result_and_stop_its_reason(store: Store) -> None:
-    class Ends(Machine):
+    class Completions(Machine):
         @step
         async def start(self, ctx: Context) -> Done | Stop:
             match ctx.state["how"]:
@@ -168,11 +168,11 @@ async def test_m2_done_records_its_result_and_stop_its_reason(store: Store) -> N
                 case other:
                     return Done(other)
 
-    async with harness(store, Ends) as app:
-        nothing = await app.start(Ends, {"how": "nothing"})
-        value = await app.start(Ends, {"how": {"deep": [1, 2.5, None, "ü"]}})
-        text = await app.start(Ends, {"how": "text"})
-        error = await app.start(Ends, {"how": "error"})
+    async with harness(store, Completions) as app:
+        nothing = await app.start(Completions, {"how": "nothing"})
+        value = await app.start(Completions, {"how": {"deep": [1, 2.5, None, "ü"]}})
+        text = await app.start(Completions, {"how": "text"})
+        error = await app.start(Completions, {"how": "error"})
         assert await app.drain() == {"steps": 4, "done": 2, "stop": 2}
         assert await nothing.result() is None
         assert await value.result() == {"deep": [1, 2.5, None, "ü"]}
@@ -187,7 +187,7 @@ async def test_m2_done_records_its_result_and_stop_its_reason(store: Store) -> N
 async def test_m2_fault_11_done_and_stop_leave_neither_inbox_nor_waits_open(store: Store) -> None:
     from hark import NoTarget
 
-    class Ends(Machine):
+    class Completions(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
             return Await("go", then=self.end, timeout=60)
@@ -196,8 +196,8 @@ async def test_m2_fault_11_done_and_stop_leave_neither_inbox_nor_waits_open(stor
         async def end(self, ctx: Context) -> Done | Stop:
             return Done() if ctx.state["well"] else Stop("no")
 
-    async with harness(store, Ends) as app:
-        both = [await app.start(Ends, {"well": well}) for well in (True, False)]
+    async with harness(store, Completions) as app:
+        both = [await app.start(Completions, {"well": well}) for well in (True, False)]
         await app.drain()
         for ends in both:
             await ends.signal("other")

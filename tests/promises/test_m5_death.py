@@ -211,8 +211,8 @@ async def test_m5_nobody_is_reclaimed_whose_lease_was_renewed_in_time(store: Sto
     async with harness(store, Deadly, max_crashes=1) as app:
         deadly = await app.start(Deadly)
         async with doomed(app, store, fuse, Deadly, max_crashes=1) as other:
-            assert other._clerk.seat is not None
-            await app._ask(Reclaim(owners=[other._clerk.seat.owner]))
+            assert other._clerk.worker is not None
+            await app._ask(Reclaim(owners=[other._clerk.worker.owner]))
             assert (await deadly.get()).status == "executing"
             await app.sweep()
             assert (await deadly.get()).status == "executing", "its lease is still in the store, too"

@@ -8,7 +8,7 @@ from tests.support.stores import Store
 
 
 class Ender(Machine):
-    """Ends at once, well or badly as its input says."""
+    """Completions at once, well or badly as its input says."""
 
     @step
     async def start(self, ctx: Context) -> Done | Stop:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Child, Context, Done, Duplicate, Machine, Next, NoTarget, NotFound, Spawn, Stop, step
-from hark.kernel.requests import Retain, Revive
+from hark.kernel.requests import Retain, RetryInstance
 from hark.model import json
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
@@ -189,7 +189,7 @@ async def test_x7_whose_parent_was_retried_since_the_look_stays(store: Store) ->
         await turns.commit(await turns.claim("M"), Finish("done"))
         await turns.commit(await turns.claim("M"), Finish("failed", error="broken"))
         look = Retain(before=2**60, ids=["child", "parent"])
-        await turns.run(Revive(target="parent"))
+        await turns.run(RetryInstance(target="parent"))
         await turns.run(look)
         assert look.answer == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Child, Conflict, Context, Done, Duplicate, Machine, NotFound, Spawn, Stop, step
-from hark.kernel.requests import Deliver, Revive, Start
+from hark.kernel.requests import Deliver, RetryInstance, StartInstances
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from tests.promises.support_signals import (
     Turns,
@@ -154,7 +154,10 @@ async def test_x8_a_retry_and_a_start_of_its_key_meet(pg_store: Store, first: st
         await one.start("M", "old", correlation_key="k")
         await one.commit(await one.claim("M"), Finish("failed", error="broken"))
         await two.run()
-        retry, start = Revive(target="old"), Start(items=[NewInstance("M", "{}", "new", correlation_key="k")])
+        retry, start = (
+            RetryInstance(target="old"),
+            StartInstances(items=[NewInstance("M", "{}", "new", correlation_key="k")]),
+        )
         turn = await one.open_turn(start if first == "start" else retry)
         meeting = asyncio.create_task(two.run(retry if first == "start" else start))
         await until_blocked(pg_store, two)
@@ -261,7 +264,7 @@ async def test_x8_children_that_end_while_the_parent_is_failed_are_not_lost(stor
         await turns.run(Deliver(target="m", name="go"))
         await turns.commit(await turns.claim("M"), Finish("failed", error="broken"))
         await turns.commit(await turns.claim("C"), Finish("done"))
-        await turns.run(Revive(target="m"))
+        await turns.run(RetryInstance(target="m"))
         claim = await turns.claim("M")
         assert [(row.kind, row.wait_id) for row in claim.inbox] == [("signal", None), ("children", "w-c")]
         assert {wait.id: wait.remaining for wait in claim.waits} == {"w-c": 0, "w-s": None}

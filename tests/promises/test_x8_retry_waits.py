@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Answer, Message, Revive
+from hark.kernel.requests import Message, RetryInstance, SettleAwakeable
 from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
 from hark.model.errors import AlreadySettled, Conflict
 from hark.store.protocol import Refused
@@ -40,7 +40,7 @@ async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_
         await _fail_while_waiting(turns, "old", _payment("w-old"))
         await _wait_for_payment(turns, "new")
         before = await everything(store)
-        refused = Revive(target="old")
+        refused = RetryInstance(target="old")
         await turns.run(refused)
         assert type(refused.answer) is Conflict
         assert refused.answer.status == "failed"
@@ -48,7 +48,7 @@ async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_
             assert word in str(refused.answer)
         assert await everything(store) == before
         await turns.run(Message(name="payment", key="order-42"))
-        again = Revive(target="old")
+        again = RetryInstance(target="old")
         await turns.run(again)
         assert again.answer == "old", "the message is free again"
         sent = Message(name="payment", key="order-42")
@@ -61,7 +61,7 @@ async def test_x8_of_two_who_waited_for_one_message_one_comes_back(store: Store)
         await turns.register("M")
         await _fail_while_waiting(turns, "one", _payment("w-one"))
         await _fail_while_waiting(turns, "two", _payment("w-two"))
-        retries = [Revive(target="one"), Revive(target="two"), Revive(target="two")]
+        retries = [RetryInstance(target="one"), RetryInstance(target="two"), RetryInstance(target="two")]
         await turns.run(*retries)
         assert retries[0].answer == "one"
         for refused in retries[1:]:
@@ -75,7 +75,7 @@ async def test_x8_a_retry_and_a_park_on_its_message_meet(pg_store: Store, first:
         await one.register("M")
         await _fail_while_waiting(one, "old", _payment("w-old"))
         await one.start("M", "new")
-        retry: Any = Revive(target="old")
+        retry: Any = RetryInstance(target="old")
         park = outcome(await one.claim("M"), Park((_payment("w-new"),)))
         await two.run()
         turn = await one.open_turn(park if first == "park" else retry)
@@ -111,24 +111,24 @@ async def test_x8_a_retry_asks_again_what_the_failure_cancelled_and_nothing_else
         await turns.start("M", "m")
         arms, awakeables = tuple(arm for _, arm in questions), tuple(asked for asked, _ in questions)
         await turns.commit(await turns.claim("M"), Park(arms, awakeables=awakeables), step="woken")
-        await turns.run(Answer(settle=Settle("answered", "RESOLVED", "1", by="ann")))
+        await turns.run(SettleAwakeable(settle=Settle("answered", "RESOLVED", "1", by="ann")))
         claim = await turns.claim("M")
         wake = Arm("message", "wake", name="wake", key="m")
         seqs = [row.seq for row in claim.inbox]
         await turns.commit(claim, Park((wake,), disarm=("w-answered", "w-withdrawn")), consume=seqs)
         await turns.run(Message(name="wake", key="m"))
         await turns.commit(await turns.claim("M"), FAILED)
-        refused = Answer(settle=Settle("open", "RESOLVED", "2"))
+        refused = SettleAwakeable(settle=Settle("open", "RESOLVED", "2"))
         await turns.run(refused)
         assert (type(refused.answer), refused.answer.status) == (AlreadySettled, "CANCELLED")
 
-        await turns.run(Revive(target="m"))
+        await turns.run(RetryInstance(target="m"))
         assert await _awakeables(store) == {
             "open": ("PENDING", None, True),
             "answered": ("RESOLVED", "ann", False),
             "withdrawn": ("CANCELLED", None, False),
         }
-        answer = Answer(settle=Settle("open", "RESOLVED", "2", by="bob"))
+        answer = SettleAwakeable(settle=Settle("open", "RESOLVED", "2", by="bob"))
         await turns.run(answer)
         assert not isinstance(answer.answer, Exception)
         claim = await turns.claim("M")

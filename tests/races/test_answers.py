@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.kernel.requests import Answer, Cancel, Deliver, Message
+from hark.kernel.requests import Cancel, Deliver, Message, SettleAwakeable
 from hark.kernel.turn import Turn
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, NoTarget
@@ -12,12 +12,12 @@ from tests.support.turns import MINUTE, asked, done, on, park
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def _resolve(payload: str = "1", by: str | None = None) -> Answer:
-    return Answer(settle=Settle("question", "RESOLVED", payload=payload, by=by))
+def _resolve(payload: str = "1", by: str | None = None) -> SettleAwakeable:
+    return SettleAwakeable(settle=Settle("question", "RESOLVED", payload=payload, by=by))
 
 
-def _reject() -> Answer:
-    return Answer(settle=Settle("question", "REJECTED", error="no"))
+def _reject() -> SettleAwakeable:
+    return SettleAwakeable(settle=Settle("question", "REJECTED", error="no"))
 
 
 async def _asking(stage: Stage, timeout: int | None = None) -> None:
@@ -120,7 +120,7 @@ async def test_a1_an_answer_meets_the_end_of_its_asker(stage: Stage) -> None:
         await stage.one.run(park(claim, wait, on("poke"), awakeables=(second,)))
         await stage.one.run(Deliver(target="x", name="poke"))
         [claim] = await stage.claim()
-        answer = Answer(settle=Settle("second", "RESOLVED", payload="2"))
+        answer = SettleAwakeable(settle=Settle("second", "RESOLVED", payload="2"))
 
         async def check(ending: Turn, answering: Turn) -> None:
             content = await stage.content()

@@ -6,7 +6,7 @@ from hark.kernel.requests import Cancel, Deliver, Publish
 from hark.kernel.turn import Turn
 from hark.model.decisions import SendBroadcast
 from tests.support.stage import Duel, Stage, part
-from tests.support.turns import advance, appetite, done, on, park
+from tests.support.turns import advance, capacity, done, on, park
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -145,7 +145,7 @@ async def test_b1_what_ran_on_in_the_turn_of_a_broadcast_has_left_its_waits_behi
     turn = await stage.one.run(
         advance(claim, rekey=True, concurrency_key="k"),
         done(thrower, SendBroadcast("news", "null")),
-        claim=appetite("ours", 3),
+        claim=capacity("ours", 3),
     )
     [again] = turn.claims
     assert (again.id, again.waits) == ("x", [])

@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from hark.kernel.requests import Deliver, Start
+from hark.kernel.requests import Deliver, StartInstances
 from hark.runtime import views
 from hark.store import reads
 from tests.support.inspect import until
@@ -34,9 +34,9 @@ async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_
     for at in range(20):
         await stage.clear()
         reader = Reader(stage)
-        slow = stage.one.act(part(Start(items=[new("slow")]), Deliver(target="slow", name="hello")))
+        slow = stage.one.act(part(StartInstances(items=[new("slow")]), Deliver(target="slow", name="hello")))
         over = await slow.to(at) == "done"
-        await stage.two.run(Start(items=[new("quick")]))
+        await stage.two.run(StartInstances(items=[new("quick")]))
         await reader.read()
         if not over:
             assert reader.seen == [], "what it may not pass is still on its way"
@@ -50,10 +50,10 @@ async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_
 
 async def test_fault_71_a_reader_of_small_pages_sees_every_event_once_and_in_order(stage: Stage) -> None:
     reader = Reader(stage)
-    slow = stage.one.act(part(*(Start(items=[new(f"slow-{n}")]) for n in range(3))))
+    slow = stage.one.act(part(*(StartInstances(items=[new(f"slow-{n}")]) for n in range(3))))
     await slow.before("commit")
     for n in range(3):
-        await stage.two.run(Start(items=[new(f"quick-{n}")]))
+        await stage.two.run(StartInstances(items=[new(f"quick-{n}")]))
         await reader.read(size=1)
     await slow.finish()
     await until(lambda: _read_all(reader, 6, size=1), "the log to be read to its end")
@@ -62,9 +62,9 @@ async def test_fault_71_a_reader_of_small_pages_sees_every_event_once_and_in_ord
 
 async def test_fault_71_a_turn_that_rolls_back_holds_nobody_up_for_ever(stage: Stage) -> None:
     reader = Reader(stage)
-    doomed = stage.one.act(part(Start(items=[new("doomed")])))
+    doomed = stage.one.act(part(StartInstances(items=[new("doomed")])))
     await doomed.before("commit")
-    await stage.two.run(Start(items=[new("quick")]))
+    await stage.two.run(StartInstances(items=[new("quick")]))
     await doomed.drop()
     await until(lambda: _read_all(reader, 1), "the log to be read to its end")
     assert reader.seen == ["quick started"]
@@ -78,7 +78,7 @@ async def test_fault_71_somebody_elses_transaction_holds_no_reader_up(stage: Sta
         for writer in writers:
             await writer.execute("BEGIN; SELECT pg_current_xact_id()")
         await writers[1].execute("SELECT pg_advisory_xact_lock_shared(1, -1)")  # with a lock of its own
-        await stage.two.run(Start(items=[new("quick")]))
+        await stage.two.run(StartInstances(items=[new("quick")]))
         await reader.read()
         assert reader.seen == ["quick started"]
     finally:
@@ -94,7 +94,7 @@ async def test_fault_71_a_turn_without_a_number_yet_is_waited_for(stage: Stage) 
         [[horizon]] = await stage.two.store.read(reads.horizon)
         oldest = await stage.eye.fetchval("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
         assert horizon <= oldest
-    await stage.two.run(Start(items=[new("quick")]))
+    await stage.two.run(StartInstances(items=[new("quick")]))
     await until(lambda: _read_all(reader, 1), "the log to be read to its end")
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hark.kernel.requests import Cancel, Deliver, Reclaim, Revive
+from hark.kernel.requests import Cancel, Deliver, Reclaim, RetryInstance
 from hark.kernel.turn import Turn
 from hark.model.errors import Conflict
 from tests.support.stage import Duel, Stage, part
-from tests.support.turns import appetite, done, new, on, park, spawn, stop
+from tests.support.turns import capacity, done, new, on, park, spawn, stop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -157,7 +157,7 @@ async def test_s4_a_child_that_ends_while_its_parent_fails_is_in_the_inbox_of_th
         [claim] = await stage.claim()
 
         async def check(one: Turn, two: Turn) -> None:
-            await stage.one.run(Revive(target="parent"))
+            await stage.one.run(RetryInstance(target="parent"))
             content = await stage.look()
             assert content.kinds("parent") == ["poke", "children"]
             assert [w.remaining for w in content.waits_of("parent") if w.kind == "children"] == [0]
@@ -179,7 +179,7 @@ async def test_x8_a_child_that_ends_meets_the_retry_of_its_parent(stage: Stage) 
             assert content.instances["parent"].status == "runnable"
             assert content.kinds("parent") == ["poke", "children"]
 
-        return Duel(part(Revive(target="parent")), part(done(child)), check)
+        return Duel(part(RetryInstance(target="parent")), part(done(child)), check)
 
     await stage.explore(prepare, deep=True)
 
@@ -223,7 +223,7 @@ async def test_x8_a_cancel_from_above_counts_with_a_failed_parent_in_between(sta
                 assert content.kinds("middle") == ["poke", "children"]
             assert content.instances["leaf"].status == "cancelled"
 
-        return Duel(part(Cancel(target="root")), part(Revive(target="middle")), check)
+        return Duel(part(Cancel(target="root")), part(RetryInstance(target="middle")), check)
 
     await stage.explore(prepare, deep=True)
 
@@ -232,7 +232,7 @@ async def test_fault_75_a_retried_child_ends_again_and_does_not_count_twice(stag
     async def prepare() -> Duel:
         first, second, _ = await stage.family("parent", "a", "b", "c")
         await stage.one.run(stop(first))
-        await stage.one.run(Revive(target="a"))
+        await stage.one.run(RetryInstance(target="a"))
         [again] = await stage.claim("again")
         assert again.id == "a"
 
@@ -258,6 +258,6 @@ async def test_fault_74_a_claim_and_a_cancel_meet_and_the_cancel_stands(stage: S
             await stage.start("y", concurrency_key="k")
             assert [claim.id for claim in await stage.drain()] == ["y"], "the slot is free at the cancel"
 
-        return Duel(part(claim=appetite("ours")), part(Cancel(target="x")), check)
+        return Duel(part(claim=capacity("ours")), part(Cancel(target="x")), check)
 
     await stage.explore(prepare, deep=True)

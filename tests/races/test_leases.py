@@ -8,7 +8,7 @@ from hark.kernel.requests import HandBack, Reclaim
 from hark.kernel.turn import Turn
 from hark.store import statements as sql
 from tests.support.stage import Duel, Side, Stage, part
-from tests.support.turns import MINUTE, appetite, done
+from tests.support.turns import MINUTE, capacity, done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,7 +27,7 @@ async def test_x2_two_claimers_share_what_is_there_and_never_a_row(stage: Stage)
             claims = [claim.id for claim in (*one.claims, *two.claims, *await stage.drain())]
             assert sorted(claims) == ["a", "b", "c"]
 
-        return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+        return Duel(part(claim=capacity("ours", 2)), part(claim=capacity("theirs", 2)), check)
 
     await stage.explore(prepare, deep=True)
 

@@ -8,7 +8,7 @@ from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Req
 from hark.kernel.turn import Turn
 from hark.model.activation import Claim
 from tests.support.stage import Duel, Stage, part
-from tests.support.turns import MINUTE, advance, appetite, done, on, park, retry, stop
+from tests.support.turns import MINUTE, advance, capacity, done, on, park, retry, stop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 FREED: dict[str, Callable[[Claim], Request]] = {
@@ -32,13 +32,13 @@ def free(request: pytest.FixtureRequest) -> Callable[[Claim], Request]:
 async def _run_all(stage: Stage, *wanted: str) -> None:
     """Everybody runs and ends, those who execute now included; these must have their turn."""
     executing = {row.lease_owner for row in (await stage.content()).instances.values() if row.lease_owner}
-    turn = await stage.one.run(Reclaim(owners=sorted(executing)), sweep=True, claim=appetite("all", 10))
+    turn = await stage.one.run(Reclaim(owners=sorted(executing)), sweep=True, claim=capacity("all", 10))
     ran = {claim.id for claim in turn.claims}
     for _ in range(30):
         if set(wanted) <= ran:
             return
         stage.clock.advance(500_000)
-        turn = await stage.one.run(*(done(claim) for claim in turn.claims), sweep=True, claim=appetite("all", 10))
+        turn = await stage.one.run(*(done(claim) for claim in turn.claims), sweep=True, claim=capacity("all", 10))
         ran |= {claim.id for claim in turn.claims}
     raise AssertionError(f"never ran: {set(wanted) - ran}")
 
@@ -53,7 +53,7 @@ async def test_m9_a_row_that_is_blocked_while_the_slot_comes_free_is_promoted(
         async def check(freeing: Turn, claiming: Turn) -> None:
             await _run_all(stage, "x")
 
-        return Duel(part(free(holder)), part(claim=appetite("claimer", 3)), check)
+        return Duel(part(free(holder)), part(claim=capacity("claimer", 3)), check)
 
     await stage.explore(prepare)
 
@@ -66,7 +66,7 @@ async def test_m9_a_row_that_was_blocked_before_is_promoted_by_whoever_frees_the
         assert await stage.claim(room=3) == []
         assert {row.blocked_on for row in (await stage.look()).instances.values()} == {None, "slot:two:k"}
 
-        return Duel(part(done(first), claim=appetite("ours")), part(done(second), claim=appetite("theirs")))
+        return Duel(part(done(first), claim=capacity("ours")), part(done(second), claim=capacity("theirs")))
 
     await stage.explore(prepare, deep=True)
     await _run_all(stage, "x", "y")
@@ -84,7 +84,7 @@ async def test_m9_two_claimers_of_one_key_never_exceed_it_whether_its_bucket_is_
                 assert len(one.claims) + len(two.claims) <= 1
                 await _run_all(stage, "x", "y", "z")
 
-            return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+            return Duel(part(claim=capacity("ours", 2)), part(claim=capacity("theirs", 2)), check)
 
         await stage.explore(prepare)
 
@@ -103,7 +103,7 @@ async def test_m7_two_claimers_of_one_bucket_never_spend_a_token_twice(stage: St
             rows = (await stage.content()).instances.values()
             assert [row.status for row in rows] == ["executing"] * 3
 
-        return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)), check)
+        return Duel(part(claim=capacity("ours", 2)), part(claim=capacity("theirs", 2)), check)
 
     await stage.explore(prepare)
 
@@ -117,7 +117,7 @@ async def test_m9_two_claimers_that_meet_new_buckets_in_another_order_do_not_dea
         for id, key in (("a", "f1"), ("b", "k1"), ("c", "f2"), ("d", "k2"), ("e", "k2"), ("f", "k1")):
             await stage.start(id, concurrency_key=key)
 
-        return Duel(part(claim=appetite("ours", 2)), part(claim=appetite("theirs", 2)))
+        return Duel(part(claim=capacity("ours", 2)), part(claim=capacity("theirs", 2)))
 
     await stage.explore(prepare, deep=True)
     await _run_all(stage, *"abcdef")
@@ -142,7 +142,7 @@ async def test_fault_32_a_next_in_line_whose_code_is_gone_does_not_keep_the_slot
     """A rolling deploy: the worker of the old version is gone, its blocked row is promoted, and nobody takes it."""
     holder = await stage.executing("holder", concurrency_key="k")
     await stage.start("old", concurrency_key="k", version=2)
-    assert (await stage.one.run(claim=appetite("gone", version=2))).claims == []
+    assert (await stage.one.run(claim=capacity("gone", version=2))).claims == []
     await stage.start("new", concurrency_key="k")
     assert await stage.claim() == []
     await stage.one.run(done(holder))
@@ -181,7 +181,7 @@ async def test_m9_a_bucket_is_not_swept_away_under_those_who_use_it(stage: Stage
                 await _run_all(stage, "x", "y")
 
             sweep_away = Retain(before=stage.clock.now, ids=[holder.id])
-            return Duel(part(sweep_away), part(claim=appetite("ours", 2)), check)
+            return Duel(part(sweep_away), part(claim=capacity("ours", 2)), check)
 
         await stage.explore(prepare)
 
@@ -199,6 +199,6 @@ async def test_m9_run_ahead_keeps_its_slot_while_others_claim(stage: Stage) -> N
             await stage.one.run(done(holder))
             await _run_all(stage, "x")
 
-        return Duel(part(onward, claim=appetite("ours")), part(claim=appetite("theirs")), check)
+        return Duel(part(onward, claim=capacity("ours")), part(claim=capacity("theirs")), check)
 
     await stage.explore(prepare, deep=True)

@@ -41,7 +41,7 @@ async def test_x2_a_look_between_a_commit_and_its_echo_takes_nobody_for_lost(
     async def commit_and_look(tx: Any) -> None:
         nonlocal looks
         await commit(tx)
-        if app._clerk.seat is not None:
+        if app._clerk.worker is not None:
             looks += 1
             await app._clerk._find_lost()
 

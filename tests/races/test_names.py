@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.kernel.requests import Deliver, Revive, SignalWithStart, Start
+from hark.kernel.requests import Deliver, RetryInstance, SignalWithStart, StartInstances
 from hark.kernel.turn import Turn
 from hark.model.errors import Duplicate
 from tests.support.stage import Duel, Stage, part
@@ -17,7 +17,7 @@ def _joint(id: str, key: str = "order:1", **options: str) -> SignalWithStart:
 
 async def test_m11_two_starts_of_one_key_are_one_instance_and_one_duplicate(stage: Stage) -> None:
     async def prepare() -> Duel:
-        starts = [Start(items=[new(id, correlation_key="order:1")]) for id in ("a", "b")]
+        starts = [StartInstances(items=[new(id, correlation_key="order:1")]) for id in ("a", "b")]
 
         async def check(first: Turn, second: Turn) -> None:
             [winner] = (await stage.content()).instances
@@ -33,7 +33,7 @@ async def test_m11_two_starts_of_one_key_are_one_instance_and_one_duplicate(stag
 
 async def test_m11_two_starts_of_one_id_and_a_key_equal_to_an_id_are_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
-        by_id, by_key = Start(items=[new("a")]), Start(items=[new("b", correlation_key="a")])
+        by_id, by_key = StartInstances(items=[new("a")]), StartInstances(items=[new("b", correlation_key="a")])
 
         async def check(first: Turn, second: Turn) -> None:
             [winner] = (await stage.content()).instances
@@ -50,8 +50,8 @@ async def test_fault_33_two_batches_with_the_same_new_keys_reversed_do_not_deadl
     keys = [f"key-{n}" for n in range(6)]
 
     async def prepare() -> Duel:
-        ours = Start(items=[new(f"a-{key}", correlation_key=key) for key in keys])
-        theirs = Start(items=[new(f"b-{key}", correlation_key=key) for key in reversed(keys)])
+        ours = StartInstances(items=[new(f"a-{key}", correlation_key=key) for key in keys])
+        theirs = StartInstances(items=[new(f"b-{key}", correlation_key=key) for key in reversed(keys)])
 
         async def check(first: Turn, second: Turn) -> None:
             rows = (await stage.content()).instances
@@ -71,10 +71,10 @@ async def test_fault_33_batches_one_request_each_reversed_do_not_deadlock(stage:
         claims = [await stage.executing(id, correlation_key=f"key-{id}") for id in "abc"]
         ours = [
             *(done(claim) for claim in claims),
-            *(Start(items=[new(f"n{n}", correlation_key=f"k{n}")]) for n in "12"),
+            *(StartInstances(items=[new(f"n{n}", correlation_key=f"k{n}")]) for n in "12"),
         ]
         theirs = [
-            *(Start(items=[new(f"m{n}", correlation_key=f"k{n}")]) for n in "21"),
+            *(StartInstances(items=[new(f"m{n}", correlation_key=f"k{n}")]) for n in "21"),
             *(Deliver(target=f"key-{id}", name="hello") for id in "cba"),
         ]
 
@@ -155,7 +155,7 @@ async def test_s9_a_redelivery_that_meets_the_end_of_its_holder_starts_nothing(s
 async def test_fault_75_a_retry_and_a_start_of_the_same_key_leave_one_holder(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
-        revive, start = Revive(target="a"), Start(items=[new("b", correlation_key="order:1")])
+        revive, start = RetryInstance(target="a"), StartInstances(items=[new("b", correlation_key="order:1")])
 
         async def check(retrying: Turn, starting: Turn) -> None:
             rows = (await stage.content()).instances
@@ -175,7 +175,7 @@ async def test_fault_75_a_retry_and_a_start_of_the_same_key_leave_one_holder(sta
 async def test_fault_75_a_retry_and_a_signal_with_start_of_the_same_key_leave_one_holder(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
-        revive, joint = Revive(target="a"), _joint("b")
+        revive, joint = RetryInstance(target="a"), _joint("b")
 
         async def check(retrying: Turn, joining: Turn) -> None:
             content = await stage.content()
@@ -192,7 +192,7 @@ async def test_x8_two_retries_of_one_failure_are_one_retry(stage: Stage) -> None
     async def prepare() -> Duel:
         claim = await stage.executing("a", correlation_key="order:1")
         await stage.one.run(stop(claim))
-        revives = [Revive(target="a"), Revive(target="order:1")]
+        revives = [RetryInstance(target="a"), RetryInstance(target="order:1")]
 
         async def check(first: Turn, second: Turn) -> None:
             assert sorted(isinstance(revive.answer, str) for revive in revives) == [False, True]
@@ -219,7 +219,7 @@ async def test_s1_a_signal_by_key_meets_the_change_of_its_holder(stage: Stage) -
                 assert delivery.answer.instance_id == "b"
                 assert content.kinds("b") == ["paid"]
 
-        return Duel(part(Start(items=[new("b", correlation_key="order:1")])), part(delivery), check)
+        return Duel(part(StartInstances(items=[new("b", correlation_key="order:1")])), part(delivery), check)
 
     await stage.explore(prepare, deep=True)
 

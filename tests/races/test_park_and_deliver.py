@@ -9,7 +9,7 @@ from hark.kernel.requests import Cancel, Deliver, Request
 from hark.kernel.turn import Turn
 from hark.model.errors import NoTarget
 from tests.support.stage import Duel, Part, Stage, part
-from tests.support.turns import MINUTE, advance, appetite, done, handed, on, park, retry, stop, timer
+from tests.support.turns import MINUTE, advance, capacity, done, handed, on, park, retry, stop, timer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -54,8 +54,8 @@ async def test_s3_a_delivery_that_claims_at_once_meets_everything_else_that_wake
         "a signal": part(Deliver(target="x", name="paid")),
         "a timeout": part(sweep=True),
         "a cancel": part(Cancel(target="x")),
-        "another that claims": part(Deliver(target="x", name="paid"), claim=appetite("theirs")),
-        "a sweeper that claims": part(sweep=True, claim=appetite("theirs")),
+        "another that claims": part(Deliver(target="x", name="paid"), claim=capacity("theirs")),
+        "a sweeper that claims": part(sweep=True, claim=capacity("theirs")),
     }
     for other in others.values():
 
@@ -76,7 +76,7 @@ async def test_s3_a_delivery_that_claims_at_once_meets_everything_else_that_wake
                 else:
                     assert row.status in ("runnable", "cancelled")
 
-            return Duel(part(delivery, claim=appetite("ours")), replace(other, requests=_fresh(other)), check)
+            return Duel(part(delivery, claim=capacity("ours")), replace(other, requests=_fresh(other)), check)
 
         await stage.explore(prepare)
 
@@ -157,7 +157,7 @@ async def test_fault_9_a_latecomer_survives_the_outcome_that_was_not_handed_it(s
             assert late.consumed_at is None
             # It ran on with it, or its inbox is known to have mail.
             assert [row.seq for row in advancing.inboxes.get("x", ())] in ([], [late.seq])
-            assert content.instances["x"].mail
+            assert content.instances["x"].has_signals
 
         return Duel(part(advance(claim)), part(Deliver(target="x", name="item")), check)
 

@@ -9,7 +9,7 @@ from hark.model.activation import Claim
 from hark.model.decisions import Entry, Proceed
 from tests.support.postgres import Postgres
 from tests.support.stage import Duel, Stage, no_deadlock, part
-from tests.support.turns import advance, appetite, done, on, park
+from tests.support.turns import advance, capacity, done, on, park
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -116,7 +116,7 @@ async def test_who_is_refused_is_not_waited_for(stage: Stage, postgres: Postgres
 
 
 async def test_m2_it_writes_what_the_other_road_writes(stage: Stage) -> None:
-    columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, mail"
+    columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, has_signals"
     found = []
     for plain in (False, True):
         await stage.clear()
@@ -155,7 +155,7 @@ async def test_only_what_asks_for_nothing_else_is_plain(stage: Stage) -> None:
     assert not are_plain([advance(a, rekey=True)])
     await stage.one.run(park(b, on("go")))
     await stage.one.run(Deliver(target="b", name="go"))
-    [woken] = (await stage.one.run(claim=appetite("worker", 1))).claims
+    [woken] = (await stage.one.run(claim=capacity("worker", 1))).claims
     assert not are_plain([advance(woken)]), "it consumes, and its wait goes"
 
 

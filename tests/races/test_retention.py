@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.kernel.requests import Deliver, Retain, Revive, SignalWithStart, Start
+from hark.kernel.requests import Deliver, Retain, RetryInstance, SignalWithStart, StartInstances
 from hark.kernel.turn import Turn
 from hark.model.errors import Duplicate, NoTarget, NotFound
 from tests.support.stage import Duel, Stage, part
@@ -48,7 +48,7 @@ async def test_x7_a_redelivery_that_meets_the_forgetting_is_a_duplicate_or_has_n
 async def test_x7_a_retry_that_meets_the_forgetting_comes_first_or_finds_nothing(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(stop(await stage.executing("x", correlation_key="order:1")))
-        revive = Revive(target="x")
+        revive = RetryInstance(target="x")
 
         async def check(retaining: Turn, reviving: Turn) -> None:
             rows = (await stage.content()).instances
@@ -66,7 +66,7 @@ async def test_x7_a_retry_that_meets_the_forgetting_comes_first_or_finds_nothing
 async def test_x7_a_key_taken_forever_stays_taken_while_its_holder_is_forgotten(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(done(await stage.executing("x", correlation_key="order:1", scope="forever")))
-        start = Start(items=[new("y", correlation_key="order:1")])
+        start = StartInstances(items=[new("y", correlation_key="order:1")])
 
         async def check(retaining: Turn, starting: Turn) -> None:
             [answer] = start.answer

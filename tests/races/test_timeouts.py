@@ -2,10 +2,10 @@
 
 import pytest
 
-from hark.kernel.requests import Cancel, Deliver, Start
+from hark.kernel.requests import Cancel, Deliver, StartInstances
 from hark.kernel.turn import Turn
 from tests.support.stage import Duel, Stage, part
-from tests.support.turns import MINUTE, appetite, new, on, park, timer
+from tests.support.turns import MINUTE, capacity, new, on, park, timer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,7 +31,7 @@ async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothin
 
 
 async def test_s6_a_signal_in_the_very_turn_of_its_deadline_wins(stage: Stage) -> None:
-    for claim in (None, appetite("ours")):
+    for claim in (None, capacity("ours")):
         await stage.clear()
         await stage.parked("x", on("paid", timeout=MINUTE))
         stage.clock.advance(MINUTE)
@@ -84,7 +84,7 @@ async def test_m10_two_sweepers_make_a_delayed_start_ready_once_and_one_worker_g
             claims = [*first.claims, *second.claims, *await stage.drain()]
             assert [claim.id for claim in claims] == ["x"]
 
-        ours, theirs = appetite("ours"), appetite("theirs")
+        ours, theirs = capacity("ours"), capacity("theirs")
         return Duel(part(sweep=True, claim=ours), part(sweep=True, claim=theirs), check)
 
     await stage.explore(prepare, deep=True)
@@ -110,7 +110,7 @@ async def test_s6_a_deadline_armed_while_others_sweep_is_not_forgotten(stage: St
         claim = await stage.executing("x")
         await stage.parked("y", timer(timeout=1000))
         past = on("paid", deadline=stage.clock.now - 1)
-        begin = Start(items=[new("z", at=stage.clock.now - 1)])
+        begin = StartInstances(items=[new("z", at=stage.clock.now - 1)])
 
         async def check(parking: Turn, sweeping: Turn) -> None:
             assert {claim.id for claim in await stage.drain()} == {"x", "y", "z"}

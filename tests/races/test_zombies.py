@@ -11,8 +11,8 @@ from hark.model.decisions import Effect, SendBroadcast, SendSignal, Settle
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import (
     advance,
-    appetite,
     asked,
+    capacity,
     done,
     handed,
     new,
@@ -236,6 +236,6 @@ async def test_fault_26_a_zombie_meets_the_claim_of_its_successor(stage: Stage) 
                 assert (await stage.content()).instances["x"].lease_owner == "next"
                 await _untouched(stage)
 
-        return Duel(part(Reclaim(owners=["dead"]), claim=appetite("next")), part(late), check, seen=handed(claim))
+        return Duel(part(Reclaim(owners=["dead"]), claim=capacity("next")), part(late), check, seen=handed(claim))
 
     await stage.explore(prepare, deep=True)

@@ -25,7 +25,7 @@ from hark import (
     Reply,
     Start,
     Stop,
-    WrongColour,
+    WouldBlockEventLoop,
     step,
 )
 from tests.support.stores import Store
@@ -166,14 +166,14 @@ def test_many_threads_may_block_on_one_reply(store: Store) -> None:
 async def test_blocking_the_running_loop_is_refused_at_once_and_says_await(store: Store) -> None:
     async with open_app(store) as app:
         reply = app.start(Order, id="x")
-        with pytest.raises(WrongColour, match="await"):
+        with pytest.raises(WouldBlockEventLoop, match="await"):
             reply.result()
         assert (await reply).id == "x"
-        with pytest.raises(WrongColour):  # though the answer is there: the same line would hang another day
+        with pytest.raises(WouldBlockEventLoop):  # though the answer is there: the same line would hang another day
             reply.result()
-        with pytest.raises(WrongColour), app:
+        with pytest.raises(WouldBlockEventLoop), app:
             pass
-        with pytest.raises(WrongColour), app.worker():
+        with pytest.raises(WouldBlockEventLoop), app.worker():
             pass
 
 
@@ -200,7 +200,7 @@ async def test_plain_steps_may_use_the_plain_colour(store: Store) -> None:
     async with app, app.worker():
         assert await (await app.start(Caller)).result(timeout=20) == "by-a-step"
         confused = await app.start(Confused)
-        with pytest.raises(InstanceFailed, match=r"WrongColour.*await"):
+        with pytest.raises(InstanceFailed, match=r"WouldBlockEventLoop.*await"):
             await confused.result(timeout=20)
 
 

@@ -22,10 +22,10 @@ _ID = "{label}-' || (1000000 + ({n} * 7919) % {size})"  # 7919 is prime: every n
 _INSTANCES = """
     INSERT INTO instances (id, definition, version, kind, queue, priority, status, step, state, since, created_at,
         updated_at, correlation_key, holds_key, finished_at, due_at, blocked_on, lease_owner, concurrency_key,
-        rate_limit, parent_id, parent_wait, mail, epoch)
+        rate_limit, parent_id, parent_wait, has_signals, epoch)
     SELECT '{id}, '{definition}', 1, 'machine', 'default', {n} % 7, '{status}', 'start', '{{}}', {now} - {n},
         {now} - {n}, {now}, {key}, {holds}, {finished_at}, {due_at}, {blocked_on}, {lease_owner}, {concurrency_key},
-        {rate_limit}, {parent_id}, {parent_wait}, {mail}, 3
+        {rate_limit}, {parent_id}, {parent_wait}, {has_signals}, 3
     FROM {numbers}
 """
 
@@ -49,7 +49,7 @@ def statements(size: int, dialect: str) -> list[str]:
         )
         given = {
             "definition": HERE,
-            "mail": words["false"],
+            "has_signals": words["false"],
             **dict.fromkeys(nothing, "NULL"),
             **{name: str(value).format(**words) for name, value in values.items()},
         }
@@ -86,7 +86,7 @@ def statements(size: int, dialect: str) -> list[str]:
         rows("ready", "runnable", FEW),
         rows("running", "executing", FEW, lease_owner="'me'"),
         rows("due", "awaiting_signal", FEW, due_at="{now} - {n}"),
-        rows("mailed", "awaiting_signal", FEW, mail=_words(dialect, 1)["true"], named=True),
+        rows("mailed", "awaiting_signal", FEW, has_signals=_words(dialect, 1)["true"], named=True),
         other(wait, "mailed", FEW),
         other(signal % "NULL", "mailed", FEW),
         bucket,
@@ -129,7 +129,7 @@ class Question:
     def asked(self, size: int) -> tuple[list[tuple[Any, ...]] | None, dict[str, Any]]:
         """Its rows and its values; a turn's own are always there."""
         rows = self.rows(size) if self.rows else None
-        return rows, {"now": NOW, "line": NOW, "tx": 1, **self.values(size)}
+        return rows, {"now": NOW, "position": NOW, "tx": 1, **self.values(size)}
 
 
 def _lanes(size: int) -> list[tuple[Any, ...]]:

@@ -10,7 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Publish, Reclaim, Request, Revive, Start
+from hark.kernel.requests import (
+    Cancel,
+    Commit,
+    Deliver,
+    HandBack,
+    Publish,
+    Reclaim,
+    Request,
+    RetryInstance,
+    StartInstances,
+)
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Arm, Finish, NewInstance, Park, Redo, SendBroadcast, SendSignal
 from hark.model.values import PARKED, TERMINAL
@@ -90,7 +100,7 @@ class Model:
         """Do it all; what each is answered: a word, an id, or the name of an error."""
         self.expected = {}
         self._ended = []
-        addresses = {r.target: self.find(r.target) for r in requests if isinstance(r, Deliver | Cancel | Revive)}
+        addresses = {r.target: self.find(r.target) for r in requests if isinstance(r, Deliver | Cancel | RetryInstance)}
         commits = [request for request in requests if isinstance(request, Commit)]
         for commit in commits:
             for effect in commit.decision.effects:
@@ -163,7 +173,7 @@ class Model:
             inst = self.all[claim.id]
             if inst.status == "executing" and inst.epoch == claim.epoch:
                 inst.status, inst.owner = "runnable", None
-        for revive in [r for r in requests if isinstance(r, Revive)]:
+        for revive in [r for r in requests if isinstance(r, RetryInstance)]:
             self.expected[revive] = self._revive(addresses[revive.target])
 
     def _revive(self, id: str | None) -> str:
@@ -189,7 +199,7 @@ class Model:
         self, requests: list[Request], live: list[Commit], addresses: dict[str, str | None], now: int
     ) -> dict[str, int]:
         stillborn: dict[str, int] = {}
-        for start in [r for r in requests if isinstance(r, Start)]:
+        for start in [r for r in requests if isinstance(r, StartInstances)]:
             self.expected[start] = [self._start(item, now, addresses) for item in start.items]
         for commit in live:
             for item in commit.decision.effects:

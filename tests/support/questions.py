@@ -16,7 +16,7 @@ from tests.support.stores import Store
 
 
 class Asker(Machine):
-    """Ends with the answer it got, as its inbox has it."""
+    """Completions with the answer it got, as its inbox has it."""
 
     @step
     async def start(self, ctx: Context) -> Done:

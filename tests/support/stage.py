@@ -18,7 +18,7 @@ from typing import Any
 
 import asyncpg
 
-from hark.kernel.requests import Appetite, Request, Start
+from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.store import reads, statements
@@ -32,8 +32,8 @@ from tests.support.turns import (
     TABLES,
     Content,
     TickingClock,
-    appetite,
     audit,
+    capacity,
     new,
     park,
     rules,
@@ -75,7 +75,7 @@ class Side:
         await Turn(tx, self.rules, self.catalog).run([REGISTER])
         await tx.commit()
 
-    async def run(self, *requests: Request, claim: Appetite | None = None, **how: Any) -> Turn:
+    async def run(self, *requests: Request, claim: Capacity | None = None, **how: Any) -> Turn:
         """A turn of its own, from begin to commit; again as the clerk would, if it says so."""
         while True:
             tx = await self.store.begin()
@@ -99,11 +99,11 @@ class Part:
     """What one side does in its turn."""
 
     requests: Sequence[Request] = ()
-    claim: Appetite | None = None
+    claim: Capacity | None = None
     how: dict[str, Any] = field(default_factory=dict)
 
 
-def part(*requests: Request, claim: Appetite | None = None, **how: Any) -> Part:
+def part(*requests: Request, claim: Capacity | None = None, **how: Any) -> Part:
     return Part(requests, claim, how)
 
 
@@ -273,12 +273,12 @@ class Stage:
     # -- who is on the stage ----------------------------------------------------------------------
 
     async def start(self, *ids: str, **options: Any) -> None:
-        request = Start(items=[new(id, **options) for id in ids])
+        request = StartInstances(items=[new(id, **options) for id in ids])
         await self.one.run(request)
         assert request.answer == list(ids)
 
     async def claim(self, owner: str = "worker", room: int = 1) -> list[Claim]:
-        return (await self.one.run(claim=appetite(owner, room))).claims
+        return (await self.one.run(claim=capacity(owner, room))).claims
 
     async def executing(self, id: str, owner: str = "worker", **options: Any) -> Claim:
         await self.start(id, **options)
@@ -306,7 +306,7 @@ class Stage:
         claims: list[Claim] = []
         for _ in range(50):
             self.clock.advance(200_000)
-            turn = await self.one.run(claim=appetite("drain", 10), sweep=True)
+            turn = await self.one.run(claim=capacity("drain", 10), sweep=True)
             claims += turn.claims
             if not turn.claims and not turn.more and turn.earliest is None:
                 return claims

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Appetite, Commit, Register
+from hark.kernel.requests import Capacity, Commit, Register
 from hark.kernel.turn import Rules
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
@@ -50,8 +50,8 @@ def rules(
     return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk)
 
 
-def appetite(owner: str, room: int = 1, version: int = 1) -> Appetite:
-    return Appetite(owner, {"default": room}, [(DEFINITION, version)])
+def capacity(owner: str, room: int = 1, version: int = 1) -> Capacity:
+    return Capacity(owner, {"default": room}, [(DEFINITION, version)])
 
 
 def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:
@@ -126,7 +126,7 @@ def asked(id: str, entry_index: int = 0, timeout: int | None = None) -> tuple[Ne
 
 TABLES: dict[str, tuple[str, ...]] = {
     "instances": (
-        "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "mail",
+        "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "has_signals",
         "concurrency_key", "rate_limit", "correlation_key", "scope", "holds_key", "parent_id", "parent_wait", "counted",
     ),
     "signals": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
@@ -170,7 +170,7 @@ def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
     for row in content.instances.values():
         waits, inbox = content.waits_of(row.id), content.inbox(row.id)
         assert (row.status == "executing") == (row.lease_owner is not None), f"lease: {row}"
-        assert row.mail or not inbox, f"mail that nobody will read: {row} {inbox}"
+        assert row.has_signals or not inbox, f"mail that nobody will read: {row} {inbox}"
         if row.status in TERMINAL:
             _audit_terminal(content, row, waits)
         if row.status in PARKED:

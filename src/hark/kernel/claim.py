@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hark.kernel import commit, journal, limits
 from hark.kernel.limits import Candidate
-from hark.kernel.requests import Appetite, Commit
+from hark.kernel.requests import Capacity, Commit
 from hark.kernel.rows import wait_row
 from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import Proceed
@@ -26,15 +26,15 @@ _ROUNDS = 3  # refused rows make room for others, a bounded number of times
 _FAR = 1000  # how far to look past a backlog of those who are refused: it must not hold up who comes behind
 
 
-async def apply(turn: Turn, appetite: Appetite | None) -> None:
+async def apply(turn: Turn, capacity: Capacity | None) -> None:
     stay = {request.claim.id: request for request in turn.nexts}
-    woken = await _woken(turn, appetite) if turn.woken else []
-    if appetite is None:
+    woken = await _woken(turn, capacity) if turn.woken else []
+    if capacity is None:
         turn.unclaimed = turn.unclaimed or turn.runnable
     else:
-        await _claim(turn, appetite, stay, woken)
+        await _claim(turn, capacity, stay, woken)
         turn.elsewhere = any(
-            not appetite.free.get(queue) or (name, version) not in appetite.definitions
+            not capacity.free.get(queue) or (name, version) not in capacity.definitions
             for queue, name, version in turn.made
         )
     if woken:
@@ -54,15 +54,15 @@ async def apply(turn: Turn, appetite: Appetite | None) -> None:
     await _load(turn)
 
 
-async def _woken(turn: Turn, appetite: Appetite | None) -> list[Candidate]:
+async def _woken(turn: Turn, capacity: Capacity | None) -> list[Candidate]:
     """Those just woken that may be claimed straight from their park, one write less; the others are woken."""
     direct = []
-    if appetite is not None and any(appetite.free.values()):
+    if capacity is not None and any(capacity.free.values()):
         for row in await turn.tx.fetch(sql.woken, ids=sorted(turn.woken)):
             id, queue, priority, key, rate, weight, definition, version = row
-            here = queue in appetite.free and (definition, version) in appetite.definitions
+            here = queue in capacity.free and (definition, version) in capacity.definitions
             if here and key is None and rate is None:
-                direct.append(Candidate(id, queue, priority, turn.tx.line, None, None, weight))
+                direct.append(Candidate(id, queue, priority, turn.tx.position, None, None, weight))
     await _wake(turn, turn.woken.difference(candidate.id for candidate in direct))
     return direct
 
@@ -73,9 +73,9 @@ async def _wake(turn: Turn, ids: Iterable[str]) -> None:
         turn.unclaimed = True
 
 
-async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken: list[Candidate]) -> None:
-    free = dict(appetite.free)
-    line = appetite.line or turn.runnable or turn.unclaimed
+async def _claim(turn: Turn, capacity: Capacity, stay: dict[str, Commit], woken: list[Candidate]) -> None:
+    free = dict(capacity.free)
+    line = capacity.backlog or turn.runnable or turn.unclaimed
     for _ in range(_ROUNDS):
         lanes: list[tuple[str, str, int, int]] = []
         pushable: dict[str, list[Commit]] = {}
@@ -85,9 +85,9 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken:
         sizes = {queue: room + len(pushable.get(queue, ())) for queue, room in free.items()}
         for queue, size in sizes.items():
             reach = max(size, _FAR) if turn.shut else size
-            lanes.extend((queue, definition, version, reach) for definition, version in appetite.definitions if size)
+            lanes.extend((queue, definition, version, reach) for definition, version in capacity.definitions if size)
         if not lanes:  # no seat, or no code: who has none must not ask again and again
-            turn.unclaimed = turn.crowded = turn.runnable or bool(appetite.definitions)
+            turn.unclaimed = turn.crowded = turn.runnable or bool(capacity.definitions)
             return
         most = max(lane[3] for lane in lanes)
         rows = await turn.tx.fetch(sql.claimable, lanes, most=most) if line else []
@@ -105,7 +105,7 @@ async def _claim(turn: Turn, appetite: Appetite, stay: dict[str, Commit], woken:
         for request in pushed:
             del stay[request.claim.id]
         if granted:
-            await _take(turn, appetite.owner, granted)
+            await _take(turn, capacity.owner, granted)
             seated = {candidate.id for candidate in granted}
             woken[:] = [candidate for candidate in woken if candidate.id not in seated]
         turn.more = turn.more or undecided > 0
@@ -163,16 +163,18 @@ async def _take(turn: Turn, owner: str, granted: list[Candidate]) -> None:
     by_id = {row[0]: Claim(*row) for row in rows}
     for candidate in granted:
         claim = by_id[candidate.id]
-        claim.counted, claim.mail = bool(claim.counted), bool(claim.mail)
+        claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
         turn.claims.append(claim)
 
 
 async def _load(turn: Turn) -> None:
     """What a step may look at: inbox, waits, children, journal. Only for those who can have any."""
     # Who has waits was woken, and who was woken has mail; but a function may have been at work with waits armed.
-    claims = {claim.id: claim for claim in turn.claims if claim.mail or (claim.kind != "machine" and claim.epoch > 1)}
-    readers = [id for id, claim in claims.items() if claim.mail]
-    readers += [r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].mail]
+    claims = {
+        claim.id: claim for claim in turn.claims if claim.has_signals or (claim.kind != "machine" and claim.epoch > 1)
+    }
+    readers = [id for id, claim in claims.items() if claim.has_signals]
+    readers += [r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].has_signals]
     await load_inboxes(turn, readers)
     unseen = []
     for id, claim in claims.items():

@@ -323,7 +323,7 @@ def _arm(turn: Turn, arm: Arm) -> WaitRow:
 
 
 async def _answered(turn: Turn, parks: list[Commit]) -> set[str]:
-    mail = {request.claim.id: request for request in parks if turn.rows[request.claim.id].mail}
+    mail = {request.claim.id: request for request in parks if turn.rows[request.claim.id].has_signals}
     awake: set[str] = set()
     if not mail:
         return awake

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import Cancel, Revive
+from hark.kernel.requests import Cancel, RetryInstance
 from hark.kernel.rows import Locked
 from hark.model.errors import Conflict, Duplicate, NotFound
 from hark.store import statements as sql
@@ -185,7 +185,7 @@ async def _retire(turn: Turn) -> None:
 
 async def _revive(turn: Turn) -> None:
     """All of it or nothing: its key, its waits and its questions must be free to take back."""
-    asked: list[tuple[Revive, Locked]] = []
+    asked: list[tuple[RetryInstance, Locked]] = []
     for request in turn.revives:
         row = turn.find(request.target)
         if row is None:

@@ -47,7 +47,7 @@ async def _time_out(turn: Turn, parked: dict[str, Locked]) -> None:
 
 
 async def fire(turn: Turn, rows: Iterable[Locked]) -> None:
-    """Answer every wait of these whose deadline has come."""
+    """Settle every wait of these whose deadline has come."""
     fired: list[str] = []
     timed_out: list[tuple[str, None, str, None, None, None]] = []
     for row in rows:

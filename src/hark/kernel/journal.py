@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import Answer, Commit, Request, Start
+from hark.kernel.requests import Commit, Request, SettleAwakeable, StartInstances
 from hark.model import json
 from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Entry, Proceed
+from hark.model.error_codec import encode_error
 from hark.model.errors import HarkError
-from hark.model.telling import tell
 from hark.model.values import Delivery
 from hark.store import statements as sql
 
@@ -58,11 +58,11 @@ def _complete(effects: Sequence[tuple[Commit, Entry, Request]]) -> None:
     for sender, line, request in effects:
         if sender.fenced:
             continue
-        answer = request.answer[0] if isinstance(request, Start) else request.answer
+        answer = request.answer[0] if isinstance(request, StartInstances) else request.answer
         line.value = line.error = None
         if isinstance(answer, HarkError):
-            line.error = tell(answer)
-        elif isinstance(request, Answer):
+            line.error = encode_error(answer)
+        elif isinstance(request, SettleAwakeable):
             line.value = "null"
         else:
             line.value = json.dump([answer.status, answer.instance_id] if isinstance(answer, Delivery) else answer)

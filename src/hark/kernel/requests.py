@@ -36,7 +36,7 @@ class Deliver(Request, eq=False):
     sender: Commit | None = None
 
 
-class Start(Request, eq=False):
+class StartInstances(Request, eq=False):
     """Answered with a list: an id, or why not, per item."""
 
     items: list[NewInstance] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Message(Request, eq=False):
     payload: str = "null"
 
 
-class Answer(Request, eq=False):
+class SettleAwakeable(Request, eq=False):
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
     by_look: bool = False  # do not trust its id to say whose it is
@@ -76,7 +76,7 @@ class Cancel(Request, eq=False):
     sender: Commit | None = None
 
 
-class Revive(Request, eq=False):
+class RetryInstance(Request, eq=False):
     target: str = ""
 
 
@@ -131,10 +131,10 @@ class Retain(Request, eq=False):
     more: bool = False
 
 
-class Appetite(Struct):
+class Capacity(Struct):
     """What a worker can run: its lanes, and how many more of each queue."""
 
     owner: str
     free: dict[str, int]
     definitions: list[tuple[str, int]]
-    line: bool = True  # somebody may be in line already; if not, only this turn's own work has to be looked at
+    backlog: bool = True  # somebody may be in line already; if not, only this turn's own work has to be looked at

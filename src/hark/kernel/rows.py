@@ -12,13 +12,13 @@ from hark.model.values import PARKED, TERMINAL
 class Locked:
     """An instance row this turn holds."""
 
-    __slots__ = ("epoch", "id", "looked", "mail", "status", "waits")
+    __slots__ = ("epoch", "has_signals", "id", "looked", "status", "waits")
 
-    def __init__(self, id: str, status: str, epoch: int, mail: bool) -> None:
+    def __init__(self, id: str, status: str, epoch: int, has_signals: bool) -> None:
         self.id = id
         self.status = status
         self.epoch = epoch
-        self.mail = mail
+        self.has_signals = has_signals
         self.waits: list[WaitRow] = []
         self.looked = False  # `waits` is what the store has
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hark.kernel.requests import Answer
+from hark.kernel.requests import SettleAwakeable
 from hark.kernel.rows import Locked
 from hark.model import json, schema
 from hark.model.decisions import Settle
@@ -56,7 +56,7 @@ async def apply(turn: Turn) -> None:
     await turn.flush()
 
 
-def _settle(turn: Turn, request: Answer, states: dict[str, Any], settled: dict[str, tuple[Any, ...]]) -> None:
+def _settle(turn: Turn, request: SettleAwakeable, states: dict[str, Any], settled: dict[str, tuple[Any, ...]]) -> None:
     wish = request.settle
     state = states.get(wish.awakeable)
     row = turn.rows.get(state[1]) if state is not None else None
@@ -153,7 +153,7 @@ def tell(
     turn.event(row.id, "awakeable", None, awakeable=id, status=status, **who)
 
 
-def _refuse(turn: Turn, request: Answer, error: HarkError) -> None:
+def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:
     request.answer = error
     if request.sender is not None and request.settle.status != "CANCELLED":
         claim = request.sender.claim

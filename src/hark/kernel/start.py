@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import Request, SignalWithStart, Start
+from hark.kernel.requests import Request, SignalWithStart, StartInstances
 from hark.kernel.rows import Locked
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, HarkError, NotFound
@@ -37,7 +37,7 @@ def _reserve(turn: Turn, item: NewInstance) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    asked: list[tuple[NewInstance, Start | SignalWithStart]] = []
+    asked: list[tuple[NewInstance, StartInstances | SignalWithStart]] = []
     for request in turn.starts:
         request.answer = []
         if request.sender is None or not request.sender.fenced:
@@ -61,18 +61,20 @@ async def apply(turn: Turn) -> None:
                 holders[item.correlation_key] = item.id
                 turn.started[item.correlation_key] = item.id
             turn.started[item.id] = item.id
-        elif isinstance(asker, Start) and asker.parent_wait is not None:
+        elif isinstance(asker, StartInstances) and asker.parent_wait is not None:
             rows.append(_stillborn(turn, item, asker, error))
         _tell(turn, item, asker, error)
     if rows:
         await turn.tx.fetch(sql.insert_instances, rows)
-        turn.tx.line += len(rows)  # each has its own place in line
+        turn.tx.position += len(rows)  # each has its own place in line
         turn.runnable = True
 
 
-def _unknown(turn: Turn, asked: list[tuple[NewInstance, Start | SignalWithStart]]) -> dict[Request, HarkError | None]:
+def _unknown(
+    turn: Turn, asked: list[tuple[NewInstance, StartInstances | SignalWithStart]]
+) -> dict[Request, HarkError | None]:
     """A start_many with a definition nobody knows starts nothing: its caller gets an error, and no handles."""
-    alone = [(item, asker) for item, asker in asked if isinstance(asker, Start) and asker.sender is None]
+    alone = [(item, asker) for item, asker in asked if isinstance(asker, StartInstances) and asker.sender is None]
     return {asker: _refusal(turn, item, {}) for item, asker in alone if _entry(turn, item) is None}
 
 
@@ -122,7 +124,7 @@ def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkErro
     return None
 
 
-def _row(turn: Turn, item: NewInstance, request: Start | SignalWithStart) -> tuple[Any, ...]:
+def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart) -> tuple[Any, ...]:
     entry = _entry(turn, item)
     assert entry is not None
     version, (kind, queue, initial) = entry
@@ -137,15 +139,19 @@ def _row(turn: Turn, item: NewInstance, request: Start | SignalWithStart) -> tup
     turn.made.add((item.queue or queue, item.definition, version))
     step = item.step or initial
     turn.event(item.id, "started", step, definition=item.definition, version=version)
-    parent = request.sender.claim.id if isinstance(request, Start) and request.parent_wait and request.sender else None
-    wait = request.parent_wait if isinstance(request, Start) else None
+    parent = (
+        request.sender.claim.id
+        if isinstance(request, StartInstances) and request.parent_wait and request.sender
+        else None
+    )
+    wait = request.parent_wait if isinstance(request, StartInstances) else None
     return (
         item.id, item.definition, version, kind, item.correlation_key, item.scope, item.queue or queue, item.priority,
         "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent, wait,
     )  # fmt: skip
 
 
-def _stillborn(turn: Turn, item: NewInstance, request: Start, error: HarkError) -> tuple[Any, ...]:
+def _stillborn(turn: Turn, item: NewInstance, request: StartInstances, error: HarkError) -> tuple[Any, ...]:
     """A child that cannot start is there as failed, and counts (M8)."""
     assert request.sender is not None
     assert request.parent_wait is not None
@@ -159,7 +165,7 @@ def _stillborn(turn: Turn, item: NewInstance, request: Start, error: HarkError) 
     )  # fmt: skip
 
 
-def _tell(turn: Turn, item: NewInstance, request: Start | SignalWithStart, error: HarkError | None) -> None:
+def _tell(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart, error: HarkError | None) -> None:
     if isinstance(request, SignalWithStart):
         request.answer = error or item.id
         return

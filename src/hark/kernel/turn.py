@@ -21,9 +21,8 @@ import msgspec
 from hark.kernel import broadcast, claim, commit, deliver, end, expire, journal, limits, retain, settle, start, tokens
 from hark.kernel.limits import Limits
 from hark.kernel.requests import (
-    Answer,
-    Appetite,
     Cancel,
+    Capacity,
     Commit,
     Deliver,
     Grant,
@@ -34,14 +33,15 @@ from hark.kernel.requests import (
     Register,
     Request,
     Retain,
-    Revive,
+    RetryInstance,
     Revoke,
+    SettleAwakeable,
     SignalWithStart,
-    Start,
+    StartInstances,
     Sweep,
 )  # fmt: skip
 from hark.kernel.rows import Locked, wait_row
-from hark.model.activation import Child, Claim, InboxRow, WaitRow
+from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
 from hark.model.decisions import (
     CancelChild,
     Effect,
@@ -80,13 +80,13 @@ class Turn:
         self.catalog = catalog
         self.commits: list[Commit] = []
         self.delivers: list[Deliver | SignalWithStart | Publish] = []  # in the order of the calls (S10)
-        self.starts: list[Start] = []
+        self.starts: list[StartInstances] = []
         self.joint: list[SignalWithStart] = []
         self.publishes: list[Publish] = []
         self.messages: list[Message] = []
-        self.answers: list[Answer] = []
+        self.answers: list[SettleAwakeable] = []
         self.cancels: list[Cancel] = []
-        self.revives: list[Revive] = []
+        self.revives: list[RetryInstance] = []
         self.handbacks: list[HandBack] = []
         self.reclaims: list[Reclaim] = []
         self.retains: list[Retain] = []
@@ -121,7 +121,7 @@ class Turn:
         self.abandoned: list[str] = []
         self.nexts: list[Commit] = []
         self.journaled: list[tuple[Commit, Entry, Request]] = []  # effects whose outcome is a line of a journal
-        self.kept: dict[str, tuple[list[WaitRow], list[Child]]] = {}  # what those who go on still wait for
+        self.kept: dict[str, tuple[list[WaitRow], list[ChildRow]]] = {}  # what those who go on still wait for
         self.disturbed: set[str] = set()  # executing, and got mail: they may be waiting for it while they run
         self.events: list[tuple[str, str, str | None, str | None]] = []
         self.misses: list[tuple[str, str, str, str, str | None]] = []
@@ -183,7 +183,7 @@ class Turn:
     ) -> bool:
         """Into the inbox. True when it wakes: the one road by which anything wakes (invariant 4)."""
         self.posts.append((row.id, kind, name, wait_id, payload, dedup_key))
-        if not row.mail:
+        if not row.has_signals:
             self.first_mail[row.id] = []
         return self.arrived(row, kind, name, wait_id)
 
@@ -197,8 +197,8 @@ class Turn:
             self.woken.add(row.id)
         elif row.status == "executing":
             self.disturbed.add(row.id)
-        if not row.mail:
-            row.mail = True
+        if not row.has_signals:
+            row.has_signals = True
             self.mailed.add(row.id)
         return wakes
 
@@ -213,7 +213,7 @@ class Turn:
             self.posts = []
         self.mailed -= self.woken  # the claims, which come last, write these
         if self.mailed:
-            await self.tx.fetch(sql.mark_mail, ids=sorted(self.mailed))
+            await self.tx.fetch(sql.mark_has_signals, ids=sorted(self.mailed))
             self.mailed = set()
 
     async def _insert(self) -> Rows:
@@ -240,7 +240,7 @@ class Turn:
                     self.commits.append(request)
                 case Deliver():
                     self.delivers.append(request)
-                case Start():
+                case StartInstances():
                     self.starts.append(request)
                 case SignalWithStart():
                     self.joint.append(request)
@@ -249,11 +249,11 @@ class Turn:
                     self._publish(request)
                 case Message():
                     self.messages.append(request)
-                case Answer():
+                case SettleAwakeable():
                     self.answers.append(request)
                 case Cancel():
                     self.cancels.append(request)
-                case Revive():
+                case RetryInstance():
                     self.revives.append(request)
                 case HandBack():
                     self.handbacks.append(request)
@@ -291,12 +291,12 @@ class Turn:
                 if arm.kind == "message":
                     self.reserve_message(arm.name or "", arm.key or "")
                 if arm.children:
-                    self.starts.append(Start(items=list(arm.children), parent_wait=arm.id, sender=request))
+                    self.starts.append(StartInstances(items=list(arm.children), parent_wait=arm.id, sender=request))
 
     async def run(
         self,
         requests: Sequence[Request],
-        appetite: Appetite | None = None,
+        capacity: Capacity | None = None,
         *,
         sweep: bool = False,
         marks: bool = False,
@@ -305,7 +305,7 @@ class Turn:
     ) -> None:
         """Do it all. `run_on=False`: the worker is stopping, so `Next` goes back into the line."""
         self.take(requests)
-        if plain and run_on and appetite is None and not sweep and not marks and self.commits:
+        if plain and run_on and capacity is None and not sweep and not marks and self.commits:
             await self._run_on()
             return
         for request in self.commits:
@@ -338,8 +338,8 @@ class Turn:
         commit.plan(self)
         # The lock, and after it the look.
         if self.wants:
-            for id, status, epoch, mail in await tx.fetch(sql.lock, ids=sorted(self.wants)):
-                self.rows[id] = Locked(id, status, epoch, bool(mail))
+            for id, status, epoch, has_signals in await tx.fetch(sql.lock, ids=sorted(self.wants)):
+                self.rows[id] = Locked(id, status, epoch, bool(has_signals))
         commit.fence(self)
         reached = broadcast.reached(self)
         await self.look(row for row in self.rows.values() if row.parked or row.id in reached)
@@ -363,7 +363,7 @@ class Turn:
         await limits.release(self)
         if sweep or self.freed:
             await limits.promote(self)
-        await claim.apply(self, appetite)
+        await claim.apply(self, capacity)
         for old in self.retains:
             await retain.apply(self, old)
         if self.misses:
@@ -386,9 +386,11 @@ def _asked(effect: Effect, sender: Commit) -> Request:
         case SendBroadcast(name, payload, dedup_key):
             return Publish(name=name, payload=payload, dedup_key=dedup_key, sender=sender)
         case NewInstance():
-            return Start(items=[effect], sender=sender)
+            return StartInstances(items=[effect], sender=sender)
         case Settle():
-            return Answer(settle=effect, sender=sender, by_look=True)  # an effect cannot go again without its outcome
+            return SettleAwakeable(
+                settle=effect, sender=sender, by_look=True
+            )  # an effect cannot go again without its outcome
         case CancelChild(id, reason):
             return Cancel(target=id, reason=reason, sender=sender)
         case _ as never:

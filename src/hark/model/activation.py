@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from hark.model.decisions import Decision
 
-Child = tuple[str, str, str, str, str, str | None, str | None]  # wait, id, definition, status, state, result, error
+ChildRow = tuple[str, str, str, str, str, str | None, str | None]  # wait, id, definition, status, state, result, error
 
 
 class InboxRow(Struct, gc=False):
@@ -64,7 +64,7 @@ class Claim(Struct):
     parent_id: str | None
     parent_wait: str | None
     counted: bool
-    mail: bool
+    has_signals: bool
     visit: int
     crashes: int
     rate_limit: str | None
@@ -72,7 +72,7 @@ class Claim(Struct):
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     waits: list[WaitRow] = field(default_factory=list)
-    children: list[Child] = field(default_factory=list)
+    children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
     session: Any = None  # what an interpreter keeps between two commits of one activation
 
@@ -82,12 +82,12 @@ class Claim(Struct):
         now: int,
         inbox: list[InboxRow] | None,
         waits: list[WaitRow] | None = None,
-        children: list[Child] | None = None,
+        children: list[ChildRow] | None = None,
     ) -> None:
         """It goes on: the same claim, one step and one epoch further."""
         self.step, self.state, self.now = decision.step, decision.state, now
         self.epoch += 1
         self.attempt = self.crashes = 0
         self.rate_limit, self.weight = None, 1.0
-        self.mail = self.mail or inbox is not None
+        self.has_signals = self.has_signals or inbox is not None
         self.inbox, self.waits, self.children = inbox or [], waits or [], children or []

@@ -25,7 +25,7 @@
     ├── StoreUnavailable
     ├── StoreTooNew
     ├── NotOpen
-    └── WrongColour (RuntimeError)
+    └── WouldBlockEventLoop (RuntimeError)
 
 The first argument is the message: what was wrong, then what to do. Data follows by keyword and is kept
 as attributes. Errors travel between processes: they can be pickled and copied. Exit codes and HTTP
@@ -213,5 +213,5 @@ class NotOpen(HarkError):
     """The app is not open: use `async with app:`, or `with app:` in synchronous code."""
 
 
-class WrongColour(HarkError, RuntimeError):
+class WouldBlockEventLoop(HarkError, RuntimeError):
     """`.result()` was called on a thread whose event loop is running: say `await`."""

@@ -131,7 +131,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class Blocker:
     """What keeps an instance from going on, beside what it waits for."""
 
     reason: Literal[
@@ -167,7 +167,7 @@ class Why:
     since: datetime
     text: str
     waits: tuple[Waiting, ...]
-    obstacles: tuple[Obstacle, ...]
+    blockers: tuple[Blocker, ...]
     misses: tuple[NearMiss, ...]
 
 

@@ -15,7 +15,7 @@ from hark.model.names import awakeable_id, check_awakeable_id, check_name, from_
 from hark.model.outcomes import Broadcast, Duration, waited_names
 from hark.model.schema import describe
 from hark.programs.branches import First, Gather, Promise, part_of
-from hark.programs.operations import Answer, Call, Do, Operation, Run, Sleep, WaitForSignal
+from hark.programs.operations import AwakeableAnswer, ChildCall, Do, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
 
 _ATTEMPTS = 1000
@@ -27,7 +27,7 @@ class AwakeableHandle:
 
     __slots__ = ("__hark_promise__", "_link", "id")
 
-    def __init__(self, id: str, link: Callable[[], str], answer: Answer) -> None:
+    def __init__(self, id: str, link: Callable[[], str], answer: AwakeableAnswer) -> None:
         self.id = id
         self._link = link
         self.__hark_promise__ = answer
@@ -85,7 +85,7 @@ class FunctionContext:
         effect = SendSignal(
             check_name(getattr(target, "id", target), "target"),
             check_name(name, "signal name"),
-            json.dump(payload, limit=self._session.desk.max_payload),
+            json.dump(payload, limit=self._session.services.max_payload),
             None if dedup_key is None else check_name(dedup_key, "dedup key"),
         )
         return self._session.enter(Do("signal", name, effect))
@@ -94,23 +94,23 @@ class FunctionContext:
         """Wake everybody who waits for this broadcast; awaited, how many that were."""
         effect = SendBroadcast(
             check_name(name, "broadcast name"),
-            json.dump(payload, limit=self._session.desk.max_payload),
+            json.dump(payload, limit=self._session.services.max_payload),
             None if dedup_key is None else check_name(dedup_key, "dedup key"),
         )
         return self._session.enter(Do("broadcast", name, effect))
 
     def start(self, definition: Any, input: Any = None, **options: Any) -> Promise:
         """Start an instance that goes its own way; awaited, its id. `Duplicate` when its id or key is taken."""
-        item = self._session.desk.new(definition, input, options)
+        item = self._session.services.new(definition, input, options)
         return self._session.enter(Do("start", item.definition, item))
 
     def call(self, definition: Any, input: Any = None, **options: Any) -> Promise:
         """Start a child; awaited, its result. `CallFailed` when it fails or cannot start."""
-        return self._session.enter(Call(self._session.desk.new(definition, input, options)))
+        return self._session.enter(ChildCall(self._session.services.new(definition, input, options)))
 
     def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Promise:
         """Resolve somebody's awakeable."""
-        text = json.dump(payload, limit=self._session.desk.max_payload)
+        text = json.dump(payload, limit=self._session.services.max_payload)
         return self._settle(
             "resolve", Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, by=by or self.id, via="step")
         )
@@ -146,14 +146,14 @@ class FunctionContext:
         asked = Operation("awakeable")
         nonce = json.load(await session.at_once(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
-        answer = Answer(id, read, heading)
+        answer = AwakeableAnswer(id, read, heading)
         answer.new = NewAwakeable(
             id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, fits,
             json.dump(names) if names else None,
         )  # fmt: skip
         session.listen_for(answer, asked.entry)
         until = session.until(asked.entry, life)
-        return AwakeableHandle(id, lambda: session.desk.link(id, nonce, until), answer)
+        return AwakeableHandle(id, lambda: session.services.link(id, nonce, until), answer)
 
     def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise:
         """Wait for a signal of one of these names (or a Broadcast). `SignalTimeout` when none comes in time."""
@@ -182,7 +182,7 @@ class FunctionContext:
     async def now(self) -> datetime:
         """The database's clock, the same in every replay."""
         session = self._session
-        return from_micros(int(await session.at_once(Operation("now"), lambda: str(session.desk.micros()))))
+        return from_micros(int(await session.at_once(Operation("now"), lambda: str(session.services.micros()))))
 
     def random(self) -> float:
         """A number from 0 to 1, the same in every replay."""

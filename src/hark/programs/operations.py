@@ -18,9 +18,9 @@ import msgspec
 from hark.model import json
 from hark.model.activation import InboxRow
 from hark.model.decisions import Arm, Effect, NewAwakeable, NewInstance
+from hark.model.error_codec import decode_error, encode_error
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, CallFailed, SignalTimeout
 from hark.model.names import from_micros, new_id
-from hark.model.telling import tell, told
 from hark.model.values import Delivery, Signal
 from hark.programs.branches import Promise
 
@@ -79,7 +79,7 @@ class Operation(Promise):
     def learn(self, value: str | None, error: str | None) -> None:
         """Its line is there."""
         if error is not None:
-            failure = told(error)
+            failure = decode_error(error)
             failure.entry = self.entry  # type: ignore[attr-defined]  # a retry begins again there
             self.keep(error=failure)
             return
@@ -170,12 +170,12 @@ class WaitForSignal(Operation):
     def fact(self, row: InboxRow) -> Fact:
         if row.kind == "timer":
             seconds = (self.micros or 0) / 1_000_000
-            return None, tell(SignalTimeout(f'signal "{self.name}" timed out after {seconds:g} s'))
+            return None, encode_error(SignalTimeout(f'signal "{self.name}" timed out after {seconds:g} s'))
         body = {"id": row.seq, "kind": row.kind, "name": row.name, "payload": _raw(row.payload), "at": row.at}
         return msgspec.json.encode(body).decode(), None
 
 
-class Answer(Operation):
+class AwakeableAnswer(Operation):
     """The answer to an awakeable, open from its creation."""
 
     def __init__(self, id: str, decode: Callable[[str], Any], title: str | None) -> None:
@@ -197,8 +197,8 @@ class Answer(Operation):
         if body.status == "RESOLVED":
             return bytes(body.payload).decode(), None
         if body.status == "TIMEOUT":
-            return None, tell(AwakeableTimedOut(f"Nobody answered {what} in time."))
-        return None, tell(AwakeableRejected(body.error or "rejected"))
+            return None, encode_error(AwakeableTimedOut(f"Nobody answered {what} in time."))
+        return None, encode_error(AwakeableRejected(body.error or "rejected"))
 
     def gone(self) -> BaseException:
         return AwakeableRejected(f"awakeable {self.id} was withdrawn: another of ctx.first came before it")
@@ -210,7 +210,7 @@ class _Settled(msgspec.Struct):
     error: str | None = None
 
 
-class Call(Operation):
+class ChildCall(Operation):
     """A child, and its result."""
 
     def __init__(self, child: NewInstance) -> None:
@@ -227,7 +227,7 @@ class Call(Operation):
         if status == "done":
             return result, None
         text = f"{self.name} {id} {'was cancelled' if status == 'cancelled' else 'failed'}: {error}"
-        return None, tell(CallFailed(text, id=id, error=error))
+        return None, encode_error(CallFailed(text, id=id, error=error))
 
 
 class Do(Operation):

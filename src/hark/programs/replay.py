@@ -37,6 +37,7 @@ from hark.model.decisions import (
     Proceed,
     Settle,
 )  # fmt: skip
+from hark.model.error_codec import encode_error
 from hark.model.errors import (
     CallFailed,
     HarkError,
@@ -45,10 +46,9 @@ from hark.model.errors import (
     RunFailed,
     SignalTimeout,
 )  # fmt: skip
-from hark.model.telling import tell
 from hark.programs.branches import Branch, Ready, Suspended
-from hark.programs.desk import Arguments, FunctionDesk, Listener
-from hark.programs.operations import Answer, Call, Do, Operation, Run, WaitForSignal, named
+from hark.programs.operations import AwakeableAnswer, ChildCall, Do, Operation, Run, WaitForSignal, named
+from hark.programs.services import FunctionServices, InboxListener, InputCodec
 from hark.programs.steps import describe, is_told_to_stop
 
 _AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
@@ -77,7 +77,7 @@ class FunctionProgram:
     name: str
     version: int
     queue: str
-    codec: Arguments
+    codec: InputCodec
     function: Callable[..., Any]
     context: Callable[[Session], Any]
     initial: str = "start"
@@ -89,18 +89,18 @@ class FunctionProgram:
     def steps(self) -> dict[str, Any]:
         return {self.initial: self.function}
 
-    async def run(self, claim: Claim, desk: FunctionDesk) -> Decision:
+    async def run(self, claim: Claim, services: FunctionServices) -> Decision:
         session: Session | None = claim.session
         if session is None:
-            session = claim.session = Session(self, claim, desk)
-            desk.watch()
+            session = claim.session = Session(self, claim, services)
+            services.watch()
         try:
             return await session.turn()
         except BaseException:
             session.close()
             raise
 
-    async def recover(self, claim: Claim, desk: FunctionDesk, error: BaseException) -> Decision:
+    async def recover(self, claim: Claim, services: FunctionServices, error: BaseException) -> Decision:
         """Nobody but the function itself decides about its errors: what comes here is beyond it."""
         if claim.session is not None:
             claim.session.close()
@@ -110,10 +110,10 @@ class FunctionProgram:
 class Session:
     """One activation of a function."""
 
-    def __init__(self, program: FunctionProgram, claim: Claim, desk: FunctionDesk) -> None:
+    def __init__(self, program: FunctionProgram, claim: Claim, services: FunctionServices) -> None:
         self.program = program
         self.claim = claim
-        self.desk = desk
+        self.services = services
         self.blocked: str | None = None  # where its code held the loop for too long, when it did
         self._loop = asyncio.get_running_loop()
         self._lines: list[_Line] = list(claim.journal)
@@ -130,7 +130,7 @@ class Session:
         self._restore: list[int] = []
         self._mail: list[InboxRow] = []
         self._tasks: dict[int, asyncio.Task[_Ran | BaseException]] = {}
-        self._listener: Listener | None = None
+        self._listener: InboxListener | None = None
         self._ready: Ready = Ready()
         self._branches: dict[Coroutine[Any, Any, Any], Branch] = {}
         self._closed = False
@@ -182,7 +182,7 @@ class Session:
                 return operation  # a bare `except` in a loop would hold us for ever; awaiting what never comes ends it
             self.check()
             raise Suspended
-        driving = self.desk.driving
+        driving = self.services.driving
         if driving is None or driving[0] is not self or _get_running_loop() is not self._loop:
             self.check()
         entry = operation.entry = self._entry
@@ -210,14 +210,14 @@ class Session:
         if line.entry != operation.entry or line.kind in _MARKS:
             return False
         road.popleft()
-        self.desk.driving = (self,)  # it came further: a watchman must not take a long road for one piece of code
+        self.services.driving = (self,)  # it came further: a watchdog must not take a long road for one piece of code
         del self._open[line.entry]
         operation.learn(line.value, line.error)
         return True
 
     def check(self) -> None:
         """Only the function's own code may ask: entries that come from elsewhere would not replay."""
-        driving = self.desk.driving
+        driving = self.services.driving
         if not ((driving is not None and driving[0] is self) or self._ready.leaving) or not self._on_our_loop():
             raise InvalidOutcome(
                 f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
@@ -239,7 +239,7 @@ class Session:
             return line.value
         return self._write(operation.kind, operation.entry, operation.name, (fact(), None)).value or "null"
 
-    def listen_for(self, answer: Answer, entry: int) -> None:
+    def listen_for(self, answer: AwakeableAnswer, entry: int) -> None:
         """An awakeable is open from its creation on, awaited or not."""
         answer.entry = entry
         answer.session = self
@@ -250,7 +250,7 @@ class Session:
         for wait in self.claim.waits:
             if wait.place == str(entry):
                 return wait.deadline
-        return None if life is None else self.desk.micros() + life
+        return None if life is None else self.services.micros() + life
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         """The same coroutine twice is one branch: nobody could drive it twice."""
@@ -285,7 +285,7 @@ class Session:
         ready = self._ready
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(None, self._let_go)
-        self.desk.driving = (self,)  # another one each time: the watchman knows it by that
+        self.services.driving = (self,)  # another one each time: the watchdog knows it by that
         try:
             while ready and self._diverged is None:
                 ready.popleft().step()
@@ -293,7 +293,7 @@ class Session:
             if self._diverged is None:
                 raise
         finally:
-            self.desk.driving = None
+            self.services.driving = None
             sys.set_asyncgen_hooks(*hooks)
 
     def _let_go(self, generator: AsyncGenerator[Any, Any]) -> None:
@@ -390,9 +390,9 @@ class Session:
                 operation.waiting = False  # the time for its next attempt has come
             case WaitForSignal():
                 self._learn(operation, operation.fact(row))
-            case Answer():
+            case AwakeableAnswer():
                 self._learn(operation, operation.fact(row), "answer")
-            case Call():
+            case ChildCall():
                 self._learn(operation, operation.fact(*self._child(operation)))
             case _:
                 self._learn(operation, ("null", None))
@@ -409,11 +409,11 @@ class Session:
             match operation:
                 case WaitForSignal() if (row.kind, row.name) in operation.names:
                     return operation
-                case Answer() if row.kind == "awakeable" and row.name == operation.id:
+                case AwakeableAnswer() if row.kind == "awakeable" and row.name == operation.id:
                     return operation
         return None
 
-    def _child(self, call: Call) -> tuple[str, str, str | None, str | None]:
+    def _child(self, call: ChildCall) -> tuple[str, str, str | None, str | None]:
         for wait in self.claim.waits:
             if wait.place == call.place:
                 for wait_id, id, _, status, _, result, error in self.claim.children:
@@ -492,17 +492,17 @@ class Session:
             if _is_async(run.function):
                 result = await run.function(*run.args)
             else:
-                result = await self.desk.call(run.function, *run.args)
+                result = await self.services.call(run.function, *run.args)
                 if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future):
                     result = await result
             if result is None:
                 return run, "null", None
-            return run, json.dump(result, limit=self.desk.max_payload, what=f"result of {run.name}"), None
+            return run, json.dump(result, limit=self.services.max_payload, what=f"result of {run.name}"), None
         except (Exception, asyncio.CancelledError) as error:
             _unless_told_to_stop(error)
             kind, message = type(error).__name__, describe(error).partition(": ")[2]
             text = f"{run.name} raised {kind}: {message}" if message else f"{run.name} raised {kind}"
-            return run, None, tell(RunFailed(text, type=kind, message=message))
+            return run, None, encode_error(RunFailed(text, type=kind, message=message))
 
     async def _beside(self, run: Run) -> _Ran | BaseException:
         """The same in a task of its own, whose exit would end the loop before anybody knew whose it was (M5)."""
@@ -526,7 +526,7 @@ class Session:
         deadlines = [wait.deadline for wait in self.claim.waits if wait.deadline is not None and wait.fired_at is None]
         patience = None
         if deadlines and listener is not None:
-            patience = max(0.0, (min(deadlines) - self.desk.micros()) / 1_000_000)
+            patience = max(0.0, (min(deadlines) - self.services.micros()) / 1_000_000)
         tasks: set[asyncio.Task[Any]] = set(self._tasks.values())
         bell = None
         if listener is not None and not listener.rung():
@@ -570,7 +570,7 @@ class Session:
         for place, operation in wanted.items():
             if place not in armed:
                 arms += operation.arms()
-                if isinstance(operation, Answer) and operation.new is not None:
+                if isinstance(operation, AwakeableAnswer) and operation.new is not None:
                     new.append(operation.new)
         gone = [wait for wait in self.claim.waits if wait.place not in wanted]
         effects: list[Effect] = []
@@ -610,7 +610,7 @@ class Session:
     def _proceed(self, *, expire: bool = False) -> Decision:
         arms, disarm, new, effects = self._waits()
         if self._listener is None and any(operation.waits for operation in self._open.values()):
-            self._listener = self.desk.listen(self.claim.id)  # before the commit: what comes after it is heard
+            self._listener = self.services.listen(self.claim.id)  # before the commit: what comes after it is heard
         if self._listener is not None:
             self._listener.hear_anew({row.seq for row in self._mail})
         move = Proceed(arm=arms, disarm=disarm, awakeables=new, hold=self._holds(), expire=expire)
@@ -639,7 +639,7 @@ class Session:
             value = self._root.outcome()
             if isinstance(value, ContinueAsNew):
                 return self._anew(value.input)
-            result = json.dump(value, limit=self.desk.max_payload, what=f"result of {self.program.name}")
+            result = json.dump(value, limit=self.services.max_payload, what=f"result of {self.program.name}")
         except Exception as error:
             return self._fail(error)
         self._do()
@@ -659,7 +659,7 @@ class Session:
 
     def _anew(self, input: Any) -> Decision:
         codec = self.program.codec
-        state = codec.dump(codec.build(input, limit=self.desk.max_payload), self.desk.max_payload)
+        state = codec.dump(codec.build(input, limit=self.services.max_payload), self.services.max_payload)
         self._fresh.clear()
         asked = [operation.effect for operation in self._open.values() if isinstance(operation, Do)]
         self._open.clear()

@@ -2,7 +2,7 @@
 
 Loads the state, calls the step, and says in the kernel's words what its outcome means. Whatever goes
 wrong on the way, also an outcome that is none or a state that cannot be stored, goes to `handle` (M4);
-when that fails too the instance fails with both errors. Knows no clock, thread or database: `Desk` is
+when that fails too the instance fails with both errors. Knows no clock, thread or database: `StepServices` is
 what the worker lends it.
 """
 
@@ -38,7 +38,7 @@ _ON = Advance()
 _LONGEST = 1 << 14  # characters of an error that are kept: it is read by people, and listed by the page
 
 
-class Desk(Protocol):
+class StepServices(Protocol):
     """What the worker lends to a step."""
 
     max_payload: int
@@ -72,29 +72,38 @@ class StepProgram:
     source: str | None = None
     digest: str | None = None
 
-    def run(self, claim: Claim, desk: Desk) -> Coroutine[Any, Any, Decision]:
-        return run(self, claim, desk)
+    def run(self, claim: Claim, services: StepServices) -> Coroutine[Any, Any, Decision]:
+        return run(self, claim, services)
 
-    def recover(self, claim: Claim, desk: Desk, error: BaseException) -> Coroutine[Any, Any, Decision]:
-        return recover(self, claim, desk, error)
+    def recover(self, claim: Claim, services: StepServices, error: BaseException) -> Coroutine[Any, Any, Decision]:
+        return recover(self, claim, services, error)
 
 
 class Context:
     """What a step sees (`ctx`)."""
 
     __slots__ = (
-        "_all", "_awaited", "_children", "_claim", "_desk", "_effects", "attempt", "correlation_key", "id", "state",
+        "_all",
+        "_awaited",
+        "_children",
+        "_claim",
+        "_effects",
+        "_services",
+        "attempt",
+        "correlation_key",
+        "id",
+        "state",
         "step",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, desk: Desk, state: Any) -> None:
+    def __init__(self, claim: Claim, services: StepServices, state: Any) -> None:
         self.id = claim.id
         self.step = claim.step
         self.attempt = claim.attempt
         self.correlation_key = claim.correlation_key
         self.state = state
         self._claim = claim
-        self._desk = desk
+        self._services = services
         self._effects: list[Effect] = []
         self._awaited: list[Signal] | None = None
         self._all: list[Signal] | None = None
@@ -143,7 +152,7 @@ class Context:
 
     def now(self) -> datetime:
         """The database's clock."""
-        return self._desk.now()
+        return self._services.now()
 
     # Effects: they commit with the outcome, or not at all.
 
@@ -153,7 +162,7 @@ class Context:
             SendSignal(
                 check_name(getattr(target, "id", target), "target"),
                 check_name(name, "signal name"),
-                json.dump(payload, limit=self._desk.max_payload),
+                json.dump(payload, limit=self._services.max_payload),
                 None if dedup_key is None else check_name(dedup_key, "dedup key"),
             )
         )
@@ -163,20 +172,20 @@ class Context:
         self._effects.append(
             SendBroadcast(
                 check_name(name, "broadcast name"),
-                json.dump(payload, limit=self._desk.max_payload),
+                json.dump(payload, limit=self._services.max_payload),
                 None if dedup_key is None else check_name(dedup_key, "dedup key"),
             )
         )
 
     def start(self, definition: Any, input: Any = None, **options: Any) -> str:
         """Start another instance with this step's outcome; its id."""
-        item = self._desk.new(definition, input, options)
+        item = self._services.new(definition, input, options)
         self._effects.append(item)
         return item.id
 
     def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> None:
         """Resolve an awakeable with this step's outcome."""
-        text = json.dump(payload, limit=self._desk.max_payload)
+        text = json.dump(payload, limit=self._services.max_payload)
         self._effects.append(
             Settle(check_awakeable_id(awakeable_id), "RESOLVED", payload=text, by=by or self.id, via="step")
         )
@@ -185,7 +194,7 @@ class Context:
         """Reject an awakeable with this step's outcome."""
         if not isinstance(error, str):
             raise InvalidInput(f"error must be text, not {error!r}.")
-        json.dump(error, limit=self._desk.max_payload, what="error")
+        json.dump(error, limit=self._services.max_payload, what="error")
         self._effects.append(
             Settle(check_awakeable_id(awakeable_id), "REJECTED", error=error, by=by or self.id, via="step")
         )
@@ -197,8 +206,8 @@ def _handed(claim: Claim) -> list[int]:
     return [row.seq for row in claim.inbox if row.kind in ("signal", "broadcast") and (row.kind, row.name) in asked]
 
 
-async def run(program: StepProgram, claim: Claim, desk: Desk) -> Decision:
-    context = Context(claim, desk, None)
+async def run(program: StepProgram, claim: Claim, services: StepServices) -> Decision:
+    context = Context(claim, services, None)
     try:
         context.state = program.codec.load(claim.state)
         step = program.steps.get(claim.step)
@@ -210,24 +219,24 @@ async def run(program: StepProgram, claim: Claim, desk: Desk) -> Decision:
         if step.is_async:
             outcome = await step.function(program.machine, context)
         else:
-            outcome = await desk.call(step.function, program.machine, context)
+            outcome = await services.call(step.function, program.machine, context)
         return decide(program, claim, context, outcome)
     except Exception as error:
         if is_told_to_stop():
             raise asyncio.CancelledError from error
-        return await recover(program, claim, desk, error)
+        return await recover(program, claim, services, error)
 
 
-async def recover(program: StepProgram, claim: Claim, desk: Desk, error: BaseException) -> Decision:
+async def recover(program: StepProgram, claim: Claim, services: StepServices, error: BaseException) -> Decision:
     """`handle` decides what becomes of an error. It sees the state as it was before the step."""
     if program.handle is None:
         return _failed(claim, describe(error))
     try:
-        context = Context(claim, desk, _state_for_handle(program, claim))
+        context = Context(claim, services, _state_for_handle(program, claim))
         if asyncio.iscoroutinefunction(program.handle):
             outcome = await program.handle(program.machine, error, context)
         else:
-            outcome = await desk.call(program.handle, program.machine, error, context)
+            outcome = await services.call(program.handle, program.machine, error, context)
         return decide(program, claim, context, outcome)
     except (KeyboardInterrupt, SystemExit):
         raise
@@ -271,7 +280,7 @@ def describe(error: object) -> str:
 
 def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -> Decision:
     """An outcome in the kernel's words. Raises when it cannot be committed."""
-    desk = context._desk
+    services = context._services
     handed: list[int] = []
     served: list[int] = []
     if claim.inbox:
@@ -283,10 +292,10 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
             rate = None
             move: Advance | Redo | Park | Finish = _ON
             if outcome.rate_limit is not None or outcome.weight != 1:
-                rate = desk.rate_limit(outcome.rate_limit, outcome.weight)
+                rate = services.rate_limit(outcome.rate_limit, outcome.weight)
                 move = Advance(rate, float(outcome.weight))
             if outcome.concurrency_key is not KEEP and outcome.concurrency_key != claim.concurrency_key:
-                key = desk.concurrency_key(outcome.concurrency_key)  # type: ignore[arg-type]
+                key = services.concurrency_key(outcome.concurrency_key)  # type: ignore[arg-type]
                 move = Advance(rate, float(outcome.weight), rekey=True, concurrency_key=key)
             label, consume = "next", (*handed, *served)
         case Retry():
@@ -300,11 +309,11 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
             label, move, consume = "await", Park(tuple(arms)), tuple(served)
         case Spawn():
             step = _known(program, outcome.then)
-            children = tuple(desk.new(c.definition, c.input, c.options) for c in outcome.children)
+            children = tuple(services.new(c.definition, c.input, c.options) for c in outcome.children)
             move = Park((Arm("children", new_id(), children=children, join=outcome.join),))
             label, consume = "spawn", (*handed, *served)
         case Done():
-            result = json.dump(outcome.result, limit=desk.max_payload, what="result")
+            result = json.dump(outcome.result, limit=services.max_payload, what="result")
             label, step, move, consume = "done", claim.step, Finish("done", result=result), ()
         case Stop():
             label, step, consume = "stop", claim.step, ()
@@ -318,7 +327,7 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
     return Decision(
         label,
         step,
-        program.codec.dump(state, desk.max_payload),
+        program.codec.dump(state, services.max_payload),
         move,
         consume,
         tuple(handed),

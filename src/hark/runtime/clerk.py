@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from hark.kernel.commit import are_plain
 from hark.kernel.requests import (
-    Appetite,
+    Capacity,
     Commit,
     Publish,
     Reclaim,
@@ -35,10 +35,10 @@ from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime import views
-from hark.runtime.ends import Ends
-from hark.runtime.figures import Tally
-from hark.runtime.order import Order
+from hark.runtime.completions import Completions
+from hark.runtime.metrics import ProcessCounters
 from hark.runtime.reply import Reply, answer_all
+from hark.runtime.turn_order import TurnOrder
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Unknown
 
@@ -52,14 +52,14 @@ _CALM = 0.02  # seconds from a look around to the next, however many hints come
 _CROWDED = 100  # requests in a turn while another process waits for the file
 
 
-class Seat(Protocol):
+class LocalWorker(Protocol):
     """A worker, as the clerk sees it. Called on the clerk's thread."""
 
     owner: str
     open: bool
     """False while it stops: it takes nothing more."""
 
-    def appetite(self, commits: Sequence[Commit]) -> Appetite | None: ...
+    def capacity(self, commits: Sequence[Commit]) -> Capacity | None: ...
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None: ...
     def lost(self, ids: set[str]) -> None: ...
     def running(self) -> dict[str, int]: ...
@@ -92,7 +92,7 @@ class Clerk:
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
-        self.seat: Seat | None = None  # changed on this loop only
+        self.worker: LocalWorker | None = None  # changed on this loop only
         self._hungry = False
         self._crowded = False  # somebody may be in line for a seat: a step that goes on must look
         self._hinted = False
@@ -101,8 +101,8 @@ class Clerk:
         self._due: int | None = None
         self._underway: set[str] = set()  # whose outcomes the present turn commits
         self._offset = 0  # the database's clock less ours, µs
-        self.ends = Ends(self._read, self.hint)
-        self.tally = Tally()
+        self.completions = Completions(self._read, self.hint)
+        self.counters = ProcessCounters()
         self.store: Store
 
     # -- opening and closing ----------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Clerk:
             gone = NotOpen("The app was closed before this was done. Open it again and repeat the call.")
             answer_all([(reply, gone) for _, reply, _ in self._queue if reply is not None])
             self._queue.clear()
-            self.ends.close(gone)
+            self.completions.close(gone)
             await self.store.close()
             if self._closing:
                 answer_all([(self._closed, None)])
@@ -224,7 +224,7 @@ class Clerk:
     def hint(self) -> None:
         """Somebody else may have made work, or ended something we wait for."""
         self._hinted = True  # not `_hungry`: the turn under way would set it back, and it may have claimed too early
-        self.ends.hear()
+        self.completions.hear()
         self._ring()
 
     def now(self) -> int:
@@ -245,8 +245,8 @@ class Clerk:
         loop = self._loop
         if loop is None or self._closing:
             raise not_open()
-        if self.ends.ask(target, seconds, reply):
-            loop.call_soon_threadsafe(lambda: self._keep(self.ends.find()))
+        if self.completions.ask(target, seconds, reply):
+            loop.call_soon_threadsafe(lambda: self._keep(self.completions.find()))
 
     # -- working ----------------------------------------------------------------------------------
 
@@ -263,8 +263,8 @@ class Clerk:
             if self._hinted:
                 self._hinted = False
                 self._hungry = True
-                if self.ends.waiting:
-                    self._keep(self.ends.look(self.store))
+                if self.completions.waiting:
+                    self._keep(self.completions.look(self.store))
                 self._look_soon()
             # SQLite never waits within a turn: without this nobody else would get this loop, or the file.
             await asyncio.sleep(_GAP if self.store.crowded() else 0)
@@ -279,21 +279,21 @@ class Clerk:
     def _has_work(self) -> bool:
         if self._queue or self._closing:
             return bool(self._queue)
-        return self.seat is not None and (self._is_due() or self._marks or self._wants_claims())
+        return self.worker is not None and (self._is_due() or self._marks or self._wants_claims())
 
     def _is_due(self) -> bool:
-        return self._due is not None and self.seat is not None and self._due <= self.now()
+        return self._due is not None and self.worker is not None and self._due <= self.now()
 
     def _wants_claims(self) -> bool:
-        if not self._hungry or self.seat is None:
+        if not self._hungry or self.worker is None:
             return False
-        appetite = self.seat.appetite(())
-        return appetite is not None and any(appetite.free.values())
+        capacity = self.worker.capacity(())
+        return capacity is not None and any(capacity.free.values())
 
     async def _rest(self) -> None:
         """Until the bell rings, or the next thing is due."""
         assert self._bell is not None
-        if self._due is None or self.seat is None:
+        if self._due is None or self.worker is None:
             await self._bell.wait()
             return
         with contextlib.suppress(TimeoutError):
@@ -302,7 +302,7 @@ class Clerk:
     def _next(self) -> list[Item]:
         """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
         items: list[Item] = []
-        order = Order()
+        order = TurnOrder()
         most = _CROWDED if self.store.crowded() else _MOST
         queue = self._queue
         publishing = bool(queue) and isinstance(queue[0][0], Publish)
@@ -322,16 +322,16 @@ class Clerk:
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
         while True:
-            seat = self.seat if claim and not self._closing else None
-            appetite, plain = None, are_plain(requests)
+            seat = self.worker if claim and not self._closing else None
+            capacity, plain = None, are_plain(requests)
             if seat is not None and (self._hungry or self._crowded or (not plain and _make_work(requests))):
-                appetite = seat.appetite(commits)
-                if appetite is not None:
-                    appetite.line = self._hungry or self._crowded
+                capacity = seat.capacity(commits)
+                if capacity is not None:
+                    capacity.backlog = self._hungry or self._crowded
             self._underway = {commit.claim.id for commit in commits}
             try:
                 run_on = seat is not None and seat.open
-                turn = await self._attempt(requests, appetite, sweep=sweep, marks=marks, run_on=run_on, plain=plain)
+                turn = await self._attempt(requests, capacity, sweep=sweep, marks=marks, run_on=run_on, plain=plain)
                 break
             except (Conflicted, Lost, Full) as fault:
                 items = self._give_up(items, fault, since)
@@ -345,14 +345,14 @@ class Clerk:
             except Exception as error:
                 await self._split(items, error)
                 return
-        self._after(turn, items, appetite, sweep, marks)
+        self._after(turn, items, capacity, sweep, marks)
         self._underway = set()
 
-    async def _attempt(self, requests: Sequence[Request], appetite: Appetite | None, **how: bool) -> Turn:
+    async def _attempt(self, requests: Sequence[Request], capacity: Capacity | None, **how: bool) -> Turn:
         tx = await self.store.begin()
         turn = Turn(tx, self._rules, self.catalog)
         try:
-            await turn.run(requests, appetite, **how)
+            await turn.run(requests, capacity, **how)
         except BaseException:
             await tx.rollback()
             raise
@@ -420,8 +420,8 @@ class Clerk:
         if isinstance(request, Commit):
             _log.error("The outcome of %s cannot be stored: %s", request.claim.id, error, exc_info=error)
             request.answer = error
-            if self.seat is not None:
-                self.seat.take([request], [])
+            if self.worker is not None:
+                self.worker.take([request], [])
         elif reply is not None:
             answer_all([(reply, error)])
         else:
@@ -431,11 +431,11 @@ class Clerk:
         self,
         turn: Turn,
         items: list[Item],
-        appetite: Appetite | None,
+        capacity: Capacity | None,
         sweep: bool,
         marks: bool,
     ) -> None:
-        self.tally.add(len(items), time.monotonic() - items[0][2] if items else 0.0, len(turn.claims))
+        self.counters.add(len(items), time.monotonic() - items[0][2] if items else 0.0, len(turn.claims))
         self._offset = turn.now - time.time_ns() // 1000
         if turn.again:
             again = set(map(id, turn.again))
@@ -447,20 +447,20 @@ class Clerk:
             claim = commit.claim
             claim.go_on(commit.decision, now, inboxes.get(claim.id), *kept.get(claim.id, ()))
         fenced = False
-        if self.seat is not None:
+        if self.worker is not None:
             commits = [item[0] for item in items if type(item[0]) is Commit]
             fenced = any(commit.fenced for commit in commits)
             if commits or turn.claims:
-                self.seat.take(commits, turn.claims)
+                self.worker.take(commits, turn.claims)
             if turn.cancelled:
-                self.seat.lost(turn.cancelled)
+                self.worker.lost(turn.cancelled)
             if turn.disturbed:
-                self.seat.mail(turn.disturbed)
+                self.worker.mail(turn.disturbed)
         # What this turn left to be done. Known before anybody is answered: a drain asks for it then.
         # A cancel frees seats that its own turn could not fill, and so does an outcome that was refused.
         freed = fenced or bool(turn.cancelled)
-        self._hungry = turn.more or turn.unclaimed or freed or (self._hungry and appetite is None)
-        self._crowded = turn.crowded or (self._crowded and appetite is None)
+        self._hungry = turn.more or turn.unclaimed or freed or (self._hungry and capacity is None)
+        self._crowded = turn.crowded or (self._crowded and capacity is None)
         self._marks = turn.marks or (self._marks and not marks)
         answer_all([(reply, request.answer) for request, reply, _ in items if reply is not None])
         if sweep:
@@ -468,9 +468,9 @@ class Clerk:
             self._keep(self._look_ahead())
         if turn.earliest is not None and (self._due is None or turn.earliest < self._due):
             self._due = turn.earliest
-        self.ends.tell(turn.finished)
+        self.completions.tell(turn.finished)
         left = any(handback.retire is not None for handback in turn.handbacks)  # others wake what it would have
-        told = turn.disturbed and (self.seat is None or not turn.disturbed <= self.seat.running().keys())
+        told = turn.disturbed and (self.worker is None or not turn.disturbed <= self.worker.running().keys())
         if turn.finished or turn.cancelled or turn.unclaimed or turn.elsewhere or turn.marks or left or told:
             self._keep(self.store.announce())
 
@@ -491,7 +491,7 @@ class Clerk:
             if await self.store.read(sql.any_marks):  # never set to False here: a turn may run meanwhile
                 self._marks = True
                 self._ring()
-            if self.seat is not None:
+            if self.worker is not None:
                 await self._look_ahead()
                 await self._find_lost()
                 await self._find_mail()
@@ -525,10 +525,10 @@ class Clerk:
             try:
                 if await self.store.changed():
                     self.hint()
-                if self.seat is not None and time.monotonic() > patrol:
+                if self.worker is not None and time.monotonic() > patrol:
                     patrol = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
                     await self._patrol()
-                if self.seat is not None and time.monotonic() > housekeeping:
+                if self.worker is not None and time.monotonic() > housekeeping:
                     housekeeping = time.monotonic() + _HOUSEKEEPING
                     self._keep(self._retain())
             except StoreFault as error:
@@ -567,16 +567,16 @@ class Clerk:
             return []
         now = await self.store.time()
         self._offset = now - time.time_ns() // 1000  # our clock may have been set while all seats were taken
-        if now < self.store.quiet_until() or (self.seat is not None and not self.seat.steady()):
+        if now < self.store.quiet_until() or (self.worker is not None and not self.worker.steady()):
             return []
-        me = self.seat.owner if self.seat is not None else ""
+        me = self.worker.owner if self.worker is not None else ""
         dead = {row[0] for row in await self.store.read(sql.dead_workers, now=now, me=me)}
         dead |= {row[0] for row in await self.store.read(sql.owners)} - {me}
         return sorted(dead)
 
     async def _find_lost(self) -> None:
         """Steps of ours that were cancelled or taken over elsewhere hear of it here at the latest."""
-        seat = self.seat
+        seat = self.worker
         mine = seat.running() if seat is not None else {}
         if not mine:
             return
@@ -591,14 +591,14 @@ class Clerk:
 
     async def _find_mail(self) -> None:
         """Who is at work and waits for mail as well hears here of what others sent."""
-        listening = self.seat.listening() if self.seat is not None else []
+        listening = self.worker.listening() if self.worker is not None else []
         if not listening:
             return
         mail: dict[str, set[int]] = {}
         for seq, id, *_ in await self.store.read(sql.inbox_heads, ids=listening):
             mail.setdefault(id, set()).add(seq)
-        if mail and self.seat is not None:
-            self.seat.tell(mail)
+        if mail and self.worker is not None:
+            self.worker.tell(mail)
 
 
 def _make_work(requests: Sequence[Request]) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 
 
-class Listener:
+class ActivationListener:
     """One activation's ear. Made and used on the worker's loop."""
 
-    def __init__(self, listeners: dict[str, Listener], id: str) -> None:
+    def __init__(self, listeners: dict[str, ActivationListener], id: str) -> None:
         self.id = id
         self.known: set[int] = set()
         self._listeners = listeners
@@ -41,10 +41,10 @@ class Listeners:
     """Those of one process."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Listener] = {}
+        self._by_id: dict[str, ActivationListener] = {}
 
-    def listen(self, id: str) -> Listener:
-        self._by_id[id] = listener = Listener(self._by_id, id)
+    def listen(self, id: str) -> ActivationListener:
+        self._by_id[id] = listener = ActivationListener(self._by_id, id)
         return listener
 
     def ids(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
-from hark.programs.desk import FunctionDesk
+from hark.programs.services import FunctionServices
 
 
 class Input(Protocol):
@@ -34,8 +34,10 @@ class Program(Protocol):
     def codec(self) -> Input: ...
     @property
     def steps(self) -> dict[str, Any]: ...
-    def run(self, claim: Claim, desk: FunctionDesk) -> Coroutine[Any, Any, Decision]: ...
-    def recover(self, claim: Claim, desk: FunctionDesk, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
+    def run(self, claim: Claim, services: FunctionServices) -> Coroutine[Any, Any, Decision]: ...
+    def recover(
+        self, claim: Claim, services: FunctionServices, error: BaseException
+    ) -> Coroutine[Any, Any, Decision]: ...
 
 
 class Registry:

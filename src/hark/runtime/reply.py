@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
-from hark.model.errors import WrongColour
+from hark.model.errors import WouldBlockEventLoop
 
 T = TypeVar("T")
 _log = logging.getLogger("hark")
@@ -104,7 +104,7 @@ def refuse_to_block_a_loop(what: str, instead: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise WrongColour(f"{what} would block the running event loop. Write `{instead}` here instead.")
+    raise WouldBlockEventLoop(f"{what} would block the running event loop. Write `{instead}` here instead.")
 
 
 def answer_all(answers: Iterable[tuple[Reply[Any], Any]]) -> None:

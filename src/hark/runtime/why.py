@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from hark.model.names import from_micros
-from hark.model.values import PARKED, TERMINAL, NearMiss, Obstacle, Waiting, Why
+from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
 from hark.store import reads
 from hark.store import statements as sql
@@ -52,11 +52,11 @@ async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) ->
     waits = [wait for wait in await store.read(sql.waits_of, ids=[id]) if wait[9] is None] if parked else []
     children, questions = await _children(store, waits), await _questions(store, waits)
     waiting = tuple(_waiting(row, wait, children, questions) for wait in waits)
-    obstacles = tuple(await _obstacles(store, row, now, here))
+    blockers = tuple(await _obstacles(store, row, now, here))
     since = min((wait[8] for wait in waits), default=None) or _since(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        _summary(row, waiting, obstacles), waiting, obstacles, tuple(await _misses(store, row, waits)),
+        _summary(row, waiting, blockers), waiting, blockers, tuple(await _misses(store, row, waits)),
     )  # fmt: skip
 
 
@@ -64,10 +64,10 @@ def _since(row: _Row) -> int:
     return int(row.finished_at or (row.since if row.status == "runnable" else row.updated_at))
 
 
-def _summary(row: _Row, waiting: Sequence[Waiting], obstacles: Sequence[Obstacle]) -> str:
+def _summary(row: _Row, waiting: Sequence[Waiting], blockers: Sequence[Blocker]) -> str:
     if waiting:
         return f"It waits for {' or '.join(dict.fromkeys(map(_words, waiting)))}."
-    return obstacles[0].text if obstacles else f"It is {row.status}."
+    return blockers[0].text if blockers else f"It is {row.status}."
 
 
 def _words(wait: Waiting) -> str:
@@ -140,47 +140,47 @@ def _command(*words: str) -> str:
 # -- what is in its way -----------------------------------------------------------------------------
 
 
-async def _obstacles(store: Store, row: _Row, now: int, here: Sequence[tuple[str, int]]) -> list[Obstacle]:
+async def _obstacles(store: Store, row: _Row, now: int, here: Sequence[tuple[str, int]]) -> list[Blocker]:
     if row.status in TERMINAL:
         return [_finished(row)]
     live = {id: names for id, names in await store.read(reads.live_workers, now=now)}
     if row.status == "executing":
         if row.lease_owner in live or not store.durable:
-            return [Obstacle("executing", f"Step {row.step!r} is running now, on worker {row.lease_owner}.")]
+            return [Blocker("executing", f"Step {row.step!r} is running now, on worker {row.lease_owner}.")]
         text = f"It was running on worker {row.lease_owner}, which is gone; "
-        return [Obstacle("lease_lost", text + "any other worker takes it over, and so does `hark timeout check`.")]
+        return [Blocker("lease_lost", text + "any other worker takes it over, and so does `hark timeout check`.")]
     able = [id for id, names in live.items() if f",{row.definition}@{row.version}," in f",{names},"]
     found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able))]
     if not able and store.durable and (row.definition, row.version) not in here:
         text = f"No worker that is alive has the code of {row.definition} version {row.version}: start one with "
-        found.insert(0, Obstacle("no_worker", text + "`hark worker --app module:app`."))
-        return [obstacle for obstacle in found if obstacle.reason != "in_line"]
+        found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
+        return [blocker for blocker in found if blocker.reason != "in_line"]
     return found
 
 
-def _finished(row: _Row) -> Obstacle:
+def _finished(row: _Row) -> Blocker:
     if row.status == "failed":
         text = f"It has failed: {row.error}. When the cause is mended: {_command('instance', 'retry', row.id)}"
     elif row.status == "cancelled":
         text = f"It was cancelled: {row.error or 'no reason was given'}."
     else:
         text = "It is done; there is nothing left to wait for."
-    return Obstacle("finished", text)
+    return Blocker("finished", text)
 
 
-async def _blocked(store: Store, row: _Row, now: int, able: int) -> Obstacle:
+async def _blocked(store: Store, row: _Row, now: int, able: int) -> Blocker:
     if row.due_at is not None:
-        return Obstacle("delayed", "It is not to run before its time.", from_micros(row.due_at))
+        return Blocker("delayed", "It is not to run before its time.", from_micros(row.due_at))
     if row.blocked_on is None:
-        return Obstacle("in_line", f"It can run, and is in line in queue {row.queue!r}; workers with its code: {able}.")
+        return Blocker("in_line", f"It can run, and is in line in queue {row.queue!r}; workers with its code: {able}.")
     kind, _, key = row.blocked_on.partition(":")
     due = (await store.read(reads.bucket_due, kind=kind, key=key))[0][0]
     until = None if due is None or due < now else from_micros(due)
     if kind == "rate":
-        return Obstacle("rate_limit", f"It is in line for tokens of the rate limit {key!r}.", until)
+        return Blocker("rate_limit", f"It is in line for tokens of the rate limit {key!r}.", until)
     held = [f"{id} (step {step!r})" for id, step, _ in await store.read(reads.slot_holders, key=key)]
     text = f"It is in line for the concurrency key {key!r}, held by {', '.join(held) or 'nobody any more'}."
-    return Obstacle("concurrency", text, until)
+    return Blocker("concurrency", text, until)
 
 
 # -- what almost woke it ----------------------------------------------------------------------------

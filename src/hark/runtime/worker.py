@@ -22,18 +22,18 @@ from datetime import datetime
 from typing import Any
 
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Appetite, Commit, HandBack
+from hark.kernel.requests import Capacity, Commit, HandBack
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Finish, NewInstance, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, micros, new_id
 from hark.programs.steps import describe
-from hark.runtime import relay
+from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.listeners import Listeners
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
-from hark.runtime.watchman import Watchman
+from hark.runtime.watchdog import LoopWatchdog
 from hark.store.protocol import Lease, StoreFault
 
 _log = logging.getLogger("hark")
@@ -41,7 +41,7 @@ _THREADS = 64
 _SEATS = 100  # per queue, when nobody says otherwise
 
 
-class Desk:
+class WorkerServices:
     """What steps may ask of the process they run in."""
 
     def __init__(
@@ -62,15 +62,15 @@ class Desk:
         self.link = link
         self._clerk = clerk
         self._threads: ThreadPoolExecutor | None = None
-        self._watchman: Watchman | None = None
+        self._watchdog: LoopWatchdog | None = None
 
     def now(self) -> datetime:
         return from_micros(self.micros())
 
     def watch(self) -> None:
         """A function is at work on this thread."""
-        if self._watchman is None:
-            self._watchman = Watchman(self, threading.get_ident())
+        if self._watchdog is None:
+            self._watchdog = LoopWatchdog(self, threading.get_ident())
 
     def concurrency_key(self, key: str | None) -> str | None:
         return None if key is None else check_name(key, "concurrency key")
@@ -85,9 +85,9 @@ class Desk:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
-        if self._watchman is not None:
-            self._watchman.close()
-            self._watchman = None
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
 
 
 class Worker:
@@ -97,7 +97,7 @@ class Worker:
         self,
         clerk: Clerk,
         registry: Registry,
-        desk: Desk,
+        services: WorkerServices,
         queues: dict[str, int] | None,
         *,
         lease: float,
@@ -113,7 +113,7 @@ class Worker:
         self.tally: dict[str, int] = {}
         self._clerk = clerk
         self._registry = registry
-        self._desk = desk
+        self._services = services
         self._queues = queues
         self._lease = lease
         self._grace = micros(grace, "grace", zero=True) / 1_000_000
@@ -122,7 +122,7 @@ class Worker:
         self._claims: dict[str, Claim] = {}
         self._busy: dict[str, int] = {}
         # On the worker's loop:
-        self._tasks: dict[str, tuple[Claim, relay.Task | None]] = {}  # who is at work; its own task once it waits
+        self._tasks: dict[str, tuple[Claim, shared_task.Task | None]] = {}  # who is at work; its own task once it waits
         self._fatal: set[str] = set()
         self._outbox: list[Commit] = []
         self._idle = asyncio.Event()
@@ -134,7 +134,7 @@ class Worker:
 
     # -- on the clerk's thread --------------------------------------------------------------------
 
-    def appetite(self, commits: Sequence[Commit]) -> Appetite | None:
+    def capacity(self, commits: Sequence[Commit]) -> Capacity | None:
         if not self.open:
             return None
         queues = self._queues or dict.fromkeys(self._registry.queues(), _SEATS)
@@ -143,7 +143,7 @@ class Worker:
             queue = commit.claim.queue
             if queue in free and commit.claim.id in self._claims and not _runs_on(commit.decision):
                 free[queue] += 1
-        return Appetite(self.owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
+        return Capacity(self.owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
 
     def take(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
         """Outcomes committed, fenced or refused, and new claims. Who runs on or was refused keeps its seat."""
@@ -181,15 +181,15 @@ class Worker:
 
     def mail(self, ids: set[str]) -> None:
         """Something came for those who are at work: who waits for it while it runs hears of it."""
-        if self._loop is not None and not self._loop.is_closed() and not ids.isdisjoint(self._desk.listeners.ids()):
-            self._loop.call_soon_threadsafe(self._desk.listeners.ring, ids)
+        if self._loop is not None and not self._loop.is_closed() and not ids.isdisjoint(self._services.listeners.ids()):
+            self._loop.call_soon_threadsafe(self._services.listeners.ring, ids)
 
     def listening(self) -> list[str]:
-        return self._desk.listeners.ids()
+        return self._services.listeners.ids()
 
     def tell(self, mail: dict[str, set[int]]) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._desk.listeners.tell, mail)
+            self._loop.call_soon_threadsafe(self._services.listeners.tell, mail)
 
     def steady(self) -> bool:
         """Is our own lease sound? Who could not renew it was cut off, maybe together with those who look dead now:
@@ -216,7 +216,7 @@ class Worker:
             claim = item if isinstance(item, Claim) else item.claim
             self._tasks[claim.id] = (claim, None)
         if items:
-            relay.run(self, items)
+            shared_task.run(self, items)
 
     def begin(self, item: Claim | Commit) -> Coroutine[Any, Any, None] | None:
         """Of a round: who was abandoned before it was its turn does not begin, nor does anybody when we stop."""
@@ -226,7 +226,7 @@ class Worker:
             return self._run(item) if self._runs(item) else None
         return self._refused(item) if self._runs(item.claim) else None
 
-    def waits(self, item: Claim | Commit, task: relay.Task) -> None:
+    def waits(self, item: Claim | Commit, task: shared_task.Task) -> None:
         claim = item if isinstance(item, Claim) else item.claim
         if self._runs(claim):
             self._tasks[claim.id] = (claim, task)
@@ -236,7 +236,7 @@ class Worker:
         assert program is not None
         try:
             try:
-                decision = await program.run(claim, self._desk)
+                decision = await program.run(claim, self._services)
             except BaseException as error:
                 self._reraise_ours(claim, error)
                 decision = await self._recover(claim, error)
@@ -265,7 +265,7 @@ class Worker:
         program = self._registry.find(claim.definition, claim.version)
         assert program is not None
         try:
-            return await program.recover(claim, self._desk, error)
+            return await program.recover(claim, self._services, error)
         except BaseException as second:
             self._reraise_ours(claim, second)
             return _failed(claim, second)
@@ -306,7 +306,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         if not self._clerk.is_open:
             raise not_open()
-        if self._clerk.seat is not None:
+        if self._clerk.worker is not None:
             raise InvalidInput("This app has a worker already. One is enough: give it more queues or more room.")
         if self._clerk.store.durable:
             self._renewing = threading.Event()
@@ -318,7 +318,7 @@ class Worker:
         await seated
 
     async def _sit(self, seated: Reply[None]) -> None:
-        self._clerk.seat = self
+        self._clerk.worker = self
         self._clerk.hint()
         answer_all([(seated, None)])
 
@@ -354,9 +354,9 @@ class Worker:
         await done
         if self._renewing is not None:
             self._renewing.set()
-        self._desk.close()
+        self._services.close()
 
-    def _waiting(self) -> list[relay.Task]:
+    def _waiting(self) -> list[shared_task.Task]:
         return [task for _, task in self._tasks.values() if task is not None]
 
     async def _hand_back(self, done: Reply[None]) -> None:
@@ -372,7 +372,7 @@ class Worker:
         except HarkError as error:
             _log.warning("Steps could not be handed back: %s They run again when the lease is over.", error)
         finally:
-            self._clerk.seat = None
+            self._clerk.worker = None
             answer_all([(done, None)])
 
     def _renew(self, ready: Reply[None]) -> None:

@@ -75,16 +75,16 @@ def check_schema(schema: str) -> None:
 
 
 class PostgresTx:
-    __slots__ = ("_db", "line", "now", "xid")
+    __slots__ = ("_db", "now", "position", "xid")
 
-    def __init__(self, db: asyncpg.Connection, now: int, line: int, xid: int) -> None:
+    def __init__(self, db: asyncpg.Connection, now: int, position: int, xid: int) -> None:
         self._db = db
         self.now = now
-        self.line = line
+        self.position = position
         self.xid = xid
 
     async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
-        values["now"], values["line"] = self.now, self.line
+        values["now"], values["position"] = self.now, self.position
         return await _fetch(self._db, sql, rows, values)
 
     async def reserve(self, numbers: Sequence[int]) -> None:
@@ -259,8 +259,8 @@ class PostgresStore:
             db.terminate()
             raise Lost(str(fault)) from error
         now = self._clock() if self._clock else now
-        line = max(now, self._tx.line + 1) if self._tx is not None else now
-        self._tx = PostgresTx(db, now, line, xid)
+        position = max(now, self._tx.position + 1) if self._tx is not None else now
+        self._tx = PostgresTx(db, now, position, xid)
         return self._tx
 
     def crowded(self) -> bool:

@@ -53,8 +53,8 @@ class Tx(Protocol):
 
     now: int
     """The turn's time in µs by the database's clock (invariant 13)."""
-    line: int
-    """Where this turn's rows stand in line: `now`, but later than the turn before even if the clock stands still."""
+    position: int
+    """The queue position of the rows this turn makes claimable: `now`, or one more than the last turn's."""
     xid: int
     """What `Store.committed` takes; also the order of events (invariant 17)."""
 

@@ -105,16 +105,16 @@ def _run(db: apsw.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, va
 
 
 class SqliteTx:
-    __slots__ = ("_db", "line", "now", "xid")
+    __slots__ = ("_db", "now", "position", "xid")
 
-    def __init__(self, db: apsw.Connection, now: int, line: int) -> None:
+    def __init__(self, db: apsw.Connection, now: int, position: int) -> None:
         self._db = db
         self.now = now
-        self.line = line
+        self.position = position
         self.xid = 0
 
     async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
-        values["now"], values["line"] = self.now, self.line
+        values["now"], values["position"] = self.now, self.position
         return _run(self._db, sql, rows, values)
 
     async def reserve(self, numbers: Sequence[int]) -> None:
@@ -195,8 +195,8 @@ class SqliteStore:
         except apsw.Error as error:
             raise _fault(error) from error
         now = self._clock()
-        line = max(now, self._tx.line + 1) if self._tx is not None else now
-        self._tx = tx = SqliteTx(self._db, now, line)
+        position = max(now, self._tx.position + 1) if self._tx is not None else now
+        self._tx = tx = SqliteTx(self._db, now, position)
         try:
             version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
         except apsw.Error as error:

@@ -20,7 +20,7 @@ addresses = Sql(ADDRESSES)
 # Invariant 3: all instance rows of a turn, in id order, before anything else is looked at.
 lock = Sql(
     """
-    SELECT id, status, epoch, mail FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
+    SELECT id, status, epoch, has_signals FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
     """
 )
 # What cancel, retry and reclaim need to know of a row they hold.
@@ -57,7 +57,7 @@ insert_instances = Sql(
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
         nth, counted, created_at, updated_at, finished_at)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
-        r.queue, r.priority, r.status, r.step, r.state, r.error, :line::bigint + r.ord, r.due_at, r.concurrency_key,
+        r.queue, r.priority, r.status, r.step, r.state, r.error, :position::bigint + r.ord, r.due_at, r.concurrency_key,
         r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.ord, r.error IS NOT NULL, :now::bigint, :now::bigint,
         CASE WHEN r.error IS NOT NULL THEN :now::bigint END
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
@@ -133,7 +133,7 @@ consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[
 restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]")
 wake = Sql(
     """
-    UPDATE instances SET status = 'runnable', since = :line::bigint, due_at = NULL, mail = true,
+    UPDATE instances SET status = 'runnable', since = :position::bigint, due_at = NULL, has_signals = true,
         updated_at = :now::bigint
     WHERE id IN :ids[text]
     """
@@ -145,7 +145,7 @@ woken = Sql(
     WHERE id IN :ids[text]
     """
 )
-mark_mail = Sql("UPDATE instances SET mail = true WHERE id IN :ids[text]")
+mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]")
 
 # -- waits -----------------------------------------------------------------------------------------
 
@@ -235,22 +235,22 @@ _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
 # Answers how many moved, and which of them have mail.
 advance_all = Sql(
     f"""
-    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.mail),
+    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.has_signals),
     told AS (
         INSERT INTO events (tx, instance_id, type, step, at)
         SELECT :tx::bigint, id, 'next', step, :now::bigint FROM moved)
-    SELECT count(*), string_agg(id, ' ') FILTER (WHERE mail) FROM moved
+    SELECT count(*), string_agg(id, ' ') FILTER (WHERE has_signals) FROM moved
     """,
     # One row for each that moved. The events first: afterwards nobody has that epoch any more.
     sqlite=f"""
-    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN mail THEN id END
+    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_signals THEN id END
     """,
 )
-# Back into the line: a Retry, a Next under a limit or another key, a Next that makes room.
+# Back into the position: a Retry, a Next under a limit or another key, a Next that makes room.
 requeue = Sql(
     """
     UPDATE instances AS i SET status = 'runnable', step = r.step, state = r.state, attempt = r.attempt, crashes = 0,
-        epoch = i.epoch + 1, since = :line::bigint, due_at = r.due_at, lease_owner = NULL,
+        epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL,
         concurrency_key = r.concurrency_key, rate_limit = r.rate_limit, weight = r.weight, visit = i.visit + r.anew,
         updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text, attempt integer, due_at bigint, concurrency_key text,
@@ -262,7 +262,7 @@ requeue = Sql(
 park = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, attempt = 0, crashes = 0,
-        epoch = i.epoch + 1, since = :line::bigint, due_at = r.due_at, lease_owner = NULL, rate_limit = NULL,
+        epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL, rate_limit = NULL,
         weight = 1, updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, status text, step text, state text, due_at bigint}
     WHERE i.id = r.id AND i.epoch = r.epoch
@@ -308,7 +308,7 @@ end = Sql(
 revive = Sql(
     """
     UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,
-        since = :line::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
+        since = :position::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
         updated_at = :now::bigint
     WHERE id IN :ids[text]
     """
@@ -345,10 +345,10 @@ claimable = Sql(
 claim = Sql(
     """
     UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
-        mail = (mail OR status <> 'runnable'), updated_at = :now::bigint
+        has_signals = (has_signals OR status <> 'runnable'), updated_at = :now::bigint
     WHERE id IN :ids[text]
     RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, mail, visit, crashes, rate_limit, weight
+        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight
     """
 )
 # Refused by a bucket: out of the claim index, promoted when there is room. The bucket is locked.
@@ -457,7 +457,7 @@ promote = Sql(
 # Delays that are over and deadlines that have come; a row somebody holds is left for the next sweep.
 due = Sql(
     """
-    SELECT id, status, epoch, mail, queue, definition, version FROM instances WHERE due_at <= :now::bigint
+    SELECT id, status, epoch, has_signals, queue, definition, version FROM instances WHERE due_at <= :now::bigint
     ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
     """
 )

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.given import File, Given, Limit, Payload, Suspended, Text, command, group, opened, payload_of
-from hark.doors.cli.say import clean, emit, fields, paint, when
+from hark.doors.cli.options import File, Given, Limit, Payload, StillSuspended, Text, command, group, opened, payload_of
+from hark.doors.cli.output import clean, emit, fields, paint, when
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
 
 cli = group("Answer what instances ask.")
@@ -134,7 +134,7 @@ def await_(
         case "RESOLVED":
             print(found.payload) if isinstance(found.payload, str) and not given.json else emit(found.payload)
         case "PENDING":
-            raise Suspended(f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then come again.")
+            raise StillSuspended(f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then come again.")
         case "TIMEOUT":
             raise AwakeableTimedOut(f"{id} timed out: nobody answered before {found.timeout_at:%Y-%m-%d %H:%M:%S} UTC.")
         case "REJECTED":

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from hark.doors.cli.given import Given, command, opened
-from hark.doors.cli.say import clean, emit, paint, span, when
+from hark.doors.cli.options import Given, command, opened
+from hark.doors.cli.output import clean, emit, paint, span, when
 from hark.model.errors import HarkError
 
 Found = tuple[str, str, str]  # what was looked at, ok | look | wrong, what was found and what to do

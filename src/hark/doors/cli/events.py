@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.given import Engine, Given, Limit, command, group, opened
-from hark.doors.cli.say import emit, short
+from hark.doors.cli.options import Engine, Given, Limit, command, group, opened
+from hark.doors.cli.output import emit, short
 
 timeout = group("Deadlines.")
 _LOOK = 0.5

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.given import Given, Limit, Target, command, group, opened
-from hark.doors.cli.say import ago, clean, emit, fields, paint, short, table, when
+from hark.doors.cli.options import Given, Limit, Target, command, group, opened
+from hark.doors.cli.output import ago, clean, emit, fields, paint, short, table, when
 
 cli = group("Look at instances, and steer them.")
 
@@ -118,11 +118,11 @@ def why(given: Given, target: Target) -> None:
             print(f"    {clean(wait.note)}")
         if wait.wake:
             print(f"    {paint(clean(wait.wake), 'bold')}")
-    for obstacle in found.obstacles:
-        if obstacle.text != found.text:
-            print(f"\n{clean(obstacle.text)}")
-        if obstacle.until is not None:
-            print(f"  until {when(obstacle.until)}")
+    for blocker in found.blockers:
+        if blocker.text != found.text:
+            print(f"\n{clean(blocker.text)}")
+        if blocker.until is not None:
+            print(f"  until {when(blocker.until)}")
     if found.misses:
         print("\nWhat almost woke it:")
     for miss in found.misses:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from hark.doors.cli import awakeables, doctor, events, instances, process, project, setup, signals, tokens
-from hark.doors.cli.given import Suspended, group
+from hark.doors.cli.options import StillSuspended, group
 from hark.model.errors import Conflict, Duplicate, HarkError, InvalidDefinition, InvalidInput, NoTarget, NotFound
 
 _EXIT: dict[type[HarkError], int] = {
@@ -21,7 +21,7 @@ _EXIT: dict[type[HarkError], int] = {
     NoTarget: 3,
     Duplicate: 4,
     Conflict: 4,
-    Suspended: 75,
+    StillSuspended: 75,
 }
 
 cli = group("Durable workflows that wait for the world.", root=True)

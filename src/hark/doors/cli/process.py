@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hark.doors.cli.given import Given, command, only_local
+from hark.doors.cli.options import Given, command, only_local
 from hark.model.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.given import Given, command, local_app
-from hark.doors.cli.say import emit, paint
+from hark.doors.cli.options import Given, command, local_app
+from hark.doors.cli.output import emit, paint
 from hark.model.errors import HarkError, InvalidInput
 
 APP = '''"""A request that waits for somebody's word."""

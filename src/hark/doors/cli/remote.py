@@ -26,7 +26,7 @@ _PAGE = 1000  # what a server gives at once
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class RemoteReply(Generic[T]):
     """What came back, where `Hark` has a reply."""
 
     value: T
@@ -63,88 +63,90 @@ class Remote:
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def start(self, definition: str, input: Any = None, **options: Any) -> Answer[Named]:
+    def start(self, definition: str, input: Any = None, **options: Any) -> RemoteReply[Named]:
         given = {name: value for name, value in options.items() if value is not None}
         made = self._post("/instances", {"definition": definition, "input": input, **given})
-        return Answer(Named(made["id"]))
+        return RemoteReply(Named(made["id"]))
 
-    def signal(self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Answer[Delivery]:
+    def signal(
+        self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None
+    ) -> RemoteReply[Delivery]:
         path = f"/instances/{_part(target, 'target')}/signals/{_part(name, 'signal name')}"
         told = self._post(path, payload, dedup_key)
-        return Answer(Delivery(told["status"], told.get("instance_id", target)))
+        return RemoteReply(Delivery(told["status"], told.get("instance_id", target)))
 
-    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Answer[int]:
+    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> RemoteReply[int]:
         body = {"SignalName": name} | ({} if payload is None else {"Payload": payload})
-        return Answer(int(self._post("/signal", body, dedup_key)["DeliveredCount"]))
+        return RemoteReply(int(self._post("/signal", body, dedup_key)["DeliveredCount"]))
 
-    def message(self, name: str, correlation_key: str, payload: Any = None) -> Answer[Named]:
+    def message(self, name: str, correlation_key: str, payload: Any = None) -> RemoteReply[Named]:
         body = {"MessageName": name, "CorrelationKey": correlation_key}
         told = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
-        return Answer(Named(told["WorkflowInstanceIds"][0]))
+        return RemoteReply(Named(told["WorkflowInstanceIds"][0]))
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "cli"
-    ) -> Answer[Awakeable]:
+    ) -> RemoteReply[Awakeable]:
         _refuse_by(by)
         self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/resolve", payload)
         return self.awakeable(awakeable_id)
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "cli"
-    ) -> Answer[Awakeable]:
+    ) -> RemoteReply[Awakeable]:
         _refuse_by(by)
         self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/reject", {"error": error})
         return self.awakeable(awakeable_id)
 
     # -- looking ----------------------------------------------------------------------------------
 
-    def get(self, target: str) -> Answer[Instance]:
-        return Answer(_as(Instance, self._get(f"/instances/{_part(target, 'target')}")))
+    def get(self, target: str) -> RemoteReply[Instance]:
+        return RemoteReply(_as(Instance, self._get(f"/instances/{_part(target, 'target')}")))
 
-    def why(self, target: str) -> Answer[Why]:
-        return Answer(_as(Why, self._get(f"/instances/{_part(target, 'target')}/why")))
+    def why(self, target: str) -> RemoteReply[Why]:
+        return RemoteReply(_as(Why, self._get(f"/instances/{_part(target, 'target')}/why")))
 
-    def list(self, *, limit: int = 100, **wanted: Any) -> Answer[builtins.list[Instance]]:
-        return Answer([_as(Instance, item) for item in self._items("/instances", limit, wanted)])
+    def list(self, *, limit: int = 100, **wanted: Any) -> RemoteReply[builtins.list[Instance]]:
+        return RemoteReply([_as(Instance, item) for item in self._items("/instances", limit, wanted)])
 
-    def events(self, target: str | None = None, *, limit: int = 50) -> Answer[builtins.list[Event]]:
+    def events(self, target: str | None = None, *, limit: int = 50) -> RemoteReply[builtins.list[Event]]:
         """Pages lead back in time, each newest last."""
         found: builtins.list[Event] = []
         for page in self._pages("/events", limit, {"job": target}):
             found[:0] = [_as(Event, item) for item in page]
-        return Answer(found)
+        return RemoteReply(found)
 
-    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Answer[builtins.list[Event]]:
+    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> RemoteReply[builtins.list[Event]]:
         page = self._get("/events", {"after": f"{cursor[0]}.{cursor[1]}", "limit": min(limit, _PAGE)})
-        return Answer([_as(Event, item) for item in page["items"]])
+        return RemoteReply([_as(Event, item) for item in page["items"]])
 
     def follow(
         self, places: dict[str, int], *, limit: int = 100
-    ) -> Answer[tuple[builtins.list[Event], builtins.set[str]]]:
+    ) -> RemoteReply[tuple[builtins.list[Event], builtins.set[str]]]:
         """Of one at a time; whether it has finished is not said."""
         [(id, seq)] = places.items()
         page = self._get("/events", {"job": id, "after": f"0.{seq}", "limit": min(limit, _PAGE)})
-        return Answer(([_as(Event, item) for item in page["items"]], set()))
+        return RemoteReply(([_as(Event, item) for item in page["items"]], set()))
 
-    def awakeable(self, id: str) -> Answer[Awakeable]:
-        return Answer(_awakeable(self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
+    def awakeable(self, id: str) -> RemoteReply[Awakeable]:
+        return RemoteReply(_awakeable(self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
 
-    def awakeables(self, *, limit: int = 100, **wanted: Any) -> Answer[builtins.list[Awakeable]]:
-        return Answer([_awakeable(item) for item in self._items("/awakeables", limit, wanted)])
+    def awakeables(self, *, limit: int = 100, **wanted: Any) -> RemoteReply[builtins.list[Awakeable]]:
+        return RemoteReply([_awakeable(item) for item in self._items("/awakeables", limit, wanted)])
 
     # -- steering ---------------------------------------------------------------------------------
 
-    def cancel(self, target: str, reason: str | None = None) -> Answer[Instance]:
+    def cancel(self, target: str, reason: str | None = None) -> RemoteReply[Instance]:
         body = {} if reason is None else {"reason": reason}
-        return Answer(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/cancel", body)))
+        return RemoteReply(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/cancel", body)))
 
-    def retry(self, target: str) -> Answer[Instance]:
-        return Answer(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/retry", None)))
+    def retry(self, target: str) -> RemoteReply[Instance]:
+        return RemoteReply(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/retry", None)))
 
-    def checkup(self) -> Answer[dict[str, Any]]:
+    def checkup(self) -> RemoteReply[dict[str, Any]]:
         raise InvalidInput("The store's health is looked at on the store. Leave --server out and give --db.")
 
-    def sweep(self) -> Answer[None]:
+    def sweep(self) -> RemoteReply[None]:
         raise InvalidInput("A server with a worker fires what is due by itself. Leave --server out and give --db.")
 
     # -- the wire ---------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.given import DEFAULT_DB, Given, command, only_local
-from hark.doors.cli.say import emit
+from hark.doors.cli.options import DEFAULT_DB, Given, command, only_local
+from hark.doors.cli.output import emit
 
 
 def declare(cli: typer.Typer) -> None:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.given import File, Given, Payload, Target, Text, command, json_of, opened, payload_of
-from hark.doors.cli.say import emit
+from hark.doors.cli.options import File, Given, Payload, Target, Text, command, json_of, opened, payload_of
+from hark.doors.cli.output import emit
 
 Dedup = Annotated[str | None, typer.Option("--dedup-key", metavar="KEY", help="A second one with it is a duplicate")]
 

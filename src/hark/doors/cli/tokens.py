@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.given import Given, command, group, only_local, refuse_what_is_not_there
-from hark.doors.cli.say import clean, emit, table, when
+from hark.doors.cli.options import Given, command, group, only_local, refuse_what_is_not_there
+from hark.doors.cli.output import clean, emit, table, when
 from hark.model.errors import InvalidInput
 
 cli = group("Credentials for the HTTP API.")

@@ -10,15 +10,15 @@ import logging
 from urllib.parse import quote
 
 from hark.app import Hark
-from hark.doors.http import guard
-from hark.doors.http.answers import Answer, Forbidden, Unauthenticated, as_error, as_json
+from hark.doors.http import auth
 from hark.doors.http.api import ROUTES
+from hark.doors.http.auth import Caller
 from hark.doors.http.bodies import Gone, Receive, Scope, Send
 from hark.doors.http.feed import Feed
-from hark.doors.http.guard import Caller
-from hark.doors.http.looks import VERSION
 from hark.doors.http.openapi import document
-from hark.doors.http.routes import Call, House, Route, Table
+from hark.doors.http.read_routes import VERSION
+from hark.doors.http.responses import Forbidden, Response, Unauthenticated, as_error, as_json
+from hark.doors.http.routes import House, HttpRequest, Route, Table
 from hark.model.errors import HarkError
 
 _log = logging.getLogger("hark.http")
@@ -32,7 +32,7 @@ class Door:
         self.app = app
         self.require_token = require_token
         self.feed = Feed(app)
-        self._tokens = guard.Tokens(app)
+        self._tokens = auth.Tokens(app)
         self._house = House(app, self.feed, document(ROUTES, VERSION), heartbeat)
         self._table = Table(ROUTES)
 
@@ -64,7 +64,7 @@ class Door:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(self._house, scope, receive, send)
+        call = HttpRequest(self._house, scope, receive, send)
         try:
             answer = await self._answer(call)
         except HarkError as error:
@@ -78,7 +78,7 @@ class Door:
         if answer is not None:
             await _send(answer, scope, send)
 
-    async def _answer(self, call: Call) -> Answer | None:
+    async def _answer(self, call: HttpRequest) -> Response | None:
         scope = call.scope
         path = _path(scope)
         # A drive-by request is refused before anything else is said, also that a path does not exist.
@@ -86,18 +86,18 @@ class Door:
         caller = None if path.startswith(b"/a/") else await self._caller(scope)
         route, call.args = self._table.find("GET" if scope["method"] == "HEAD" else scope["method"], path)
         _check_scope(route, caller)
-        call.route, call.caller = route, caller or guard.PUBLIC
+        call.route, call.caller = route, caller or auth.PUBLIC
         return await route.handler(call)
 
     async def _caller(self, scope: Scope) -> Caller | None:
         """Who it is; None for nobody known. Forbidden for a drive-by request."""
-        token = guard.bearer(scope)
+        token = auth.bearer(scope)
         if token is not None:
             return await self._tokens.caller(token)
-        if self.require_token or not guard.comes_from_here(scope):
+        if self.require_token or not auth.comes_from_here(scope):
             return None
-        guard.refuse_drive_by(scope)
-        return guard.NEAR
+        auth.refuse_drive_by(scope)
+        return auth.NEAR
 
 
 def _check_scope(route: Route, caller: Caller | None) -> None:
@@ -119,7 +119,7 @@ def _path(scope: Scope) -> bytes:
     return b"/" + b"/".join(path.split(b"/")[1 + root.count("/") :])
 
 
-async def _send(answer: Answer, scope: Scope, send: Send) -> None:
+async def _send(answer: Response, scope: Scope, send: Send) -> None:
     headers = [*answer.headers]
     if answer.status != 204:
         headers.append((b"content-length", b"%d" % len(answer.body)))

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from hark.doors.http.answers import Answer, as_json
-from hark.doors.http.routes import Call, Route
+from hark.doors.http.responses import Response, as_json
+from hark.doors.http.routes import HttpRequest, Route
 
 _REF = "#/components/schemas/{name}"
 _ARGS = {
@@ -124,5 +124,5 @@ def _failure(code: int) -> dict[str, Any]:
     return {"description": HTTPStatus(code).phrase, "content": content}
 
 
-async def openapi(call: Call) -> Answer:
+async def openapi(call: HttpRequest) -> Response:
     return as_json(call.house.document)

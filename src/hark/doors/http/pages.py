@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from hark.doors.http.answers import Answer, as_text
-from hark.doors.http.routes import Call
+from hark.doors.http.responses import Response, as_text
+from hark.doors.http.routes import HttpRequest
 
 _HOME = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -18,6 +18,6 @@ _HOME = """<!doctype html>
 """
 
 
-async def home(call: Call) -> Answer:
+async def home(call: HttpRequest) -> Response:
     root = escape(call.scope.get("root_path", "").rstrip("/"), quote=True)
     return as_text(_HOME.format(root=root), "text/html; charset=utf-8")

@@ -13,10 +13,10 @@ import msgspec
 
 from hark.app import Hark
 from hark.doors.http import bodies
-from hark.doors.http.answers import Answer, NoMethod, NoRoute
+from hark.doors.http.auth import Caller
 from hark.doors.http.bodies import Receive, Scope, Send
 from hark.doors.http.feed import Feed
-from hark.doors.http.guard import Caller
+from hark.doors.http.responses import NoMethod, NoRoute, Response
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class House:
     heartbeat: float
 
 
-class Call:
+class HttpRequest:
     """One request, as a handler sees it."""
 
     __slots__ = ("app", "args", "caller", "house", "receive", "route", "scope", "send")
@@ -81,7 +81,7 @@ class Call:
 
 
 _Words = list[tuple[int, bytes]]
-Handler = Callable[[Call], Awaitable[Answer | None]]
+Handler = Callable[[HttpRequest], Awaitable[Response | None]]
 
 
 @dataclass(frozen=True, slots=True)

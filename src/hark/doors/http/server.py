@@ -18,7 +18,7 @@ import uvicorn
 
 from hark.app import Hark
 from hark.doors.http.asgi import Door
-from hark.doors.http.guard import is_loopback
+from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
 
 _GRACE = 10

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from hark.doors.http.answers import Answer, encode, safe
 from hark.doors.http.bodies import Receive
 from hark.doors.http.feed import PAGE, Stream
-from hark.doors.http.looks import number
-from hark.doors.http.routes import Call
+from hark.doors.http.read_routes import number
+from hark.doors.http.responses import Response, encode, safe
+from hark.doors.http.routes import HttpRequest
 from hark.model.errors import HarkError, NotFound
 from hark.model.values import Event
 
@@ -31,7 +31,7 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
     after: str | None = None
 
 
-async def stream(call: Call) -> Answer | None:
+async def stream(call: HttpRequest) -> Response | None:
     [target] = call.args
     wish: StreamQuery = call.query()
     last = call.text(b"last-event-id") or wish.after
@@ -40,9 +40,9 @@ async def stream(call: Call) -> Answer | None:
     if last is not None:
         more, over = await call.app.follow({id: seq}, limit=1)
         if over and not more:
-            return Answer(204, b"", safe([]))
+            return Response(204, b"", safe([]))
     if call.scope["method"] == "HEAD":
-        return Answer(200, b"", _HEADERS)
+        return Response(200, b"", _HEADERS)
     await call.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
     gone = asyncio.ensure_future(_gone(call.receive))
     try:
@@ -60,7 +60,7 @@ async def stream(call: Call) -> Answer | None:
     return None
 
 
-async def _send_all(call: Call, id: str, seq: int, gone: asyncio.Future[Any]) -> None:
+async def _send_all(call: HttpRequest, id: str, seq: int, gone: asyncio.Future[Any]) -> None:
     """The past page by page, then what happens; who falls behind reads the past again."""
     while not gone.done():
         events, over = await call.app.follow({id: seq}, limit=PAGE)
@@ -82,7 +82,7 @@ async def _send_all(call: Call, id: str, seq: int, gone: asyncio.Future[Any]) ->
         seq = following.seq
 
 
-async def _send_live(call: Call, following: Stream, gone: asyncio.Future[Any]) -> None:
+async def _send_live(call: HttpRequest, following: Stream, gone: asyncio.Future[Any]) -> None:
     while not gone.done() and not following.closed:
         if following.events:
             chunk = b"".join(map(_lines, following.events))
@@ -115,7 +115,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _write(call: Call, chunk: bytes) -> None:
+async def _write(call: HttpRequest, chunk: bytes) -> None:
     await call.send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
@@ -127,7 +127,7 @@ def _lines(event: Event) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), encode(data))
 
 
-async def _end(call: Call, id: str) -> bytes:
+async def _end(call: HttpRequest, id: str) -> bytes:
     try:
         status = (await call.app.get(id)).status
     except NotFound:  # retention took it meanwhile

@@ -85,7 +85,7 @@ _JSON: Final = ((b"content-type", b"application/json"), *_DATA)
 encode: Final = msgspec.json.Encoder().encode
 
 
-class Answer:
+class Response:
     """A whole answer, ready to be sent."""
 
     __slots__ = ("body", "headers", "status")
@@ -96,12 +96,12 @@ class Answer:
         self.headers = headers
 
 
-def as_json(value: Any, status: int = 200, headers: Headers = ()) -> Answer:
-    return Answer(status, encode(value), (*_JSON, *headers) if headers else _JSON)
+def as_json(value: Any, status: int = 200, headers: Headers = ()) -> Response:
+    return Response(status, encode(value), (*_JSON, *headers) if headers else _JSON)
 
 
-def as_text(text: str, kind: str, headers: Headers = ()) -> Answer:
-    return Answer(200, text.encode(), safe([(b"content-type", kind.encode()), *headers]))
+def as_text(text: str, kind: str, headers: Headers = ()) -> Response:
+    return Response(200, text.encode(), safe([(b"content-type", kind.encode()), *headers]))
 
 
 def safe(headers: Headers) -> Headers:
@@ -115,7 +115,7 @@ def status_of(error: HarkError) -> int:
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
 
 
-def as_error(error: HarkError) -> Answer:
+def as_error(error: HarkError) -> Response:
     body: dict[str, Any] = {"error": str(error)}
     headers: list[tuple[bytes, bytes]] = []
     for name in ("problems", "holder", "status"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hark.kernel.requests import Cancel, Deliver, Request, Revive, SignalWithStart, Start
+from hark.kernel.requests import Cancel, Deliver, Request, RetryInstance, SignalWithStart, StartInstances
 
 
-class Order:
+class TurnOrder:
     """The requests of one turn so far; what somebody asked for the other way round waits for the next."""
 
     def __init__(self) -> None:
@@ -14,9 +14,9 @@ class Order:
 
     def fits(self, request: Request) -> bool:
         match request:
-            case Cancel(target=target) | Revive(target=target):
+            case Cancel(target=target) | RetryInstance(target=target):
                 return target not in self._started and target not in self._told
-            case Start():
+            case StartInstances():
                 return self._told.isdisjoint(_started_names(request))
             case SignalWithStart(item=item):
                 return item.correlation_key not in self._told and item.correlation_key not in self._started
@@ -27,7 +27,7 @@ class Order:
 
     def add(self, request: Request) -> None:
         match request:
-            case Start():
+            case StartInstances():
                 self._started.update(_started_names(request))
             case SignalWithStart(item=item):
                 self._told.update((item.correlation_key or "", f"\0{item.correlation_key}"))
@@ -37,6 +37,6 @@ class Order:
                 pass
 
 
-def _started_names(request: Start) -> list[str]:
+def _started_names(request: StartInstances) -> list[str]:
     names = [item.correlation_key for item in request.items if item.correlation_key is not None]
     return names + [item.id for item in request.items if item.named]

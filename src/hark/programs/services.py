@@ -1,14 +1,14 @@
-"""What is lent to a function: a desk by its worker, the reading of its input by its dialect."""
+"""What is lent to a function: a services by its worker, the reading of its input by its dialect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from hark.programs.steps import Desk
+from hark.programs.steps import StepServices
 
 
-class Listener(Protocol):
+class InboxListener(Protocol):
     """Tells an activation at work that something came into its inbox."""
 
     def rung(self) -> bool: ...
@@ -17,10 +17,10 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
-class FunctionDesk(Desk, Protocol):
+class FunctionServices(StepServices, Protocol):
     """What the worker lends to a function besides."""
 
-    driving: Any  # the session whose code holds the loop right now: a watchman looks at it
+    driving: Any  # the session whose code holds the loop right now: a watchdog looks at it
 
     @property
     def link(self) -> Callable[[str, str, int | None], str]:
@@ -29,10 +29,10 @@ class FunctionDesk(Desk, Protocol):
 
     def micros(self) -> int: ...
     def watch(self) -> None: ...
-    def listen(self, id: str) -> Listener: ...
+    def listen(self, id: str) -> InboxListener: ...
 
 
-class Arguments(Protocol):
+class InputCodec(Protocol):
     """How the input of a function becomes its arguments."""
 
     def prepare(self) -> Any: ...

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from hark.doors.http.answers import Answer, as_json
-from hark.doors.http.routes import Call
+from hark.doors.http.responses import Response, as_json
+from hark.doors.http.routes import HttpRequest
 from hark.model.errors import HarkError, InvalidInput
 from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind
 
@@ -95,7 +95,7 @@ class Health(msgspec.Struct):
     version: str
 
 
-async def instances(call: Call) -> Answer:
+async def instances(call: HttpRequest) -> Response:
     wish: InstancesQuery = call.query()
     found = await call.app.list(
         status=wish.status, definition=wish.definition, kind=wish.kind, limit=wish.limit + 1, after=wish.after
@@ -103,40 +103,40 @@ async def instances(call: Call) -> Answer:
     return as_json(Instances(found[: wish.limit], _next(found, wish.limit)))
 
 
-async def instance(call: Call) -> Answer:
+async def instance(call: HttpRequest) -> Response:
     [target] = call.args
     return as_json(await call.app.get(target))
 
 
-async def why(call: Call) -> Answer:
+async def why(call: HttpRequest) -> Response:
     [target] = call.args
     return as_json(await call.app.why(target))
 
 
-async def awakeables(call: Call) -> Answer:
+async def awakeables(call: HttpRequest) -> Response:
     wish: AwakeablesQuery = call.query()
     found = await call.app.awakeables(job=wish.job, status=wish.status, limit=wish.limit + 1, after=wish.after)
     shown = [_shown(call, one) for one in found[: wish.limit]]
     return as_json(Awakeables(shown, _next(found, wish.limit)))
 
 
-async def awakeable(call: Call) -> Answer:
+async def awakeable(call: HttpRequest) -> Response:
     [id] = call.args
     return as_json(_shown(call, await call.app.awakeable(id)))
 
 
-async def history(call: Call) -> Answer:
+async def history(call: HttpRequest) -> Response:
     """The events of one instance: a page of the latest, newest last; `after` goes back in time."""
     wish: HistoryQuery = call.query()
     return await _events(call, call.args[0], wish.limit, wish.after)
 
 
-async def events(call: Call) -> Answer:
+async def events(call: HttpRequest) -> Response:
     wish: EventsQuery = call.query()
     return await _events(call, wish.job, wish.limit, wish.after)
 
 
-async def waits(call: Call) -> Answer:
+async def waits(call: HttpRequest) -> Response:
     wish: WaitsQuery = call.query()
     after = (-1, "")
     if wish.after is not None:
@@ -146,7 +146,7 @@ async def waits(call: Call) -> Answer:
     return as_json(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
 
 
-async def health(call: Call) -> Answer:
+async def health(call: HttpRequest) -> Response:
     """Quickly: a probe that waits as long as a request may would report the outage of a minute ago."""
     try:
         await asyncio.wait_for(_ping(call), _QUICK)
@@ -156,11 +156,11 @@ async def health(call: Call) -> Answer:
     return as_json(Health("ok", call.app.url.partition(":")[0], VERSION))
 
 
-async def _ping(call: Call) -> None:
+async def _ping(call: HttpRequest) -> None:
     await call.app.ping()
 
 
-async def _events(call: Call, target: str | None, limit: int, after: str | None) -> Answer:
+async def _events(call: HttpRequest, target: str | None, limit: int, after: str | None) -> Response:
     """The latest, newest last; `next` leads back (`~` before its cursor). After an event's own cursor: forward."""
     if after is not None and not after.startswith("~"):
         tx, seq = _cursor(after)
@@ -175,7 +175,7 @@ async def _events(call: Call, target: str | None, limit: int, after: str | None)
     return as_json(Events(page, f"~{_place(page[0])}" if len(found) > limit else None))
 
 
-async def _id(call: Call, target: str) -> str:
+async def _id(call: HttpRequest, target: str) -> str:
     return (await call.app.get(target)).id
 
 
@@ -188,7 +188,7 @@ def _cursor(after: str) -> tuple[int, int]:
     return number(tx), number(seq)
 
 
-def _shown(call: Call, found: Awakeable) -> Any:
+def _shown(call: HttpRequest, found: Awakeable) -> Any:
     shown = {name: getattr(found, name) for name in AwakeableView.__struct_fields__}
     if "answer" not in call.caller.scopes:
         shown["url"] = None

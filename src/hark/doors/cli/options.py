@@ -246,5 +246,5 @@ def json_of(text: str | None, what: str) -> Any:
     return None if text is None else json.parse(text, what=what)
 
 
-class Suspended(HarkError):
+class StillSuspended(HarkError):
     """What was asked for is not there yet: exit 75, come again."""

@@ -9,11 +9,11 @@ from hark.model import errors, json
 from hark.model.errors import HarkError
 
 
-def tell(error: HarkError) -> str:
+def encode_error(error: HarkError) -> str:
     return json.dump({"type": type(error).__name__, "message": str(error), "data": vars(error)})
 
 
-def told(text: str) -> HarkError:
+def decode_error(text: str) -> HarkError:
     body = json.load(text)
     kind: type[HarkError] = getattr(errors, body["type"], HarkError)
     error = kind.__new__(kind)

@@ -1,6 +1,6 @@
 """Who waits for which instance to end. All of them share one statement per look.
 
-Ends in this process are told straight from the commit; those elsewhere are found by looking, at every
+Completions in this process are told straight from the commit; those elsewhere are found by looking, at every
 hint and every poll. Waiters are held weakly: who gave up waiting leaves nothing behind. Everything but
 `ask` runs on the clerk's loop.
 """
@@ -23,7 +23,7 @@ End = tuple[Any, ...]  # id, status, result, error
 Read = Callable[[Callable[[Store], Awaitable[Any]], Reply[Any]], Awaitable[None]]
 
 
-class Ends:
+class Completions:
     def __init__(self, read: Read, again: Callable[[], None]) -> None:
         self._read = read
         self._again = again

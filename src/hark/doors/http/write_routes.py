@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from hark.doors.http.answers import Answer, as_json
-from hark.doors.http.routes import Call
+from hark.doors.http.responses import Response, as_json
+from hark.doors.http.routes import HttpRequest
 from hark.model.values import Instance
 
 ENVELOPE = 1 << 16  # bytes around a payload: the other fields of a body
@@ -77,7 +77,7 @@ class Rejected(msgspec.Struct):
     message: str = "Awakeable rejected successfully"
 
 
-async def start(call: Call) -> Answer:
+async def start(call: HttpRequest) -> Response:
     wish = await call.wish(StartBody, ENVELOPE)
     options = msgspec.structs.asdict(wish)
     handle = await call.app.start(options.pop("definition"), options.pop("input"), **options)
@@ -85,45 +85,45 @@ async def start(call: Call) -> Answer:
     return as_json(instance, 201, [(b"location", f"{call.origin}/instances/{instance.id}".encode("latin-1"))])
 
 
-async def signal(call: Call) -> Answer:
+async def signal(call: HttpRequest) -> Response:
     target, name = call.args
     payload = await call.body()
     delivery = await call.app.signal(target, name, payload, dedup_key=call.text(b"idempotency-key"))
     return as_json(Delivered(delivery.status), 202)
 
 
-async def broadcast(call: Call) -> Answer:
+async def broadcast(call: HttpRequest) -> Response:
     wish = await call.wish(BroadcastBody, ENVELOPE)
     key = call.text(b"idempotency-key")
     return as_json(Broadcasted(await call.app.broadcast(wish.SignalName, wish.Payload, dedup_key=key)))
 
 
-async def message(call: Call) -> Answer:
+async def message(call: HttpRequest) -> Response:
     wish = await call.wish(MessageBody, ENVELOPE)
     receiver = await call.app.message(wish.MessageName, wish.CorrelationKey, wish.Variables)
     return as_json(Messaged([receiver.id]))
 
 
-async def resolve(call: Call) -> Answer:
+async def resolve(call: HttpRequest) -> Response:
     [id] = call.args
     payload = await call.body()
     await call.app.resolve(id, payload, by=call.caller.name, via="http", show=False)
     return as_json(Resolved(id, payload))
 
 
-async def reject(call: Call) -> Answer:
+async def reject(call: HttpRequest) -> Response:
     [id] = call.args
     wish = await call.wish(RejectBody)
     await call.app.reject(id, wish.error, by=call.caller.name, via="http")
     return as_json(Rejected(id, wish.error))
 
 
-async def cancel(call: Call) -> Answer:
+async def cancel(call: HttpRequest) -> Response:
     [target] = call.args
     wish = await call.wish(CancelBody)
     return as_json(await call.app.cancel(target, wish.reason))
 
 
-async def retry(call: Call) -> Answer:
+async def retry(call: HttpRequest) -> Response:
     [target] = call.args
     return as_json(await call.app.retry(target))

@@ -1,4 +1,4 @@
-"""Figures for operators: asked for when somebody looks, by index only. Counts stop at `MOST`."""
+"""Metrics for operators: asked for when somebody looks, by index only. Counts stop at `MOST`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = typing.get_args(WaitKind)
 
 
 @dataclass(slots=True)
-class Tally:
+class ProcessCounters:
     """What a clerk has done since it opened: added up once per turn, never per row."""
 
     turns: int = 0
@@ -38,10 +38,10 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Figures:
+class Metrics:
     """The store at a glance, and what this process has done."""
 
-    tally: Tally
+    tally: ProcessCounters
     executing: int = 0
     blocked: int = 0
     timer_lag: float = 0.0
@@ -51,13 +51,13 @@ class Figures:
     """By queue: how many are ready to run, and seconds since the first of them came."""
 
 
-async def look(store: Store, tally: Tally) -> Figures:
+async def look(store: Store, tally: ProcessCounters) -> Metrics:
     now = await store.time()
 
     def age(since: int | None) -> float:
         return max(0.0, (now - since) / 1_000_000) if since is not None else 0.0
 
-    figures = Figures(tally)
+    figures = Metrics(tally)
     [[figures.executing, figures.blocked]] = await store.read(reads.count_busy, most=MOST)
     [[due]] = await store.read(sql.next_due)
     figures.timer_lag = age(due)

@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Final
 
 from hark.app import Hark
-from hark.doors.http.answers import Forbidden, Unauthenticated
 from hark.doors.http.bodies import Scope
+from hark.doors.http.responses import Forbidden, Unauthenticated
 from hark.model.errors import HarkError
 from hark.model.tokens import SCOPES, is_secret
 from hark.model.values import Token

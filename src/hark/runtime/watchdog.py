@@ -1,4 +1,4 @@
-"""The watchman: sees a function that holds the event loop, and where.
+"""The watchdog: sees a function that holds the event loop, and where.
 
 The code of a durable function only decides; what takes time belongs into `ctx.run`. A thread looks every
 moment whether one and the same piece of code is still at it. It counts its own looks and not the clock, so
@@ -20,12 +20,12 @@ class Watched(Protocol):
     driving: Any
 
 
-class Watchman:
-    def __init__(self, desk: Watched, thread: int) -> None:
-        self._desk = desk
+class LoopWatchdog:
+    def __init__(self, services: Watched, thread: int) -> None:
+        self._services = services
         self._watched_thread = thread
         self._over = threading.Event()
-        threading.Thread(target=self._watch, name="hark-watchman", daemon=True).start()
+        threading.Thread(target=self._watch, name="hark-watchdog", daemon=True).start()
 
     def close(self) -> None:
         self._over.set()
@@ -33,7 +33,7 @@ class Watchman:
     def _watch(self) -> None:
         seen, looks = None, 0
         while not self._over.wait(_LOOK):
-            driving = self._desk.driving
+            driving = self._services.driving
             looks = looks + 1 if driving is not None and driving is seen else 0
             seen = driving
             if looks == _LOOKS:

@@ -25,10 +25,10 @@ import jinja2
 import msgspec
 
 from hark.doors.http import bodies
-from hark.doors.http.answers import Answer, Headers, NoRoute, as_error, as_json, safe, status_of
-from hark.doors.http.changes import RejectBody, Rejected, Resolved
 from hark.doors.http.form import Form
-from hark.doors.http.routes import Call, Route
+from hark.doors.http.responses import Headers, NoRoute, Response, as_error, as_json, safe, status_of
+from hark.doors.http.routes import HttpRequest, Route
+from hark.doors.http.write_routes import RejectBody, Rejected, Resolved
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, InvalidInput, NotAssigned, NotFound
 from hark.model.names import is_name
 from hark.model.values import Awakeable
@@ -79,14 +79,14 @@ class Typed:
 
 # -- handlers --------------------------------------------------------------------------------------
 
-Handler = Callable[[Call, Awakeable, str], Awaitable[Answer]]
+Handler = Callable[[HttpRequest, Awakeable, str], Awaitable[Response]]
 
 
-def _behind_a_link(handler: Handler) -> Callable[[Call], Awaitable[Answer]]:
+def _behind_a_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
     """Opens the link first. Whatever goes wrong is told to a person as a page, to a program as JSON."""
 
     @functools.wraps(handler)  # by its own name in the description of the API
-    async def handle(call: Call) -> Answer:
+    async def handle(call: HttpRequest) -> Response:
         token = _query(call).get("t", "")
         try:
             question = await call.app.linked(call.args[0], token)
@@ -106,7 +106,7 @@ def _behind_a_link(handler: Handler) -> Callable[[Call], Awaitable[Answer]]:
 
 
 @_behind_a_link
-async def show(call: Call, question: Awakeable, token: str) -> Answer:
+async def show(call: HttpRequest, question: Awakeable, token: str) -> Response:
     """The question, or who has answered it."""
     if _wants_json(call):
         return as_json(_for_programs(question))
@@ -116,7 +116,7 @@ async def show(call: Call, question: Awakeable, token: str) -> Answer:
 
 
 @_behind_a_link
-async def answer(call: Call, question: Awakeable, token: str) -> Answer:
+async def answer(call: HttpRequest, question: Awakeable, token: str) -> Response:
     """An answer: the page's form, or any JSON."""
     match _content_type(call):
         case b"application/x-www-form-urlencoded":
@@ -130,22 +130,22 @@ async def answer(call: Call, question: Awakeable, token: str) -> Answer:
 
 
 @_behind_a_link
-async def reject(call: Call, question: Awakeable, token: str) -> Answer:
+async def reject(call: HttpRequest, question: Awakeable, token: str) -> Response:
     """A refusal, as JSON."""
     wish = await call.wish(RejectBody)
     await call.app.reject(question.id, wish.error, by=_named(call, question), via="link")
     return as_json(Rejected(question.id, wish.error))
 
 
-async def static(call: Call) -> Answer:
+async def static(call: HttpRequest) -> Response:
     [name] = call.args
     if name not in _FILES:
         raise NoRoute("There is no such file.")
     headers = [(b"content-type", _FILES[name]), (b"cache-control", b"public, max-age=86400")]
-    return Answer(200, _file(name), safe(headers))
+    return Response(200, _file(name), safe(headers))
 
 
-async def _answer_form(call: Call, question: Awakeable, token: str) -> Answer:
+async def _answer_form(call: HttpRequest, question: Awakeable, token: str) -> Response:
     posted = await _posted(call)
     rejecting = _one(posted, "do") == "reject"
     typed = Typed(Form(question.schema), _one(posted, "by").strip(), reason=_one(posted, "reason"), rejecting=rejecting)
@@ -171,19 +171,19 @@ async def _answer_form(call: Call, question: Awakeable, token: str) -> Answer:
         return _ask(call, question, token, typed, 422, _UNFIT, typed.form.tell(error.problems))
     except InvalidInput as error:  # what no answer may contain, a NUL for one, or too much of it
         return _ask(call, question, token, typed, status_of(error), f"Not sent: {error}.")
-    return Answer(303, b"", safe([(b"location", f"?t={token}&sent=1".encode())]))
+    return Response(303, b"", safe([(b"location", f"?t={token}&sent=1".encode())]))
 
 
 # -- what comes in ---------------------------------------------------------------------------------
 
 
-def _query(call: Call) -> dict[str, str]:
+def _query(call: HttpRequest) -> dict[str, str]:
     """The first of each: a mail program may have added its own."""
     raw = call.scope["query_string"].decode("latin-1")
     return {name: values[0] for name, values in parse_qs(raw, keep_blank_values=True).items()}
 
 
-async def _posted(call: Call) -> dict[str, list[str]]:
+async def _posted(call: HttpRequest) -> dict[str, list[str]]:
     # Percent signs make three bytes of one.
     limit = 3 * call.app.max_payload + _SPARE
     raw = await bodies.read(call.receive, call.header(b"content-length"), limit)
@@ -197,16 +197,16 @@ def _one(posted: Mapping[str, list[str]], name: str) -> str:
     return posted.get(name, [""])[0]
 
 
-def _content_type(call: Call) -> bytes:
+def _content_type(call: HttpRequest) -> bytes:
     return (call.header(b"content-type") or b"").partition(b";")[0].strip().lower()
 
 
-def _wants_json(call: Call) -> bool:
+def _wants_json(call: HttpRequest) -> bool:
     accept = call.header(b"accept") or b""
     return b"text/html" not in accept and (b"application/json" in accept or _content_type(call) == b"application/json")
 
 
-def _cookie(call: Call) -> str:
+def _cookie(call: HttpRequest) -> str:
     """Ours among those of everything else on this host; not `http.cookies`, which gives up at the first odd one."""
     for part in (call.header(b"cookie") or b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
@@ -223,7 +223,7 @@ def _name(question: Awakeable, given: str) -> str | None:
     return _NOBODY if names and given not in names else given or None
 
 
-def _named(call: Call, question: Awakeable) -> str | None:
+def _named(call: HttpRequest, question: Awakeable) -> str | None:
     by = _name(question, _query(call).get("by", ""))
     if by is _NOBODY:
         raise NotAssigned(
@@ -236,14 +236,14 @@ def _named(call: Call, question: Awakeable) -> str | None:
 
 
 def _ask(
-    call: Call,
+    call: HttpRequest,
     question: Awakeable,
     token: str,
     typed: Typed,
     status: int = 200,
     alert: str = "",
     rest: list[str] | None = None,
-) -> Answer:
+) -> Response:
     cookie = _cookie(call) or secrets.token_urlsafe(24)
     wrong: list[dict[str, str]] = [
         {"id": one.id, "label": one.label, "text": text} for one in typed.form.every() for text in one.problems
@@ -269,7 +269,7 @@ def _ask(
     )
 
 
-def _bake(call: Call, cookie: str) -> bytes:
+def _bake(call: HttpRequest, cookie: str) -> bytes:
     place = call.scope.get("root_path", "").rstrip("/")
     secure = "; Secure" if call.scope["scheme"] == "https" else ""
     return f"{_COOKIE.decode()}={cookie}; Path={place}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
@@ -283,7 +283,7 @@ _ENDS: Final = {
 }
 
 
-def _settled(question: Awakeable, status: int, *, fresh: bool = False) -> Answer:
+def _settled(question: Awakeable, status: int, *, fresh: bool = False) -> Response:
     mood, heading, text = _ENDS[question.status]
     who = f" by {question.answered_by}" if question.answered_by else ""
     when = f" on {_day(question.resolved_at)}" if question.resolved_at else ""
@@ -303,7 +303,7 @@ _NO_LINK: Final = (
 )
 
 
-def _told(status: int, mood: str, heading: str, text: str, title: str | None = None) -> Answer:
+def _told(status: int, mood: str, heading: str, text: str, title: str | None = None) -> Response:
     return _page("told.html", status, mood=mood, heading=heading, text=text, title=title)
 
 
@@ -339,9 +339,9 @@ def _day(at: datetime) -> str:
 # -- templates -------------------------------------------------------------------------------------
 
 
-def _page(template: str, status: int, headers: Headers = (), **values: Any) -> Answer:
+def _page(template: str, status: int, headers: Headers = (), **values: Any) -> Response:
     body = _templates().get_template(template).render(style=_style(), **values)
-    return Answer(status, body.encode(errors="replace"), safe([*_PAGE, *headers]))
+    return Response(status, body.encode(errors="replace"), safe([*_PAGE, *headers]))
 
 
 @cache
@@ -371,7 +371,7 @@ ROUTES: list[Route] = [
     Route("GET", "/a/static/{file}", static, None, "A file of the answer page.", {200: "text/css"}, (404,)),
     Route("GET", "/a/{awakeable_id}", show, None, "A question behind a signed link; JSON when asked for.",
           {200: Question}, (404,), query=LinkQuery, also=_HTML),
-    Route("POST", "/a/{awakeable_id}", answer, None, "Answer it: the page's form, or any JSON as the payload.",
+    Route("POST", "/a/{awakeable_id}", answer, None, "Response it: the page's form, or any JSON as the payload.",
           {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, also=_HTML),
     Route("POST", "/a/{awakeable_id}/reject", reject, None, "Refuse it, with a reason.", {200: Rejected},
           (400, 404, 409, 413), query=LinkQuery, body=RejectBody, also=_HTML),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hark.doors.http.answers import Answer, as_text
-from hark.doors.http.routes import Call
+from hark.doors.http.responses import Response, as_text
+from hark.doors.http.routes import HttpRequest
 
 _KIND = "text/plain; version=0.0.4; charset=utf-8"
 _CAPPED = "Counted up to 10000."
 
 
-async def metrics(call: Call) -> Answer:
-    found = await call.app.figures()
+async def metrics(call: HttpRequest) -> Response:
+    found = await call.app.metrics()
     tally = found.tally
     ready = {queue: number for queue, (number, _) in found.queues.items()}
     lines = [
