@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hark.doors.http.form import Field, Form
-from hark.model.schema import describe, problems
+from hark.model.schema import compile_schema, problems
 
 
 def form_of(kind: Any) -> Form:
-    text, _ = describe(kind)
+    text, _ = compile_schema(kind)
     return Form(None if text is None else json.loads(text))
 
 
@@ -84,7 +84,7 @@ def test_d3_every_kind_of_field_is_drawn() -> None:
 
 
 def test_d3_what_is_typed_becomes_an_answer_that_fits() -> None:
-    text, decode = describe(Order)
+    text, decode = compile_schema(Order)
     assert text is not None
     value = send(form_of(Order), **FILLED)
     sizes = [option.value for option in named(form_of(Order))["sizes"].options]
@@ -99,7 +99,7 @@ def test_d3_what_is_typed_becomes_an_answer_that_fits() -> None:
 
 def test_d3_what_cannot_be_read_stays_as_it_was_typed_for_the_schema_to_refuse() -> None:
     form = form_of(Order)
-    text, _ = describe(Order)
+    text, _ = compile_schema(Order)
     assert text is not None
     value = send(form, **{**FILLED, "amount": "many", "due": "soon", "size": "7", "numbers": "1\nx", "price": "nan"})
     rest = form.tell(problems(text, json.dumps(value)))
@@ -111,7 +111,7 @@ def test_d3_what_cannot_be_read_stays_as_it_was_typed_for_the_schema_to_refuse()
 
 def test_d3_what_is_missing_is_said_beside_its_field() -> None:
     form = form_of(Order)
-    text, _ = describe(Order)
+    text, _ = compile_schema(Order)
     assert text is not None
     form.tell(problems(text, json.dumps(send(form))))
     assert {name for name, one in named(form).items() if one.problems} == {
@@ -309,7 +309,7 @@ words = st.sampled_from(
 )
 def test_d3_no_schema_and_nothing_typed_breaks_the_form(schema: Any, typed: list[str]) -> None:
     try:
-        describe(schema if isinstance(schema, dict) else {"default": schema})
+        compile_schema(schema if isinstance(schema, dict) else {"default": schema})
     except ValueError:
         return  # refused when the question is asked
     form = Form(schema if isinstance(schema, dict) else {"default": schema})

@@ -21,7 +21,7 @@ import pytest
 
 from hark import InvalidInput
 from hark.model import schema
-from hark.model.schema import describe, problems
+from hark.model.schema import compile_schema, problems
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 1}}, "required": ["amount"]}
 
@@ -81,26 +81,26 @@ class Pair(TypedDict):
 
 def read(kind: Any, answer: Any) -> Any:
     """The answer as its asker gets it, once it was found to fit."""
-    text, decode = describe(kind)
+    text, decode = compile_schema(kind)
     assert text is not None
     assert problems(text, json.dumps(answer)) == []
     return decode(json.dumps(answer))
 
 
 def found(kind: Any, answer: Any) -> list[str]:
-    text, _ = describe(kind)
+    text, _ = compile_schema(kind)
     assert text is not None
     return problems(text, json.dumps(answer))
 
 
 def test_a8_no_schema_takes_any_json() -> None:
-    text, decode = describe(None)
+    text, decode = compile_schema(None)
     assert text is None
     assert decode('{"a": [1, null]}') == {"a": [1, None]}
 
 
 def test_a8_a_json_schema_is_stored_as_it_is_and_gives_plain_values() -> None:
-    text, decode = describe(AMOUNT)
+    text, decode = compile_schema(AMOUNT)
     assert text is not None
     assert json.loads(text) == AMOUNT
     assert decode('{"amount": 3}') == {"amount": 3}
@@ -202,7 +202,7 @@ def test_a8_a_problem_stays_short_whatever_the_answer_quotes() -> None:
 )
 def test_a8_a_malformed_schema_is_refused_at_once(bad: Any, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
-        describe(bad)
+        compile_schema(bad)
 
 
 def test_a8_a_schema_that_nests_absurdly_is_refused() -> None:
@@ -210,7 +210,7 @@ def test_a8_a_schema_that_nests_absurdly_is_refused() -> None:
     for _ in range(300):
         deep = {"items": deep}
     with pytest.raises(InvalidInput, match="deep"):
-        describe(deep)
+        compile_schema(deep)
 
 
 def test_a8_a_type_that_cannot_be_resolved_is_refused_by_its_name() -> None:
@@ -219,7 +219,7 @@ def test_a8_a_type_that_cannot_be_resolved_is_refused_by_its_name() -> None:
         other: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(InvalidInput, match="Half cannot be the schema"):
-        describe(Half)
+        compile_schema(Half)
 
 
 def test_a8_a_schema_may_refer_to_itself() -> None:
@@ -275,7 +275,7 @@ def test_a8_no_reference_is_ever_fetched(tmp_path: Any) -> None:
             {"$schema": f"{origin}/meta"},
         ):
             with pytest.raises(InvalidInput):
-                describe(bad)
+                compile_schema(bad)
             assert "cannot be used" in problems(json.dumps(bad), "1")[0]
         assert asked == []
 

@@ -10,7 +10,7 @@ from hark import Context, Done, Hark, Machine, step
 from hark.kernel.requests import HandBack
 from hark.model.decisions import Arm, NewAwakeable, Park
 from hark.model.names import SECOND, awakeable_id
-from hark.model.schema import describe
+from hark.model.schema import compile_schema
 from tests.promises.support_signals import Turns
 from tests.support.stores import Store
 
@@ -45,7 +45,7 @@ async def ask(
     arm = Arm("awakeable", f"wait-{asker}", name=id, timeout=span)
     new = NewAwakeable(
         id, 0, arm.id, timeout=span, nonce=secrets.token_urlsafe(16), title=title, description=description,
-        schema=describe(schema)[0], assignees=None if assignees is None else json.dumps(assignees),
+        schema=compile_schema(schema)[0], assignees=None if assignees is None else json.dumps(assignees),
     )  # fmt: skip
     async with Turns(store, getattr(app, "clock", None)) as turns:
         await app.start(Asker, id=asker)

@@ -34,12 +34,14 @@ class Workflow(Generic[P, R]):
         self.__wrapped__ = function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
+        codec = ArgumentsCodec(label, function)
         self.__hark_program__ = FunctionProgram(
             name=label,
             version=version,
             queue=check_name(queue, "queue name"),
-            codec=Arguments(label, function),
+            codec=codec,
             function=function,
+            begin=codec.begin,
             context=FunctionContext,
         )
 
@@ -68,7 +70,7 @@ def program_of(definition: Any) -> FunctionProgram | None:
     return definition.__hark_program__ if isinstance(definition, Workflow) else None
 
 
-class Arguments:
+class ArgumentsCodec:
     """How an input becomes the arguments of a function."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -84,7 +86,7 @@ class Arguments:
         self._signature = inspect.Signature(self._parameters)
         self._readers: dict[str, json.Codec[Any]] = {}
 
-    def prepare(self) -> Arguments:
+    def prepare(self) -> ArgumentsCodec:
         """Resolve the hints: a parameter that is a dataclass, Struct or model gets one."""
         try:
             hints = typing.get_type_hints(self._function)
@@ -112,14 +114,11 @@ class Arguments:
     def dump(self, value: str, limit: int | None = None) -> str:
         return value
 
-    def load(self, text: str | bytes) -> Any:
-        return json.load(text)
-
-    def call(self, function: Callable[..., Any], context: Any, text: str) -> Coroutine[Any, Any, Any]:
+    def begin(self, context: Any, text: str) -> Coroutine[Any, Any, Any]:
         """The coroutine, begun by nobody yet."""
         try:
             args, kwargs = self._given(text)
-            return function(context, *args, **kwargs)  # type: ignore[no-any-return]
+            return self._function(context, *args, **kwargs)  # type: ignore[no-any-return]
         except InvalidInput as error:
             return _raise(error)
         except TypeError as cause:  # of the call: nothing of a coroutine function runs before it is awaited

@@ -1,6 +1,6 @@
 """What an answer must look like: from what a developer says to JSON Schema text, and from an answer to its problems.
 
-`describe` takes a JSON Schema or a Python type and refuses at once what cannot be used later. `problems` is
+`compile_schema` takes a JSON Schema or a Python type and refuses at once what cannot be used later. `problems` is
 asked by the turn that settles, so it never raises: a schema that cannot be used is a problem too. Nothing is
 fetched, whatever a `$ref` says, and patterns cannot run away with the time of a turn.
 
@@ -31,7 +31,7 @@ _LONGEST = 200  # characters of a problem: it may quote the answer
 _BACKTRACK = 10_000  # steps of a pattern that needs backtracking; then it does not match
 
 
-def describe(schema: Any) -> tuple[str | None, Reader]:
+def compile_schema(schema: Any) -> tuple[str | None, Reader]:
     """The text to store, and how an accepted answer is read. None takes any JSON."""
     if schema is None:
         return None, json.load

@@ -13,7 +13,7 @@ from hark.model.decisions import NewAwakeable, SendBroadcast, SendSignal, Settle
 from hark.model.errors import InvalidInput
 from hark.model.names import awakeable_id, check_awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, waited_names
-from hark.model.schema import describe
+from hark.model.schema import compile_schema
 from hark.programs.branches import First, Gather, Promise, part_of
 from hark.programs.operations import AwakeableAnswer, ChildCall, Do, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
@@ -140,7 +140,7 @@ class FunctionContext:
         """
         session = self._session
         life = None if timeout is None else micros(timeout, "timeout", zero=False)
-        fits, read = describe(schema)
+        fits, read = compile_schema(schema)
         heading, text = _text(title, "title"), _text(description, "description")
         names = [check_name(name, "assignee") for name in _listed(assignees)]
         asked = Operation("awakeable")

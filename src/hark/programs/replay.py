@@ -49,7 +49,7 @@ from hark.model.errors import (
 from hark.programs.branches import Branch, Ready, Suspended
 from hark.programs.operations import AwakeableAnswer, ChildCall, Do, Operation, Run, WaitForSignal, named
 from hark.programs.services import FunctionServices, InboxListener, InputCodec
-from hark.programs.steps import describe, is_told_to_stop
+from hark.programs.steps import error_text, is_cancelled
 
 _AT_ONCE = frozenset(("now", "awakeable"))  # known when asked: their lines are read by entry, not in order
 _MARKS = frozenset(("anew", "retried", "failed"))  # lines that nobody asked for
@@ -79,6 +79,7 @@ class FunctionProgram:
     queue: str
     codec: InputCodec
     function: Callable[..., Any]
+    begin: Callable[[Any, str], Coroutine[Any, Any, Any]]  # from the context and the stored input
     context: Callable[[Session], Any]
     initial: str = "start"
     kind: str = "workflow"
@@ -104,7 +105,7 @@ class FunctionProgram:
         """Nobody but the function itself decides about its errors: what comes here is beyond it."""
         if claim.session is not None:
             claim.session.close()
-        return Decision("stop", claim.step, claim.state, Finish("failed", error=describe(error)))
+        return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error)))
 
 
 class Session:
@@ -304,7 +305,7 @@ class Session:
 
     def _replay(self) -> None:
         context = self.program.context(self)
-        code = self.program.codec.call(self.program.function, context, self.claim.state)
+        code = self.program.begin(context, self.claim.state)
         self._root = self._branches[code] = Branch(code, self._ready)
         self._road.extend([line for line in self._lines if line.kind not in _AT_ONCE])
         self._drive()
@@ -499,8 +500,8 @@ class Session:
                 return run, "null", None
             return run, json.dump(result, limit=self.services.max_payload, what=f"result of {run.name}"), None
         except (Exception, asyncio.CancelledError) as error:
-            _unless_told_to_stop(error)
-            kind, message = type(error).__name__, describe(error).partition(": ")[2]
+            _raise_if_cancelled(error)
+            kind, message = type(error).__name__, error_text(error).partition(": ")[2]
             text = f"{run.name} raised {kind}: {message}" if message else f"{run.name} raised {kind}"
             return run, None, encode_error(RunFailed(text, type=kind, message=message))
 
@@ -529,11 +530,11 @@ class Session:
             patience = max(0.0, (min(deadlines) - self.services.micros()) / 1_000_000)
         tasks: set[asyncio.Task[Any]] = set(self._tasks.values())
         bell = None
-        if listener is not None and not listener.rung():
+        if listener is not None and not listener.is_notified():
             bell = asyncio.get_running_loop().create_task(listener.wait())
             tasks.add(bell)
         try:
-            if listener is None or not listener.rung():
+            if listener is None or not listener.is_notified():
                 await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if bell is not None:
@@ -612,7 +613,7 @@ class Session:
         if self._listener is None and any(operation.waits for operation in self._open.values()):
             self._listener = self.services.listen(self.claim.id)  # before the commit: what comes after it is heard
         if self._listener is not None:
-            self._listener.hear_anew({row.seq for row in self._mail})
+            self._listener.reset({row.seq for row in self._mail})
         move = Proceed(arm=arms, disarm=disarm, awakeables=new, hold=self._holds(), expire=expire)
         return self._decide("next", move, effects)
 
@@ -632,7 +633,9 @@ class Session:
         assert self._root is not None
         self.close()
         if self._diverged is not None:
-            return Decision("stop", self.claim.step, self.claim.state, Finish("failed", error=describe(self._diverged)))
+            return Decision(
+                "stop", self.claim.step, self.claim.state, Finish("failed", error=error_text(self._diverged))
+            )
         if self.blocked is not None:
             return self._fail(HarkError(self.blocked))
         try:
@@ -655,7 +658,7 @@ class Session:
                 if line.error is not None and line.entry == cause:
                     self._write("failed", self._entry, None, (str(line.seq), None))
                     break
-        return self._decide("stop", Finish("failed", error=describe(error)), [])
+        return self._decide("stop", Finish("failed", error=error_text(error)), [])
 
     def _anew(self, input: Any) -> Decision:
         codec = self.program.codec
@@ -706,7 +709,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return bool(code.co_flags & CO_COROUTINE) if code is not None else asyncio.iscoroutinefunction(function)
 
 
-def _unless_told_to_stop(error: BaseException) -> None:
+def _raise_if_cancelled(error: BaseException) -> None:
     """Who is told to stop gets no say: nobody waits for what comes of it (X8)."""
-    if is_told_to_stop():
+    if is_cancelled():
         raise asyncio.CancelledError from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from hark.programs.steps import StepServices
@@ -11,9 +11,15 @@ from hark.programs.steps import StepServices
 class InboxListener(Protocol):
     """Tells an activation at work that something came into its inbox."""
 
-    def rung(self) -> bool: ...
-    async def wait(self) -> None: ...
-    def hear_anew(self, known: set[int]) -> None: ...
+    def is_notified(self) -> bool: ...
+    async def wait(self) -> None:
+        """Until it is notified."""
+        ...
+
+    def reset(self, known: set[int]) -> None:
+        """Forget earlier notifications. `known`: the inbox rows (seq) that need no further notification."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -33,10 +39,19 @@ class FunctionServices(StepServices, Protocol):
 
 
 class InputCodec(Protocol):
-    """How the input of a function becomes its arguments."""
+    """Checks the input of a new instance and writes it as the text of its state.
 
-    def prepare(self) -> Any: ...
-    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> Any: ...
-    def dump(self, value: Any, limit: int | None = None) -> str: ...
-    def load(self, text: str | bytes) -> Any: ...
-    def call(self, function: Callable[..., Any], context: Any, text: str) -> Coroutine[Any, Any, Any]: ...
+    Machines use `json.Codec`, durable functions `ArgumentsCodec` (dialects/workflow.py).
+    """
+
+    def prepare(self) -> Any:
+        """Resolve type hints; raises InvalidDefinition when that is not possible."""
+        ...
+
+    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> Any:
+        """The checked input; raises InvalidInput when it does not match the definition."""
+        ...
+
+    def dump(self, value: Any, limit: int | None = None) -> str:
+        """What `build` returned, as JSON text."""
+        ...

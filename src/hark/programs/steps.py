@@ -222,7 +222,7 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
             outcome = await services.call(step.function, program.machine, context)
         return decide(program, claim, context, outcome)
     except Exception as error:
-        if is_told_to_stop():
+        if is_cancelled():
             raise asyncio.CancelledError from error
         return await recover(program, claim, services, error)
 
@@ -230,7 +230,7 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
 async def recover(program: StepProgram, claim: Claim, services: StepServices, error: BaseException) -> Decision:
     """`handle` decides what becomes of an error. It sees the state as it was before the step."""
     if program.handle is None:
-        return _failed(claim, describe(error))
+        return _failed(claim, error_text(error))
     try:
         context = Context(claim, services, _state_for_handle(program, claim))
         if asyncio.iscoroutinefunction(program.handle):
@@ -241,12 +241,12 @@ async def recover(program: StepProgram, claim: Claim, services: StepServices, er
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as second:
-        if isinstance(second, asyncio.CancelledError) and is_told_to_stop():
+        if isinstance(second, asyncio.CancelledError) and is_cancelled():
             raise
-        return _failed(claim, f"{describe(error)}; then handle raised {describe(second)}")
+        return _failed(claim, f"{error_text(error)}; then handle raised {error_text(second)}")
 
 
-def is_told_to_stop() -> bool:
+def is_cancelled() -> bool:
     """Then nobody waits for what comes of it (X8)."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -263,7 +263,7 @@ def _failed(claim: Claim, error: str) -> Decision:
     return Decision("stop", claim.step, claim.state, Finish("failed", error=error))
 
 
-def describe(error: object) -> str:
+def error_text(error: object) -> str:
     """An error as text, for people."""
     if isinstance(error, BaseException):
         try:
@@ -317,7 +317,7 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
             label, step, move, consume = "done", claim.step, Finish("done", result=result), ()
         case Stop():
             label, step, consume = "stop", claim.step, ()
-            move = Finish("failed", error=describe(outcome.reason))
+            move = Finish("failed", error=error_text(outcome.reason))
         case _:
             raise InvalidOutcome(
                 f"Step {claim.step!r} of {program.name} returned {outcome!r}, which is no outcome. "

@@ -18,13 +18,13 @@ class ActivationListener:
         self._listeners = listeners
         self._rung = asyncio.Event()
 
-    def rung(self) -> bool:
+    def is_notified(self) -> bool:
         return self._rung.is_set()
 
     async def wait(self) -> None:
         await self._rung.wait()
 
-    def hear_anew(self, known: set[int]) -> None:
+    def reset(self, known: set[int]) -> None:
         """From now on; these are known already. Called before a commit that reads the inbox."""
         self.known = known
         self._rung.clear()

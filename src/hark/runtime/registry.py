@@ -8,15 +8,7 @@ from typing import Any, Protocol
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
-from hark.programs.services import FunctionServices
-
-
-class Input(Protocol):
-    """How what an instance is started with is checked and written."""
-
-    def prepare(self) -> Any: ...
-    def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> Any: ...
-    def dump(self, value: Any, limit: int | None = None) -> str: ...
+from hark.programs.services import FunctionServices, InputCodec
 
 
 class Program(Protocol):
@@ -31,7 +23,7 @@ class Program(Protocol):
     digest: str | None
 
     @property
-    def codec(self) -> Input: ...
+    def codec(self) -> InputCodec: ...
     @property
     def steps(self) -> dict[str, Any]: ...
     def run(self, claim: Claim, services: FunctionServices) -> Coroutine[Any, Any, Decision]: ...

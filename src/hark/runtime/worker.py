@@ -27,7 +27,7 @@ from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Finish, NewInstance, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, micros, new_id
-from hark.programs.steps import describe
+from hark.programs.steps import error_text
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.listeners import Listeners
@@ -444,7 +444,7 @@ def _plainly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _failed(claim: Claim, error: object) -> Decision:
-    return Decision("stop", claim.step, claim.state, Finish("failed", error=describe(error)))
+    return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error)))
 
 
 def _runs_on(decision: Decision) -> bool:
