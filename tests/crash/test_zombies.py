@@ -55,7 +55,7 @@ async def parked(app: Hark, name: str, ids: list[str]) -> bool:
     return {wait.instance_id for wait in await app.waits(name=name)} == set(ids)
 
 
-async def test_j7_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
+async def test_m5_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
     with Workers(store, tmp_path, lease=4.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)

@@ -1,4 +1,4 @@
-"""A6: the seed's routes, bodies and status codes, on a real server and with the seed's own curl lines."""
+"""A6: the routes, bodies and status codes of awakeables, on a real server, called with curl."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def curl(*args: str) -> tuple[int, str]:
     return int(code), body
 
 
-async def test_a6_the_curl_line_of_the_seed_resolves(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a6_curl_resolves_an_awakeable(http: httpx.AsyncClient, store: Store) -> None:
     await ask(store, "prom_1abc123")
     port = http.base_url.port
     code, body = await curl(

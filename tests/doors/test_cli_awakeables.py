@@ -1,4 +1,4 @@
-"""A5: the seed's command lines, word for word, with `hark` in place of its own name; on both stores."""
+"""A5: `hark awakeable …`, on both stores."""
 
 import threading
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_a5_reject_with_the_default_and_with_an_own_message(services: Desk) -> N
     assert services("awakeable", "show", "prom_1b", "--json").json["error"] == "approval denied"
 
 
-def test_a5_list_prints_as_in_the_seed(services: Desk) -> None:
+def test_a5_list_prints_a_table(services: Desk) -> None:
     assert services("awakeable", "list").out == "No awakeables.\n"
     services.asked(of="test-job-1")
     assert services("awakeable", "list", "--job", "test-job-1").out.splitlines() == [

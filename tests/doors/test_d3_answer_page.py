@@ -287,7 +287,7 @@ async def test_d3_a_workflow_mails_its_link_and_gets_the_typed_answer(store: Sto
         assert url.partition("?t=")[2] not in repr(await everything(store))
 
 
-async def test_j4_a_gate_is_approved_or_rejected_with_a_button(store: Store) -> None:
+async def test_d3_a_question_is_approved_or_rejected_with_a_button(store: Store) -> None:
     gate = {"properties": {"action": {"enum": ["approve", "reject"]}, "reason": {}}, "required": ["action"]}
     async with asked(store, schema=gate) as (app, client, id, url):
         page = await client.get(url)

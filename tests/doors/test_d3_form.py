@@ -199,7 +199,7 @@ REJECT = {"properties": {"action": {"const": "reject"}, "reason": {"type": "stri
         (None, False),
     ],
 )
-def test_j4_the_question_of_a_gate_is_two_buttons(schema: Any, approval: bool) -> None:
+def test_d3_an_approval_is_two_buttons(schema: Any, approval: bool) -> None:
     form = Form(schema)
     assert form.approval is approval
     if approval:

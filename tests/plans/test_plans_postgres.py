@@ -1,4 +1,4 @@
-"""FAULT 72 on PostgreSQL: a turn costs what it costs among a thousand, whatever else is in the table.
+"""Fault 72 on PostgreSQL: a turn costs what it costs among a thousand, whatever else is in the table.
 
 The plans are those of the engine's own connection: prepared, generic, with its settings. What is measured are the
 blocks they touch. HARK_PLANS=full makes the crowd a million of each kind.

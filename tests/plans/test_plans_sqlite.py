@@ -1,4 +1,4 @@
-"""FAULT 72 on SQLite: a turn costs what it costs among a thousand, whatever else is in the table.
+"""Fault 72 on SQLite: a turn costs what it costs among a thousand, whatever else is in the table.
 
 What is measured are the steps of SQLite's virtual machine, and the rows it went over without an index. With
 statistics and without: nobody runs ANALYZE here, but somebody may. HARK_PLANS=full makes it a million of each kind.

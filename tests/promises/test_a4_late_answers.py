@@ -1,4 +1,4 @@
-"""A4, FAULT 43: an answer after the timeout comes too late, also while the asker is busy and no timer can fire."""
+"""A4, fault 43: an answer after the timeout comes too late, also while the asker is busy and no timer can fire."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""API.md, section Engine: each verb with what it returns and what it raises, on both stores."""
+"""Each method of `Hark`: what it returns and what it raises, on both stores."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""FAULTS 35: six thousand children in one go, with a worker of large concurrency."""
+"""Fault 35: six thousand children in one go, with a worker of large concurrency."""
 
 from hark import Child, Context, Done, Machine, Spawn, step
 from tests.promises.support_machines import harness

@@ -1,4 +1,4 @@
-"""API.md, Machines: the example as it stands there, and what `ctx` and a signal carry."""
+"""A complete machine, and what `ctx` and a signal carry."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""API.md, Machines: effects ride the outcome, whichever it is; what cannot be done is an event and no failure."""
+"""Effects commit with every outcome (S8); an effect that cannot be applied is an event, not a failure."""
 
 from typing import Any
 

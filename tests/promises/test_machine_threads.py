@@ -1,4 +1,4 @@
-"""API.md, Machines: plain `def` steps run in threads, beside each other and beside the event loop."""
+"""Plain `def` steps run in threads, concurrently with each other and with the event loop."""
 
 import asyncio
 import threading

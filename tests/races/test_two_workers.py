@@ -1,4 +1,4 @@
-"""FAULT 28 through the whole engine: two workers with the same hostname and pid, which they have in one process."""
+"""Fault 28 through the whole engine: two workers with the same hostname and pid, which they have in one process."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""FAULTS 37, 70: the connection is cut in COMMIT. What became of it is asked, never guessed, and it happens once."""
+"""Faults 37 and 70: the connection is cut in COMMIT. What became of it is asked, never guessed, and it happens once."""
 
 from collections.abc import Callable
 

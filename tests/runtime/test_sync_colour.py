@@ -244,7 +244,7 @@ async def test_a_reply_can_be_awaited_by_several_and_again(store: Store) -> None
 
 
 async def test_giving_up_on_a_reply_stops_only_the_waiting(store: Store) -> None:
-    """FAULT 5: a waiter cancelled while registering leaves nothing stale behind."""
+    """Fault 5: a waiter cancelled while registering leaves nothing stale behind."""
     app = open_app(store)
     async with app, app.worker():
         order = await app.start(Order)

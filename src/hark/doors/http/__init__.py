@@ -1,4 +1,4 @@
-"""The HTTP door: the API of API.md over ASGI, mountable (`app.asgi()`) or served (`server.serve`).
+"""The HTTP door: the routes of docs/http.md over ASGI, mountable (`app.asgi()`) or served (`server.serve`).
 
     server     uvicorn and a worker in one process
     asgi       a request from its first byte to its answer; the lifespan

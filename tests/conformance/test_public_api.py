@@ -1,7 +1,7 @@
-"""The pinned spelling, as somebody outside would check it: through `import hark`, HTTP and the command line only.
+"""The public API, checked from outside: only through `import hark`, HTTP and the command line.
 
-Named by the sections of the API's description. What each verb promises is tested where it lives (tests/promises,
-tests/doors); here it is names, signatures, defaults, attributes and shapes, so that none of them changes unseen.
+Names, signatures, defaults, attributes and shapes, so that a change of any of them fails a test. What each method
+promises is tested in tests/promises and tests/doors (docs/promises.md).
 """
 
 from __future__ import annotations
