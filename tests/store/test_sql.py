@@ -5,14 +5,19 @@ import inspect
 import re
 from typing import Any
 
+import apsw.ext
 import asyncpg
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hark.store import reads, statements
-from hark.store.sql import Sql
+from hark.store import migrate, reads, statements
+from hark.store.postgres import PostgresStore
+from hark.store.sql import Row, Sql
+from hark.store.sqlite import SqliteStore
 from tests.support.postgres import Postgres
+from tests.support.stores import Store
 
 STATEMENTS = {name: value for name, value in (vars(statements) | vars(reads)).items() if isinstance(value, Sql)}
 
@@ -156,3 +161,73 @@ def test_every_statement_is_static_text() -> None:
     for module in (statements, reads):
         pasted = set(re.findall(r"\{([^}:]+)\}", inspect.getsource(module)))
         assert all(re.fullmatch("_?[A-Z]+", name) and isinstance(vars(module)[name], str) for name in pasted)
+
+
+# -- row types -------------------------------------------------------------------------------------
+
+TYPED = {name: sql for name, sql in STATEMENTS.items() if sql.row is not None}
+
+
+def misplaced(row: type[Any], columns: list[str]) -> list[str]:
+    """What is wrong with a row type: a column is missing, is too many, or has the name of another field."""
+    fields = [field.name for field in msgspec.structs.fields(row)]
+    if len(fields) != len(columns):
+        return [f"{row.__name__} has {len(fields)} fields for {len(columns)} columns"]
+    return [
+        f"{field}: {column}" for field, column in zip(fields, columns, strict=True) if column in {*fields} - {field}
+    ]
+
+
+def test_a_row_type_has_one_field_per_column_of_sqlite() -> None:
+    db = apsw.Connection(":memory:")
+    for _, _, script in migrate.scripts("sqlite"):
+        db.execute(script)
+    wrong = {}
+    for name, sql in TYPED.items():
+        values = dict.fromkeys(re.findall(r":([a-z_]+)", sql.sqlite), "[]")
+        columns = [column for column, *_ in apsw.ext.query_info(db, sql.sqlite, values).description]
+        wrong[name] = misplaced(sql.row, columns)
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+async def test_a_row_type_has_one_field_per_column_of_postgresql(pg_store: Store) -> None:
+    wrong = {}
+    schema = pg_store.options["schema"]
+    db = await asyncpg.connect(pg_store.url, server_settings={"search_path": schema})
+    try:
+        await db.execute(f"CREATE SCHEMA {schema}")
+        for _, _, script in migrate.scripts("postgres"):
+            await db.execute(script)
+        for name, sql in TYPED.items():
+            columns = [column.name for column in (await db.prepare(sql.postgres)).get_attributes()]
+            wrong[name] = misplaced(sql.row, columns)
+    finally:
+        await db.close()
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_a_row_type_with_two_fields_swapped_is_found() -> None:
+    assert misplaced(statements.Details, ["status", "id", *"abcdefghijklm"]) == ["id: status", "status: id"]
+    assert misplaced(statements.Details, ["id"]) == ["Details has 15 fields for 1 columns"]
+
+
+async def test_a_statement_with_a_row_type_returns_rows_of_that_type(store: Store) -> None:
+    class Sum(Row, frozen=True):
+        a: int
+        b: str
+
+    typed, plain = Sql("SELECT :a::bigint, :b::text", row=Sum), Sql("SELECT :a::bigint, :b::text")
+    made: Any = (
+        SqliteStore(store.url)
+        if store.name == "sqlite"
+        else PostgresStore(store.url, schema=store.options["schema"], lease=30)
+    )
+    await made.open()
+    try:
+        tx = await made.begin()
+        assert await tx.fetch(typed, a=1, b="x") == [Sum(1, "x")]
+        [[a, b]] = await tx.fetch(plain, a=1, b="x")
+        await tx.rollback()
+        assert await made.read(typed, a=a, b=b) == [Sum(1, "x")]
+    finally:
+        await made.close()

@@ -6,7 +6,7 @@ and the lock is found by looking again, and the cancel then runs once more with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hark.kernel.requests import Cancel, RetryInstance
 from hark.kernel.rows import Locked
@@ -25,8 +25,8 @@ async def plan(turn: Turn) -> None:
         # A retry takes its key and its messages back, so it meets those who want them where they meet each other.
         ids = sorted((await turn.resolve(request.target for request in turn.revives)).values())
         for row in await turn.tx.fetch(sql.details, ids=ids):
-            if row[7] is not None:
-                turn.reserve(row[7])
+            if row.correlation_key is not None:
+                turn.reserve(row.correlation_key)
         for _, name, key, _ in await turn.tx.fetch(sql.closed_messages, ids=ids):
             turn.reserve_message(name, key)
     for handback in turn.handbacks:
@@ -37,7 +37,7 @@ async def plan_rows(turn: Turn) -> None:
     """Who else is touched: the trees below a cancel, the parents above an end."""
     roots = sorted({turn.addresses[r.target] for r in turn.cancels if r.target in turn.addresses})
     if roots:
-        parents = (row[9] for row in await turn.tx.fetch(sql.details, ids=roots))
+        parents = (row.parent_id for row in await turn.tx.fetch(sql.details, ids=roots))
         turn.wants.update(parent for parent in parents if parent is not None)
         for id, parent in await turn.tx.fetch(sql.descendants, ids=roots):
             turn.wants.update((id, parent))  # a failed parent in between counts them too
@@ -58,8 +58,8 @@ async def apply(turn: Turn) -> None:
     await _revive(turn)
 
 
-async def _details(turn: Turn, ids: list[str]) -> dict[str, Any]:
-    return {row[0]: row for row in await turn.tx.fetch(sql.details, ids=ids)} if ids else {}
+async def _details(turn: Turn, ids: list[str]) -> dict[str, sql.Details]:
+    return {row.id: row for row in await turn.tx.fetch(sql.details, ids=ids)} if ids else {}
 
 
 # -- cancel ----------------------------------------------------------------------------------------
@@ -101,15 +101,14 @@ async def _end(turn: Turn, ends: dict[str, tuple[str, str]]) -> None:
     """Status, waits, awakeables, slots, parents: in one commit."""
     ids = sorted(ends)
     for id, row in (await _details(turn, ids)).items():
-        status, step, key, parent_wait, counted = row[1], row[2], row[8], row[10], row[11]
         # A runnable one may have been promoted: the slot it was to take goes to the next in line.
-        if key is not None and status in ("executing", "runnable"):
-            turn.freed.add(key)
-        if parent_wait is not None and not counted:
-            turn.ended.append(parent_wait)
+        if row.concurrency_key is not None and row.status in ("executing", "runnable"):
+            turn.freed.add(row.concurrency_key)
+        if row.parent_wait is not None and not row.counted:
+            turn.ended.append(row.parent_wait)
         turn.rows[id].status = ends[id][0]
         turn.finished[id] = (id, ends[id][0], None, ends[id][1])
-        turn.event(id, ends[id][0], step, error=ends[id][1])
+        turn.event(id, ends[id][0], row.step, error=ends[id][1])
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
     over = [id for id in ids if ends[id][0] == "cancelled"]
     if over:
@@ -129,22 +128,21 @@ async def _reclaim(turn: Turn) -> None:
     owners = {owner for request in turn.reclaims for owner in request.owners}
     back, ends = [], {}
     for id, row in (await _details(turn, sorted(turn.abandoned))).items():
-        status, step, crashes, lease, key = row[1], row[2], row[5], row[6], row[8]
-        if status != "executing" or lease not in owners:
+        if row.status != "executing" or row.lease_owner not in owners:
             continue
-        if crashes + 1 >= turn.rules.max_crashes:
+        if row.crashes + 1 >= turn.rules.max_crashes:
             ends[id] = (
                 "failed",
-                f"quarantined: step {step!r} lost its worker {crashes + 1} times in a row. "
+                f"quarantined: step {row.step!r} lost its worker {row.crashes + 1} times in a row. "
                 "Find out what kills it, then retry the instance.",
             )
             continue
         back.append(id)
-        turn.made.add(tuple(row[12:15]))
+        turn.made.add((row.queue, row.definition, row.version))
         turn.rows[id].status = "runnable"
-        if key is not None:
-            turn.freed.add(key)
-        turn.event(id, "reclaimed", step, worker=lease)
+        if row.concurrency_key is not None:
+            turn.freed.add(row.concurrency_key)
+        turn.event(id, "reclaimed", row.step, worker=row.lease_owner)
     if ends:
         await _end(turn, ends)
     if back:
@@ -194,7 +192,7 @@ async def _revive(turn: Turn) -> None:
             asked.append((request, row))
     ids = sorted({row.id for _, row in asked if row.status == "failed"})
     details = await _details(turn, ids)
-    keys = {row[7] for row in details.values() if row[7] is not None}
+    keys = {row.correlation_key for row in details.values() if row.correlation_key is not None}
     holders = dict(await turn.tx.fetch(sql.taken, names=sorted(keys))) if keys else {}
     messages: dict[str, list[tuple[str, str]]] = {}
     receivers: dict[tuple[str, str], str | None] = {}
@@ -203,7 +201,7 @@ async def _revive(turn: Turn) -> None:
         receivers[name, key] = receiver
     back = []
     for request, row in asked:
-        key = details[row.id][7] if row.status == "failed" else None
+        key = details[row.id].correlation_key if row.status == "failed" else None
         taken = [message for message in messages.get(row.id, ()) if receivers[message] is not None]
         if row.status != "failed":
             request.answer = Conflict(
@@ -227,9 +225,10 @@ async def _revive(turn: Turn) -> None:
             holders |= {key: row.id} if key is not None else {}
             receivers |= {message: row.id for message in messages.get(row.id, ())}
             row.status = "runnable"
-            turn.made.add(tuple(details[row.id][12:15]))
+            found = details[row.id]
+            turn.made.add((found.queue, found.definition, found.version))
             request.answer = row.id
-            turn.event(row.id, "retried", details[row.id][2])
+            turn.event(row.id, "retried", found.step)
             back.append(row.id)
     if back:
         await turn.tx.fetch(sql.revive, ids=back)

@@ -97,7 +97,7 @@ async def get(store: Store, target: str) -> Instance:
     return found[id]
 
 
-async def _place(store: Store, read: Sql, created_at: int, after: str | None) -> tuple[int, str]:
+async def _place(store: Store, read: Sql[Any], created_at: int, after: str | None) -> tuple[int, str]:
     """Where a page begins: the time and the id of the last one seen."""
     if after is None:
         return _ALL, ""

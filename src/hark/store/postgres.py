@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
@@ -16,8 +17,8 @@ import asyncpg
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Lost, Refused, Rows, StoreFault
-from hark.store.sql import Sql
+from hark.store.protocol import Conflicted, Full, Lost, Refused, StoreFault
+from hark.store.sql import R, Sql
 
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_… is PostgreSQL's own
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -83,7 +84,7 @@ class PostgresTx:
         self.position = position
         self.xid = xid
 
-    async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
+    async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         values["now"], values["position"] = self.now, self.position
         return await _fetch(self._db, sql, rows, values)
 
@@ -107,14 +108,14 @@ class PostgresTx:
 
 
 async def _fetch(
-    db: asyncpg.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
-) -> Rows:
+    db: asyncpg.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
+) -> list[R]:
     try:
         text, given = sql.ask(rows, values)
-        found: Rows = await db.fetch(text, *given)
-        return found
+        found: list[Any] = await db.fetch(text, *given)
     except _FAULTS as error:
         raise _failed(db, error) from error
+    return found if sql.row is None else list(itertools.starmap(sql.row, found))
 
 
 def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
@@ -300,7 +301,7 @@ class PostgresStore:
                 else:
                     self._cut = True
 
-    async def read(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
+    async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         async with self._seat() as db:
             return await _fetch(db, sql, rows, values)
 

@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from hark.store.sql import Sql
+from hark.store.sql import R, Sql
 
 Rows = Sequence[Any]
 
@@ -58,7 +58,7 @@ class Tx(Protocol):
     xid: int
     """What `Store.committed` takes; also the order of events (invariant 17)."""
 
-    async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows: ...
+    async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]: ...
     async def reserve(self, numbers: Sequence[int]) -> None:
         """Hold these numbers until the end, in order: starters of equal keys meet here, not in an index."""
         ...
@@ -95,7 +95,7 @@ class Store(Protocol):
         """False: it has not happened and never will. True: it has, or a crash gave its number to another that has."""
         ...
 
-    async def read(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows: ...
+    async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]: ...
     async def time(self) -> int:
         """The database's clock, in µs."""
         ...

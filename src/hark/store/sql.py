@@ -20,7 +20,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar, overload
+
+import msgspec
 
 _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b(?!\[)")
 _LIST: Final = re.compile(r"\bIN :([a-z_]+)\[(\w+)\]")
@@ -36,10 +38,29 @@ def _columns(text: str) -> list[tuple[str, str]]:
     return [(name, kind) for name, _, kind in (part.strip().partition(" ") for part in text.split(","))]
 
 
-class Sql:
-    """A statement: its text for each store, and the order of its parameters."""
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """The base of row types (`class Details(Row, frozen=True)`): one field per column, in the order of the SELECT.
 
-    def __init__(self, text: str, *, sqlite: str | None = None) -> None:
+    A store builds them without checks or conversions, so a boolean is 0 or 1 when it comes from SQLite.
+    """
+
+
+R = TypeVar("R")
+
+
+class Sql(Generic[R]):
+    """A statement: its text for each store, the order of its parameters and the type of its rows.
+
+    With `row`, `Tx.fetch` and `Store.read` return a list of that type; without it they return what the driver
+    returns (tuples or records), which callers unpack by position. Statements of the hot path have no row type.
+    """
+
+    @overload
+    def __init__(self: Sql[Any], text: str, *, sqlite: str | None = None) -> None: ...
+    @overload
+    def __init__(self, text: str, *, sqlite: str | None = None, row: type[R]) -> None: ...
+    def __init__(self, text: str, *, sqlite: str | None = None, row: type[R] | None = None) -> None:
+        self.row = row
         self._text = text
         self._other = sqlite
         rows = _ROWS.search(text)

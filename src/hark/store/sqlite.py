@@ -21,8 +21,8 @@ import msgspec
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Refused, Rows, StoreFault
-from hark.store.sql import Sql
+from hark.store.protocol import Conflicted, Full, Refused, StoreFault
+from hark.store.sql import R, Sql
 
 _encode: Final = msgspec.json.Encoder().encode
 # A writer waits this long for another one, looking every fifth of a millisecond, then every whole one.
@@ -94,14 +94,15 @@ def _use_wal(db: apsw.Connection) -> None:
                 raise
 
 
-def _run(db: apsw.Connection, sql: Sql, rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> Rows:
+def _run(db: apsw.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> list[R]:
     if rows is not None:
         values["rows"] = rows
     bound = {k: _encode(v).decode() if isinstance(v, list | tuple | set) else v for k, v in values.items()}
     try:
-        return db.execute(sql.sqlite, bound).fetchall()
+        found: list[Any] = db.execute(sql.sqlite, bound).fetchall()
     except apsw.Error as error:
         raise _fault(error) from error
+    return found if sql.row is None else list(itertools.starmap(sql.row, found))
 
 
 class SqliteTx:
@@ -113,7 +114,7 @@ class SqliteTx:
         self.position = position
         self.xid = 0
 
-    async def fetch(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
+    async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         values["now"], values["position"] = self.now, self.position
         return _run(self._db, sql, rows, values)
 
@@ -213,7 +214,7 @@ class SqliteStore:
     async def committed(self, xid: int) -> bool:
         raise AssertionError("SQLite answers a COMMIT in the same call")
 
-    async def read(self, sql: Sql, rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> Rows:
+    async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         if self._reading is None or self._reader is None:
             assert self._db is not None
             return _run(self._db, sql, rows, values)  # in memory: between turns

@@ -6,7 +6,7 @@ Python, in between. "Under lock" means that the instance rows concerned are held
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
 # -- addresses and locks ---------------------------------------------------------------------------
 
@@ -23,13 +23,36 @@ lock = Sql(
     SELECT id, status, epoch, has_signals FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
     """
 )
-# What cancel, retry and reclaim need to know of a row they hold.
+
+
+class Details(Row, frozen=True):
+    """What cancel, retry and reclaim need of an instance row."""
+
+    id: str
+    status: str
+    step: str
+    epoch: int
+    attempt: int
+    crashes: int
+    lease_owner: str | None
+    correlation_key: str | None
+    concurrency_key: str | None
+    parent_id: str | None
+    parent_wait: str | None
+    counted: bool
+    queue: str
+    definition: str
+    version: int
+
+
+# Read under lock, or before it as a hint which rows and names to lock.
 details = Sql(
     """
     SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
            parent_id, parent_wait, counted, queue, definition, version
     FROM instances WHERE id IN :ids[text] ORDER BY id
-    """
+    """,
+    row=Details,
 )
 # The living below these instances, themselves not included; also those left over by a parent that has ended.
 descendants = Sql(
