@@ -21,6 +21,7 @@ import uvicorn
 import uvloop
 
 from hark import FunctionContext, Hark, __version__, workflow
+from hark.app.door_access import DoorAccess
 from hark.doors.http.api import ROUTES
 from hark.doors.http.responses import Answer, as_json
 from hark.doors.http.routes import Call, Route, Table
@@ -123,12 +124,12 @@ async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
     async with app, app.worker({"default": in_flight}):
         for count in (100, n):
             ids = await park(app, count)
-            begin, turns = time.perf_counter(), app.turns
+            begin, turns = time.perf_counter(), DoorAccess(app).turns
             sent = [app.resolve(asked[id], ANSWER, show=False) for id in ids]  # a peer does not show it either
             for reply in [*sent, *(app.result(id, timeout=300) for id in ids)]:
                 await reply
             seconds = time.perf_counter() - begin
-    return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": app.turns - turns}
+    return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": DoorAccess(app).turns - turns}
 
 
 async def trivial(call: Call) -> Answer:
@@ -157,7 +158,7 @@ class Beside:
 async def served(app: Hark) -> AsyncIterator[int]:
     """The server of `hark serve`, with these beside; yields its port."""
     listener = listen("127.0.0.1", 0)
-    app.origin = address(listener)
+    DoorAccess(app).origin = address(listener)
     server = uvicorn.Server(config(Beside(app)))
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started:
@@ -192,9 +193,9 @@ async def http(url: str, n: int, connections: int) -> dict[str, Any]:
             answers = [f"/awakeables/{asked[id]}/resolve" for id in ids]
             for paths in (answers[n:], ["/trivial"] * 500, ["/echo"] * 500):
                 await load(port, paths, connections)
-            turns = app.turns
+            turns = DoorAccess(app).turns
             resolve = await load(port, answers[:n], connections)
-            turns = app.turns - turns
+            turns = DoorAccess(app).turns - turns
             trivial, echo = [await load(port, [path] * n, connections) for path in ("/trivial", "/echo")]
     found = {"resolve": resolve, "trivial": trivial, "echo": echo}
     rates = {name: n / one["seconds"] for name, one in found.items()}
@@ -209,10 +210,10 @@ async def answer_http(url: str, n: int, in_flight: int) -> dict[str, Any]:
         for count in (100, n):
             ids = await park(app, count)
             ended = asyncio.create_task(when_done(app, ids))
-            turns = app.turns
+            turns = DoorAccess(app).turns
             found = await load(port, [f"/awakeables/{asked[id]}/resolve" for id in ids])
             seconds = await ended - found["began"]
-    return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": app.turns - turns}
+    return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": DoorAccess(app).turns - turns}
 
 
 async def when_done(app: Hark, ids: list[str]) -> float:

@@ -60,10 +60,9 @@ def ways(id: str, url: str) -> str:
     )
 
 
-async def watch(app: Hark) -> None:
-    """Start the deploy, or find the one that waits; say how it ends."""
-    while not app.origin:
-        await asyncio.sleep(0.01)
+async def watch(app: Hark, ready: asyncio.Event) -> None:
+    """Start the deploy, or find the one that waits; print how it ends."""
+    await ready.wait()  # until then a link has no address to start with
     try:
         it = await app.start(deploy, {"ref": "v1"}, correlation_key="deploy:v1")
     except Duplicate as waiting:
@@ -78,8 +77,14 @@ async def main() -> None:
     app = Hark(options.db)
     app.register(deploy)
     async with app:
-        serving = asyncio.ensure_future(app.serve(port=options.port))
-        watching = asyncio.ensure_future(watch(app))
+        ready = asyncio.Event()
+
+        def say(line: str) -> None:
+            print(line, flush=True)
+            ready.set()
+
+        serving = asyncio.ensure_future(app.serve(port=options.port, say=say))
+        watching = asyncio.ensure_future(watch(app, ready))
         await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             serving.result()

@@ -39,7 +39,6 @@ __all__ = [
     "InvalidState",
     "Machine",
     "MalformedJson",
-    "Metrics",
     "NearMiss",
     "Next",
     "NoTarget",

@@ -49,7 +49,6 @@ from hark.model.values import (
 )
 from hark.programs.functions import AwakeableHandle, FunctionContext
 from hark.programs.steps import Context
-from hark.runtime.metrics import Metrics
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
 
@@ -85,7 +84,6 @@ __all__ = [
     "InvalidState",
     "Machine",
     "MalformedJson",
-    "Metrics",
     "NearMiss",
     "Next",
     "NoTarget",

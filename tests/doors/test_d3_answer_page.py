@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from hark import Hark, workflow
+from hark.app.door_access import DoorAccess
 from tests.support.http import app_on, serving
 from tests.support.inspect import everything, until
 from tests.support.questions import Asker, ask
@@ -413,7 +414,7 @@ async def test_x4_what_no_answer_may_contain_is_told_on_the_page(store: Store, t
 async def test_x4_an_answer_at_the_limit_is_taken_and_one_above_is_413(sqlite_store: Store) -> None:
     async with asked(sqlite_store) as (app, client, id, url):
         form = await opened(client, url)
-        most = app.max_payload - 2  # its quotes
+        most = DoorAccess(app).max_payload - 2  # its quotes
         assert (await client.post(url, data={**form, "v": "é" * (most // 2) + "xx"})).status_code == 413
         assert (await client.post(url, data={**form, "v": "é" * (most // 2)})).status_code == 303
         assert (await app.awakeable(id)).status == "RESOLVED"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hark import Hark, InvalidInput, NotFound, NotOpen
+from hark.app.door_access import DoorAccess
 from hark.model.links import LIFE
 from hark.model.names import SECOND
 from hark.testing import Harness
@@ -40,7 +41,7 @@ def token_of(url: str) -> str:
 
 async def opens(app: Hark, id: str, token: str) -> bool:
     try:
-        return (await app.linked(id, token)).id == id
+        return (await DoorAccess(app).linked(id, token)).id == id
     except NotFound as error:
         refused = str(error)
     assert refused == "This link does not work. It is not complete, or not valid any more; ask for a new one."
@@ -51,7 +52,7 @@ async def test_x3_the_url_of_an_awakeable_opens_it(store: Store) -> None:
     async with asked(store) as (app, id):
         shown = await app.awakeable(id)
         assert shown.url.startswith(f"/a/{id}?t=")
-        assert await app.linked(id, token_of(shown.url)) == shown
+        assert await DoorAccess(app).linked(id, token_of(shown.url)) == shown
         assert (await app.awakeables())[0].url == shown.url
         assert (await app.resolve(id, 1)).url == shown.url
 
@@ -68,7 +69,7 @@ async def test_x3_it_starts_with_base_url_else_with_the_servers_origin(
     store: Store, base_url: str | None, origin: str, start: str
 ) -> None:
     async with asked(store, {"base_url": base_url}) as (app, id):
-        app.origin = origin
+        DoorAccess(app).origin = origin
         assert (await app.awakeable(id)).url.startswith(start)
 
 
@@ -117,7 +118,7 @@ async def test_x3_a_settled_question_still_opens_to_show_who_answered(store: Sto
     async with asked(store) as (app, id):
         token = token_of((await app.awakeable(id)).url)
         await app.resolve(id, 1, by="ann")
-        assert (await app.linked(id, token)).answered_by == "ann"
+        assert (await DoorAccess(app).linked(id, token)).answered_by == "ann"
 
 
 async def test_x3_the_secret_is_made_once_and_kept_in_the_store(store: Store) -> None:
@@ -185,8 +186,8 @@ async def test_x3_a_link_is_in_no_event_log_error_or_repr(store: Store, caplog: 
         for attempt in (
             lambda: app.resolve(id, "x"),
             lambda: app.resolve(id, 1, by="eve"),
-            lambda: app.linked(id, token + "x"),
-            lambda: app.linked("prom_1bm9ib2R5OjA", token),
+            lambda: DoorAccess(app).linked(id, token + "x"),
+            lambda: DoorAccess(app).linked("prom_1bm9ib2R5OjA", token),
             lambda: app.resolve(id, 1, by="ann", via="link"),
             lambda: app.resolve(id, 1),
         ):
@@ -208,7 +209,7 @@ def test_x3_a_secret_that_is_none_is_refused(secret: Any) -> None:
 
 def test_x3_there_are_no_keys_before_the_store_is_open() -> None:
     with pytest.raises(NotOpen):
-        Hark("sqlite://").seal("x")
+        DoorAccess(Hark("sqlite://")).seal("x")
 
 
 async def test_x3_the_same_in_plain_code(sqlite_store: Store) -> None:

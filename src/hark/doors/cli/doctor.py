@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from hark.doors.cli.options import Given, command, opened
+from hark.doors.cli.options import Given, access_of, command, opened
 from hark.doors.cli.output import clean, emit, paint, span, when
 from hark.model.errors import HarkError
 
@@ -32,7 +32,8 @@ def doctor(given: Given) -> None:
                 hark.list(limit=1).result()
                 found.append(("server", "ok", f"{given.remote} answers"))
             else:
-                found += [*diagnose(hark.checkup().result(), hark.url), _secret(os.environ.get("HARK_SECRET"))]
+                facts = access_of(hark).health().result()
+                found += [*diagnose(facts, hark.url), _secret(os.environ.get("HARK_SECRET"))]
     except HarkError as error:
         found.append(("store", "wrong", str(error)))
     if given.json:

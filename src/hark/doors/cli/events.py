@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Engine, Given, Limit, command, group, opened
+from hark.doors.cli.options import Engine, Given, Limit, access_of, command, group, opened
 from hark.doors.cli.output import emit, short
 
 timeout = group("Deadlines.")
@@ -49,7 +49,7 @@ def _follow(given: Given, hark: Engine, job: str | None, seen: Sequence[Any]) ->
         if job is None:
             news = hark.events_after(cursor).result()
         else:
-            news, _ = hark.follow({job: cursor[1]}, limit=1000).result()
+            news, _ = access_of(hark).follow({job: cursor[1]}, limit=1000).result()
         if news:
             cursor = news[-1].cursor
         _print(given, (event for event in news if event.cursor not in shown))

@@ -21,6 +21,7 @@ from hark.model.errors import HarkError, InvalidInput
 
 if TYPE_CHECKING:
     from hark.app import Hark
+    from hark.app.door_access import DoorAccess
     from hark.doors.cli.remote import Remote
 
 Engine: TypeAlias = "Hark | Remote"
@@ -168,6 +169,7 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
 def local_app(given: Given) -> "Hark":
     """The app to work with, not opened: somebody's own, or a bare one on the store."""
     from hark.app import Hark
+    from hark.app.door_access import DoorAccess
 
     if given.app is None:
         return Hark(DEFAULT_DB if given.url is None else given.url, schema=given.schema or "hark")
@@ -184,7 +186,7 @@ def local_app(given: Given) -> "Hark":
     if not isinstance(app, Hark):
         raise InvalidInput(f"--app {given.app} is no Hark app but {type(app).__name__}. Name a variable that is one.")
     if given.url is not None or given.schema is not None:
-        app.move(given.url, schema=given.schema)
+        DoorAccess(app).use_store(given.url, schema=given.schema)
     return app
 
 
@@ -213,11 +215,21 @@ def opened(given: Given, *, create: bool = False) -> Iterator[Engine]:
 
 def refuse_what_is_not_there(app: "Hark") -> None:
     """A slip in --db must not make an empty database and then find nothing in it."""
-    if not app.exists():
+    from hark.app.door_access import DoorAccess
+
+    if not DoorAccess(app).exists():
         raise InvalidInput(
             f"There is no database at {app.url}. Check --db or HARK_DB; `hark migrate` makes one, `hark serve` and "
             "`hark worker` do too."
         )
+
+
+def access_of(hark: Engine) -> "DoorAccess | Remote":
+    """What only a door asks of the engine: `DoorAccess` of an app; a server answers such questions itself."""
+    from hark.app import Hark
+    from hark.app.door_access import DoorAccess
+
+    return DoorAccess(hark) if isinstance(hark, Hark) else hark
 
 
 def payload_of(payload: str | None, text: bool, file: Path | None) -> Any:

@@ -143,7 +143,7 @@ class Remote:
     def retry(self, target: str) -> RemoteReply[Instance]:
         return RemoteReply(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/retry", None)))
 
-    def checkup(self) -> RemoteReply[dict[str, Any]]:
+    def health(self) -> RemoteReply[dict[str, Any]]:
         raise InvalidInput("The store's health is looked at on the store. Leave --server out and give --db.")
 
     def sweep(self) -> RemoteReply[None]:

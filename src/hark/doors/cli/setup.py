@@ -21,7 +21,7 @@ def migrate(
     hark migrate --db postgresql://localhost/shop
     """
     if dump_sql:
-        from hark.app import dump_migrations
+        from hark.app.door_access import dump_migrations
 
         print(dump_migrations(DEFAULT_DB if given.url is None else given.url, given.schema or "hark"))
         return

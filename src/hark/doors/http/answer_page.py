@@ -89,7 +89,7 @@ def _behind_a_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Respon
     async def handle(call: HttpRequest) -> Response:
         token = _query(call).get("t", "")
         try:
-            question = await call.app.linked(call.args[0], token)
+            question = await call.access.linked(call.args[0], token)
             return await handler(call, question, token)
         except HarkError as error:
             if _wants_json(call):
@@ -150,7 +150,7 @@ async def _answer_form(call: HttpRequest, question: Awakeable, token: str) -> Re
     rejecting = _one(posted, "do") == "reject"
     typed = Typed(Form(question.schema), _one(posted, "by").strip(), reason=_one(posted, "reason"), rejecting=rejecting)
     typed.form.fill(posted)
-    if not call.app.is_sealed(_one(posted, "form"), "form", token, _cookie(call)):
+    if not call.access.is_sealed(_one(posted, "form"), "form", token, _cookie(call)):
         alert = "Please check your answer and send it again: this page was opened anew in the meantime."
         return _ask(call, question, token, typed, 403, alert)
     by = _name(question, typed.by)
@@ -185,7 +185,7 @@ def _query(call: HttpRequest) -> dict[str, str]:
 
 async def _posted(call: HttpRequest) -> dict[str, list[str]]:
     # Percent signs make three bytes of one.
-    limit = 3 * call.app.max_payload + _SPARE
+    limit = 3 * call.access.max_payload + _SPARE
     raw = await bodies.read(call.receive, call.header(b"content-length"), limit)
     try:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
@@ -259,7 +259,7 @@ def _ask(
         form=typed.form,
         send="Approve" if typed.form.approval else "Answer" if question.schema is None else "Send answer",
         token=token,
-        seal=call.app.seal("form", token, cookie),
+        seal=call.access.seal("form", token, cookie),
         who={"names": question.assignees, "typed": typed.by, "problem": typed.by_problem},
         reason=typed.reason,
         rejecting=typed.rejecting,

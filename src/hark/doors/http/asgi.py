@@ -10,6 +10,7 @@ import logging
 from urllib.parse import quote
 
 from hark.app import Hark
+from hark.app.door_access import DoorAccess
 from hark.doors.http import auth
 from hark.doors.http.api import ROUTES
 from hark.doors.http.auth import Caller
@@ -31,9 +32,10 @@ class Door:
     def __init__(self, app: Hark, *, require_token: bool = False, heartbeat: float = 15.0) -> None:
         self.app = app
         self.require_token = require_token
-        self.feed = Feed(app)
-        self._tokens = auth.Tokens(app)
-        self._house = House(app, self.feed, document(ROUTES, VERSION), heartbeat)
+        access = DoorAccess(app)
+        self.feed = Feed(access)
+        self._tokens = auth.Tokens(access)
+        self._house = House(app, access, self.feed, document(ROUTES, VERSION), heartbeat)
         self._table = Table(ROUTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

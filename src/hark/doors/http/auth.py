@@ -16,7 +16,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from hark.app import Hark
+from hark.app.door_access import DoorAccess
 from hark.doors.http.bodies import Scope
 from hark.doors.http.responses import Forbidden, Unauthenticated
 from hark.model.errors import HarkError
@@ -99,8 +99,8 @@ class Tokens:
     Nothing is kept, so a token that was revoked opens nothing from the next request on.
     """
 
-    def __init__(self, app: Hark) -> None:
-        self._app = app
+    def __init__(self, access: DoorAccess) -> None:
+        self._access = access
         self._asked: dict[str, asyncio.Future[Token | HarkError | None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -126,7 +126,7 @@ class Tokens:
             found: dict[str, Token] = {}
             error: HarkError | None = None
             try:
-                found = await self._app.known_tokens(asked)
+                found = await self._access.known_tokens(asked)
             except HarkError as failure:
                 error = failure
             for secret, future in asked.items():

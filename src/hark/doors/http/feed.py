@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 
-from hark.app import Hark
+from hark.app.door_access import DoorAccess
 from hark.model.errors import HarkError, NotOpen
 from hark.model.values import Event
 
@@ -47,8 +47,8 @@ class Stream:
 
 
 class Feed:
-    def __init__(self, app: Hark) -> None:
-        self._app = app
+    def __init__(self, access: DoorAccess) -> None:
+        self._access = access
         self._streams: set[Stream] = set()
         self._reader: asyncio.Task[None] | None = None
         self._bell = asyncio.Event()
@@ -85,7 +85,7 @@ class Feed:
 
     async def _read(self) -> None:
         while self._streams:
-            turns = self._app.turns
+            turns = self._access.turns
             self._bell.clear()
             here = [stream for stream in self._streams if not stream.over and not stream.behind]
             try:
@@ -105,7 +105,7 @@ class Feed:
         places: dict[str, int] = {}
         for stream in streams:
             places[stream.id] = min(stream.seq, places.get(stream.id, stream.seq))
-        events, over = await self._app.follow(places, limit=PAGE)
+        events, over = await self._access.follow(places, limit=PAGE)
         found = Counter(event.instance_id for event in events)
         by_id: dict[str, list[Stream]] = {}
         for stream in streams:
@@ -122,7 +122,7 @@ class Feed:
     async def _news(self, turns: int) -> None:
         """Until there may be something: a turn of ours, a bell, or long enough."""
         end = asyncio.get_running_loop().time() + _LOOK
-        while self._app.turns == turns and asyncio.get_running_loop().time() < end:
+        while self._access.turns == turns and asyncio.get_running_loop().time() < end:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._bell.wait(), _GLANCE)
                 return

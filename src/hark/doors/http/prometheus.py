@@ -12,7 +12,7 @@ _CAPPED = "Counted up to 10000."
 
 
 async def metrics(call: HttpRequest) -> Response:
-    found = await call.app.metrics()
+    found = await call.access.metrics()
     tally = found.tally
     ready = {queue: number for queue, (number, _) in found.queues.items()}
     lines = [

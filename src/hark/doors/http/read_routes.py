@@ -142,7 +142,7 @@ async def waits(call: HttpRequest) -> Response:
     if wish.after is not None:
         since, _, id = wish.after.partition("-")
         after = (number(since), id)
-    found, place = await call.app.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
+    found, place = await call.access.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
     return as_json(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
 
 
@@ -157,7 +157,7 @@ async def health(call: HttpRequest) -> Response:
 
 
 async def _ping(call: HttpRequest) -> None:
-    await call.app.ping()
+    await call.access.ping()
 
 
 async def _events(call: HttpRequest, target: str | None, limit: int, after: str | None) -> Response:
@@ -167,7 +167,7 @@ async def _events(call: HttpRequest, target: str | None, limit: int, after: str 
         if target is None:
             found = await call.app.events_after((tx, seq), limit=limit + 1)
         else:
-            found, _ = await call.app.follow({await _id(call, target): seq}, limit=limit + 1)
+            found, _ = await call.access.follow({await _id(call, target): seq}, limit=limit + 1)
         page = found[:limit]
         return as_json(Events(page, _place(page[-1]) if len(found) > limit else None))
     found = await call.app.events(target, limit=limit + 1, before=None if after is None else _cursor(after[1:]))

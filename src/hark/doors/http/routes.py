@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hark.app import Hark
+from hark.app.door_access import DoorAccess
 from hark.doors.http import bodies
 from hark.doors.http.auth import Caller
 from hark.doors.http.bodies import Receive, Scope, Send
@@ -28,6 +29,7 @@ class House:
     """What all requests share."""
 
     app: Hark
+    access: DoorAccess
     feed: Feed
     document: dict[str, Any]
     heartbeat: float
@@ -36,11 +38,12 @@ class House:
 class HttpRequest:
     """One request, as a handler sees it."""
 
-    __slots__ = ("app", "args", "caller", "house", "receive", "route", "scope", "send")
+    __slots__ = ("access", "app", "args", "caller", "house", "receive", "route", "scope", "send")
 
     def __init__(self, house: House, scope: Scope, receive: Receive, send: Send) -> None:
         self.house = house
         self.app = house.app
+        self.access = house.access
         self.scope = scope
         self.receive = receive
         self.send = send
@@ -63,7 +66,7 @@ class HttpRequest:
 
     async def body(self, spare: int = 0, absent: Any = None) -> Any:
         """The JSON of the body, `absent` when it is empty. `spare`: room for what stands around the payload."""
-        raw = await bodies.read(self.receive, self.header(b"content-length"), self.app.max_payload + spare)
+        raw = await bodies.read(self.receive, self.header(b"content-length"), self.access.max_payload + spare)
         return bodies.parse(raw, absent)
 
     async def wish(self, shape: type[bodies.T], spare: int = 0) -> bodies.T:

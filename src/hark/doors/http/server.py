@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from hark.app import Hark
+from hark.app.door_access import DoorAccess
 from hark.doors.http.asgi import Door
 from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
@@ -44,7 +45,8 @@ async def serve(
         near = all(is_loopback(address) for address in _addresses(host))
         if not near:
             await _refuse_strangers(app, host)
-        app.origin = app.origin or address(listener)
+        access = DoorAccess(app)
+        access.origin = access.origin or address(listener)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
         door = Door(app, require_token=require_token or not near)
@@ -134,7 +136,7 @@ def _addresses(host: str) -> list[str]:
 
 
 async def _refuse_strangers(app: Hark, host: str) -> None:
-    if not await app.has_tokens():
+    if not await DoorAccess(app).has_tokens():
         raise InvalidInput(
             f"{host} can be reached from other machines, and the store has no token to tell friend from stranger. "
             "Make one (`hark token create --scope read`), or serve on 127.0.0.1."

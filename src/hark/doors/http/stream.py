@@ -38,7 +38,7 @@ async def stream(call: HttpRequest) -> Response | None:
     seq = 0 if last is None else number(last)
     id = (await call.app.get(target)).id
     if last is not None:
-        more, over = await call.app.follow({id: seq}, limit=1)
+        more, over = await call.access.follow({id: seq}, limit=1)
         if over and not more:
             return Response(204, b"", safe([]))
     if call.scope["method"] == "HEAD":
@@ -63,7 +63,7 @@ async def stream(call: HttpRequest) -> Response | None:
 async def _send_all(call: HttpRequest, id: str, seq: int, gone: asyncio.Future[Any]) -> None:
     """The past page by page, then what happens; who falls behind reads the past again."""
     while not gone.done():
-        events, over = await call.app.follow({id: seq}, limit=PAGE)
+        events, over = await call.access.follow({id: seq}, limit=PAGE)
         if events:
             await _write(call, b"".join(map(_lines, events)))
             seq = events[-1].seq

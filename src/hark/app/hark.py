@@ -33,7 +33,7 @@ from hark.model import json
 from hark.model.decisions import NewInstance, Settle
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput, NotFound
 from hark.model.links import LIFE, Keys, secrets_of
-from hark.model.names import check_awakeable_id, check_id, check_name, is_name, micros, moment, new_id
+from hark.model.names import check_awakeable_id, check_id, check_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.tokens import check_scopes, digest, new_secret
 from hark.model.values import (
@@ -50,14 +50,12 @@ from hark.model.values import (
     WaitKind,
     Why,
 )
-from hark.runtime import health, metrics, views, why
+from hark.runtime import views, why
 from hark.runtime.clerk import Clerk, not_open
-from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Worker, WorkerServices
-from hark.store import migrate, reads
-from hark.store import statements as sql
+from hark.store import reads
 from hark.store.protocol import Store
 
 _LIMIT = 10_000
@@ -140,7 +138,7 @@ class Hark:
         self._max_payload = _whole(max_payload, "max_payload")
         self._agents = agents or {}
         self._base_url = "" if base_url is None else check_name(base_url, "base_url").rstrip("/")
-        self.origin = ""  # where the HTTP door is reached: links start with it when there is no base_url
+        self._origin = ""  # where the HTTP door is reached: links start with it when there is no base_url
         given = os.environ.get("HARK_SECRET") or None if secret is None else secret
         self._keys = None if given is None else Keys(secrets_of(given))  # else the store's, when it is opened
         self._nats = nats
@@ -150,25 +148,9 @@ class Hark:
         rules = Rules(self._limits, _whole(max_crashes, "max_crashes"), limit, min(limit, 5000))
         self._schema = schema
         self._clock = clock
-        make = _store(url, schema, self._lease, clock)
+        make = make_store(url, schema, self._lease, clock)
         self._clerk = Clerk(make, rules, lease=self._lease, retention=self._retention, clock=clock)
         self._services = WorkerServices(self._clerk, self._limits, self._max_payload, self._new, self._link)
-
-    def move(self, url: str | None = None, *, schema: str | None = None) -> None:
-        """Work on another store than the one it was made for (`--db` does this); before it is opened."""
-        if self._clerk.is_open:
-            raise InvalidInput("This app is open: close it before it moves to another store.")
-        self.url, self._schema = self.url if url is None else url, self._schema if schema is None else schema
-        self._clerk.make_store = _store(self.url, self._schema, self._lease, self._clock)
-
-    def exists(self) -> bool:
-        """Is there a database at its URL? A server has to be asked: `with app:` says what it answers."""
-        if not self.url.startswith("sqlite:"):
-            return True
-        from hark.store.sqlite import path_of
-
-        path = path_of(self.url)
-        return path is None or os.path.exists(path)
 
     # -- open, close, work ------------------------------------------------------------------------
 
@@ -203,14 +185,6 @@ class Hark:
             raise not_open()
         return self._keys
 
-    def seal(self, *fields: str) -> str:
-        """A mark on some texts that only this app's secret can make: a door gives out a form with it."""
-        return self._signing.seal(*fields)
-
-    def is_sealed(self, seal: str, *fields: str) -> bool:
-        """Was this mark put on these texts by `seal`?"""
-        return self._signing.is_sealed(seal, *fields)
-
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """A worker for these queues and how many of each at once; by default 100 of every queue known here."""
         return Worker(self._clerk, self._registry, self._services, queues, lease=self._lease, grace=grace)
@@ -219,28 +193,6 @@ class Hark:
     def is_open(self) -> bool:
         """Between opening and closing."""
         return self._clerk.is_open
-
-    @property
-    def max_payload(self) -> int:
-        """Bytes of JSON that a payload, state or result may have."""
-        return self._max_payload
-
-    def ping(self) -> Reply[None]:
-        """Does the store answer?"""
-        return self._read(lambda store: store.read(sql.any_marks))
-
-    def checkup(self) -> Reply[dict[str, Any]]:
-        """How the store is, in plain facts: what `hark doctor` judges."""
-        return self._read(health.facts)
-
-    @property
-    def turns(self) -> int:
-        """Transactions committed here so far: when it has moved, something has happened."""
-        return self._clerk.counters.turns
-
-    def metrics(self) -> Reply[Metrics]:
-        """The store at a glance and what this process has done, for metrics. Scans no table."""
-        return self._read(lambda store: metrics.look(store, self._clerk.counters))
 
     def asgi(self, *, require_token: bool = False) -> Any:
         """The HTTP API as an ASGI application: to be served, or mounted in another one under a prefix.
@@ -498,14 +450,6 @@ class Hark:
         _cursor(cursor)
         return self._read(lambda store: views.events_after(store, cursor, size))
 
-    def follow(
-        self, places: dict[str, int], *, limit: int = 100
-    ) -> Reply[tuple[builtins.list[Event], builtins.set[str]]]:
-        """For each instance id its events after a seq, oldest first, at most `limit` of each; and which ids were
-        finished, or gone, before that was read. One statement for all of them, and none is skipped."""
-        size = _size(limit)
-        return self._read(lambda store: views.follow(store, places, size))
-
     def why(self, target: Any) -> Reply[Why]:
         """What an instance waits for, what would wake it, what is in its way, and what almost woke it."""
         wanted = _target(target)
@@ -521,15 +465,6 @@ class Hark:
             return (await views.waits(store, name, kind))[0]
 
         return self._read(all_of_them)
-
-    def wait_page(
-        self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")
-    ) -> Reply[tuple[builtins.list[Wait], tuple[int, str] | None]]:
-        """A page of `waits`, and the `after` of the next one if there is one."""
-        size = _size(limit)
-        _check_texts(name=name, after=after[1] or None)
-        _check_word(kind, "kind", WaitKind)
-        return self._read(lambda store: views.waits(store, name, kind, size, after))
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """One awakeable."""
@@ -547,20 +482,13 @@ class Hark:
             lambda store: views.awakeables(store, self._link, job=whose, status=status, limit=size, after=after)
         )
 
-    def linked(self, awakeable_id: str, token: str) -> Reply[Awakeable]:
-        """The awakeable behind a signed link. `NotFound`, and always the same one, when the link does not work."""
-        wanted = awakeable_id if is_name(awakeable_id) else "-"  # nobody's id: refused like any other
-        return self._read(
-            lambda store: views.linked(store, self._link, self._signing, wanted, token, self._clerk.now()),
-        )
-
     def _link(self, awakeable_id: str, nonce: str, timeout_at: int | None, asked_at: int | None = None) -> str:
         """Where this awakeable is answered. Never in an event, a log or an error: who has it may answer."""
         now = self._clerk.now()
         if timeout_at is None and asked_at is not None and now > asked_at + LIFE // 2:
             timeout_at = now + LIFE  # an old question that is looked up gets a link that works
         token = self._signing.sign(awakeable_id, nonce, timeout_at)
-        return f"{self._base_url or self.origin}/a/{awakeable_id}?t={token}"
+        return f"{self._base_url or self._origin}/a/{awakeable_id}?t={token}"
 
     async def _one_awakeable(self, store: Store, id: str) -> Awakeable:
         found = await views.awakeables(store, self._link, id=id)
@@ -640,24 +568,6 @@ class Hark:
         """From now on it opens nothing. Revoking it again changes nothing."""
         return self._ask(Revoke(id=check_name(id, "token id")), views.token)
 
-    def known_tokens(self, secrets: Iterable[str]) -> Reply[dict[str, Token]]:
-        """Of these secrets those that are good now, in one read."""
-        hashes = {digest(secret): secret for secret in secrets}
-
-        async def look(store: Store) -> dict[str, Token]:
-            found = await views.live_tokens(store, list(hashes), self._clerk.now())
-            return {hashes[hash]: token for hash, token in found.items()}
-
-        return self._read(look)
-
-    def has_tokens(self) -> Reply[bool]:
-        """Is there any token that is good now?"""
-
-        async def look(store: Store) -> bool:
-            return bool(await store.read(sql.any_live_token, now=self._clerk.now()))
-
-        return self._read(look)
-
 
 def _rates(given: Any) -> dict[str, Rate]:
     if not isinstance(given, dict):
@@ -689,7 +599,7 @@ def _program(definition: Any) -> Program:
     return program
 
 
-def _store(url: str, schema: str, lease: float, clock: Callable[[], int] | None) -> Callable[[], Store]:
+def make_store(url: str, schema: str, lease: float, clock: Callable[[], int] | None) -> Callable[[], Store]:
     if not isinstance(url, str) or "\0" in url:
         raise InvalidInput(f"The store's URL must be text without NUL, not {url!r}. Say sqlite:///file.db, for one.")
     scheme = url.split("://", 1)[0] if "://" in url else ""
@@ -704,12 +614,6 @@ def _store(url: str, schema: str, lease: float, clock: Callable[[], int] | None)
         check_schema(schema)
         return lambda: PostgresStore(url, schema=schema, lease=lease, clock=clock)
     raise InvalidInput(f"{url!r} names no store. Use sqlite:///file.db, sqlite:// (in memory) or postgresql://…")
-
-
-def dump_migrations(url: str, schema: str) -> str:
-    """The SQL that makes a store, for those who apply it themselves."""
-    Hark(url, schema=schema)  # refuses what is no store
-    return migrate.dump("sqlite" if url.startswith("sqlite") else "postgres", schema)
 
 
 def _target(target: Any) -> str:

@@ -1,0 +1,168 @@
+"""What only the doors (HTTP, command line, links) ask of an app.
+
+These are not verbs of `Hark`: a user of the library needs none of them, and they may change in any release.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from hark.app.hark import Hark, make_store
+from hark.model.errors import InvalidInput
+from hark.model.names import is_name
+from hark.model.tokens import digest
+from hark.model.values import Awakeable, Event, Token, Wait, WaitKind
+from hark.runtime import health, metrics, views
+from hark.runtime.metrics import Metrics
+from hark.runtime.reply import Reply
+from hark.store import migrate
+from hark.store import statements as sql
+from hark.store.protocol import Store
+
+
+class DoorAccess:
+    """An app as a door sees it. It holds no state of its own: a door may construct as many as it likes."""
+
+    __slots__ = ("app",)
+
+    def __init__(self, app: Hark) -> None:
+        self.app = app
+
+    # -- the store ----------------------------------------------------------------------------------
+
+    def use_store(self, url: str | None = None, *, schema: str | None = None) -> None:
+        """Let the app work on another store than the one it was made for: what `--db` and `--schema` do.
+
+        Args:
+            url: The URL of the other store; None keeps the app's own.
+            schema: The schema in PostgreSQL; None keeps the app's own.
+
+        Raises:
+            InvalidInput: The app is open, or the URL or schema is not valid.
+        """
+        app = self.app
+        if app.is_open:
+            raise InvalidInput("This app is open. Close it before you give it another store.")
+        app.url, app._schema = app.url if url is None else url, app._schema if schema is None else schema
+        app._clerk.make_store = make_store(app.url, app._schema, app._lease, app._clock)
+
+    def exists(self) -> bool:
+        """Whether there is a database file at the app's URL. True for a database server: only opening it can tell."""
+        if not self.app.url.startswith("sqlite:"):
+            return True
+        from hark.store.sqlite import path_of
+
+        path = path_of(self.app.url)
+        return path is None or os.path.exists(path)
+
+    def ping(self) -> Reply[None]:
+        """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
+        return self.app._read(lambda store: store.read(sql.any_marks))
+
+    def health(self) -> Reply[dict[str, Any]]:
+        """The condition of the store as plain facts: `hark doctor` judges them."""
+        return self.app._read(health.facts)
+
+    def metrics(self) -> Reply[Metrics]:
+        """Gauges of the store and counters of this process. Reads indexes only, never a whole table."""
+        return self.app._read(lambda store: metrics.look(store, self.app._clerk.counters))
+
+    @property
+    def turns(self) -> int:
+        """How many turns this process has committed. A reader that sees it change knows that something happened."""
+        return self.app._clerk.counters.turns
+
+    @property
+    def max_payload(self) -> int:
+        """How many bytes of JSON a payload, state or result may have."""
+        return self.app._max_payload
+
+    # -- reading by pages ---------------------------------------------------------------------------
+
+    def follow(self, places: dict[str, int], *, limit: int = 100) -> Reply[tuple[list[Event], set[str]]]:
+        """Read the events of some instances after a position each, in one statement.
+
+        Args:
+            places: For each instance id the `seq` of the last event seen, 0 for none.
+            limit: How many events of each instance at most.
+
+        Returns:
+            The events, oldest first, none skipped; and the ids of the instances that were finished, or removed,
+            before the events were read: there are no more of them.
+        """
+        from hark.app.hark import _size
+
+        size = _size(limit)
+        return self.app._read(lambda store: views.follow(store, places, size))
+
+    def wait_page(
+        self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")
+    ) -> Reply[tuple[list[Wait], tuple[int, str] | None]]:
+        """Read one page of `Hark.waits`.
+
+        Returns:
+            The waits, and the `after` of the next page; None if this is the last one.
+        """
+        from hark.app.hark import _check_texts, _check_word, _size
+
+        size = _size(limit)
+        _check_texts(name=name, after=after[1] or None)
+        _check_word(kind, "kind", WaitKind)
+        return self.app._read(lambda store: views.waits(store, name, kind, size, after))
+
+    # -- links and forms ----------------------------------------------------------------------------
+
+    @property
+    def origin(self) -> str:
+        """The address of the HTTP server, `http://host:port`: links start with it if the app has no `base_url`."""
+        return self.app._origin
+
+    @origin.setter
+    def origin(self, address: str) -> None:
+        self.app._origin = address
+
+    def linked(self, awakeable_id: str, token: str) -> Reply[Awakeable]:
+        """Read the awakeable behind a signed link.
+
+        Raises:
+            NotFound: The link does not work. The error is the same for every reason.
+        """
+        app = self.app
+        wanted = awakeable_id if is_name(awakeable_id) else "-"  # an id that no awakeable has
+        return app._read(lambda store: views.linked(store, app._link, app._signing, wanted, token, app._clerk.now()))
+
+    def seal(self, *fields: str) -> str:
+        """Make a MAC over some texts with the app's secret: the answer page puts one into each form."""
+        return self.app._signing.seal(*fields)
+
+    def is_sealed(self, seal: str, *fields: str) -> bool:
+        """Whether `seal` made this MAC over these texts."""
+        return self.app._signing.is_sealed(seal, *fields)
+
+    # -- tokens -------------------------------------------------------------------------------------
+
+    def known_tokens(self, secrets: Iterable[str]) -> Reply[dict[str, Token]]:
+        """Find the tokens of these secrets, in one read; a secret that is unknown, expired or revoked is left out."""
+        hashes = {digest(secret): secret for secret in secrets}
+
+        async def look(store: Store) -> dict[str, Token]:
+            found = await views.live_tokens(store, list(hashes), self.app._clerk.now())
+            return {hashes[hash]: token for hash, token in found.items()}
+
+        return self.app._read(look)
+
+    def has_tokens(self) -> Reply[bool]:
+        """Whether the store has a token that is neither expired nor revoked."""
+
+        async def look(store: Store) -> bool:
+            return bool(await store.read(sql.any_live_token, now=self.app._clerk.now()))
+
+        return self.app._read(look)
+
+
+def dump_migrations(url: str, schema: str) -> str:
+    """The SQL that makes a store up to date, for a database whose schema you apply yourself."""
+    Hark(url, schema=schema)  # refuses a URL that is not a store
+    return migrate.dump("sqlite" if url.startswith("sqlite") else "postgres", schema)
