@@ -134,7 +134,7 @@ async def test_a_function_s_lines_are_written_by_it_and_of_the_fenced_none(stage
     a, b = await _two(stage)
     commits = _plain(a, b)
     for commit in commits:
-        commit.decision.move = Proceed(hold=True)
+        commit.decision.move = Proceed(keep_slot=True)
         commit.decision.journal = [Entry(0, 0, "run", "f", "1")]
     assert are_plain(commits)
     await stage.two.run(Cancel(target="b"))

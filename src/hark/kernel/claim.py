@@ -124,7 +124,7 @@ async def _keep_keys(turn: Turn, pushable: dict[str, list[Commit]]) -> None:
 
 def _holds(request: Commit) -> bool:
     move = request.decision.move
-    return isinstance(move, Proceed) and move.hold
+    return isinstance(move, Proceed) and move.keep_slot
 
 
 def _place(candidate: Candidate) -> tuple[int, int]:

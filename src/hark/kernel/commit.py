@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from hark.kernel import expire
 from hark.kernel.requests import Commit, Request
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Advance, Arm, Decision, Finish, Park, Proceed, Redo
+from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo, runs_ahead
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -62,18 +62,18 @@ async def apply(turn: Turn) -> None:
         restored += decision.restore
         match decision.move:
             case Proceed() as move:
-                if move.arm or move.awakeables or claim.waits or move.expire:
+                if move.arm or move.awakeables or claim.waits or move.fire_deadlines:
                     proceeds.append(request)
-                if turn.run_on and not move.anew:
+                if turn.run_on and runs_ahead(move):
                     turn.nexts.append(request)
                     continue
-                if move.anew:
+                if move.continue_as_new:
                     renewed.append(claim.id)
                 queued.append(request)
             case Advance() as move:
                 spent += [wait.id for wait in claim.waits]
                 turn.rows[claim.id].waits = []
-                if turn.run_on and move.rate_limit is None and not move.rekey:
+                if turn.run_on and runs_ahead(move):
                     turn.nexts.append(request)
                     continue  # its event is written with it
                 queued.append(request)
@@ -118,24 +118,10 @@ def are_plain(requests: Sequence[Request]) -> bool:
     for request in requests:
         if type(request) is not Commit:
             return False
-        decision, claim = request.decision, request.claim
-        move = decision.move
-        if type(move) is Advance:
-            if move.rate_limit is not None or move.rekey:
-                return False
-        elif type(move) is not Proceed or not _only_writes(move, decision):
+        if request.claim.waits or not request.decision.is_plain():
             return False
-        if decision.effects or decision.consume or claim.waits:
-            return False
-        ids.add(claim.id)
+        ids.add(request.claim.id)
     return len(ids) == len(requests)  # a zombie's outcome may lie beside the living one's
-
-
-def _only_writes(move: Proceed, decision: Decision) -> bool:
-    """A function that goes on, with nothing but lines for its journal."""
-    if move.arm or move.disarm or move.awakeables or move.expire or move.anew or decision.restore:
-        return False
-    return decision.cut is None and all(line.effect is None for line in decision.journal or ())
 
 
 async def advance(turn: Turn) -> list[str]:
@@ -171,7 +157,7 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
                 attempt = claim.attempt + 1
                 due = turn.now + delay if delay else None
             case Proceed() as move:
-                rate, weight, anew = None, 1.0, int(move.anew)
+                rate, weight, anew = None, 1.0, int(move.continue_as_new)
             case Advance() as move:
                 rate, weight = move.rate_limit, move.weight
                 key = move.concurrency_key if move.rekey else key
@@ -282,7 +268,7 @@ def _answered_before(turn: Turn, kept: list[WaitRow], claim: Claim) -> list[str]
 
 async def _keep(turn: Turn, proceeds: list[Commit]) -> None:
     """Those who go on with waits armed. Nobody else fires their deadlines while they run: they ask for it."""
-    late = [r for r in proceeds if r.decision.move.expire]  # type: ignore[union-attr]
+    late = [r for r in proceeds if r.decision.move.fire_deadlines]  # type: ignore[union-attr]
     if late:
         rows = [turn.rows[request.claim.id] for request in late]
         for row in rows:

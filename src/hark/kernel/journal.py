@@ -40,7 +40,7 @@ async def apply(turn: Turn) -> None:
         if decision.journal is None or request.fenced:
             continue
         visit = claim.visit
-        if isinstance(decision.move, Proceed) and decision.move.anew:
+        if isinstance(decision.move, Proceed) and decision.move.continue_as_new:
             visit += 1
             cuts.append((claim.id, visit, 0))
         elif decision.cut is not None:

@@ -7,7 +7,7 @@ are sugar for it. Values are JSON text by now: nothing here can fail to be store
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
@@ -101,23 +101,23 @@ class NewAwakeable(Struct, gc=False):
 
 
 class Advance(Struct, gc=False):
-    """On to another step. With nothing but a step it runs straight on, on the claim it holds."""
+    """Go to another step. Without a rate limit and with the same concurrency key it runs ahead."""
 
     rate_limit: str | None = None
     weight: float = 1
-    rekey: bool = False
+    rekey: bool = False  # `concurrency_key` replaces the present one
     concurrency_key: str | None = None
 
 
-class Proceed(Advance, gc=False):
-    """On, with waits: a function between two entries of its journal. `disarm` names the waits that go."""
+class Proceed(Struct, gc=False):
+    """Continue a function between two entries of its journal. `disarm` names the waits to delete."""
 
     arm: tuple[Arm, ...] = ()
     disarm: tuple[str, ...] = ()
     awakeables: tuple[NewAwakeable, ...] = ()
-    hold: bool = False  # something of it is running: it cannot make room for others
-    expire: bool = False  # a deadline of its own has come while it ran
-    anew: bool = False  # from the beginning: another visit, a journal of its own
+    keep_slot: bool = False  # do not give the slot to more urgent work: functions it called are still running
+    fire_deadlines: bool = False  # a deadline of one of its waits passed while it was executing
+    continue_as_new: bool = False  # begin the next visit, with an empty journal
 
 
 class Redo(Struct, gc=False):
@@ -142,6 +142,26 @@ class Finish(Struct, gc=False):
     error: str | None = None
 
 
+Move = Advance | Proceed | Redo | Park | Finish
+
+
+def runs_ahead(move: Move) -> bool:
+    """True when the next step runs directly after the commit, on the same claim and in the same slot.
+
+    A rate-limited step, a step under another concurrency key and a new visit are queued and claimed again: a
+    claim is where tokens and slots are taken.
+    """
+    match move:
+        case Advance():
+            return move.rate_limit is None and not move.rekey
+        case Proceed():
+            return not move.continue_as_new
+        case Redo() | Park() | Finish():
+            return False
+        case _ as never:
+            assert_never(never)
+
+
 class Entry(Struct, gc=False):
     """A line of the journal to write. What an `effect` came to is filled in by the turn that does it."""
 
@@ -160,7 +180,7 @@ class Decision(Struct, gc=False):
     label: str  # the event's type, and what a drain tallies
     step: str
     state: str
-    move: Advance | Redo | Park | Finish
+    move: Move
     consume: tuple[int, ...] = ()
     handed: tuple[int, ...] = ()  # answers this activation saw and left: a park does not wake on them
     effects: list[Effect] = field(default_factory=list)
@@ -168,3 +188,24 @@ class Decision(Struct, gc=False):
     journal: list[Entry] | None = None
     cut: int | None = None  # lines of the journal from this one on go first
     restore: tuple[int, ...] = ()  # signals those lines had consumed
+
+    def makes_work(self) -> bool:
+        """True when committing this may make an instance claimable: this one or another.
+
+        The turn that commits it then also claims, so that the work does not wait for the next turn.
+        """
+        move = self.move
+        if not runs_ahead(move) or self.effects:
+            return True
+        return type(move) is Proceed and (bool(move.arm) or any(line.effect for line in self.journal or ()))
+
+    def is_plain(self) -> bool:
+        """True when this runs ahead and writes nothing but its row, its event and lines of its journal."""
+        move = self.move
+        if not runs_ahead(move) or self.effects or self.consume:
+            return False
+        if type(move) is Proceed:
+            if move.arm or move.disarm or move.awakeables or move.fire_deadlines or self.restore:
+                return False
+            return self.cut is None and all(line.effect is None for line in self.journal or ())
+        return True

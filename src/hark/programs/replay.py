@@ -65,7 +65,7 @@ class ContinueAsNew:
     input: Any
 
 
-_ON, _HOLD = Proceed(), Proceed(hold=True)
+_ON, _HOLD = Proceed(), Proceed(keep_slot=True)
 _Line = JournalRow | Entry
 _Ran = tuple[Run, str | None, str | None]  # and its value, or its error
 
@@ -457,7 +457,7 @@ class Session:
                 run.begun = True
                 self._tasks[run.entry] = asyncio.get_running_loop().create_task(self._beside(run))
             if await self._wait():
-                return self._proceed(expire=True)
+                return self._proceed(fire_deadlines=True)
         return self._finish()
 
     def _lone_run(self) -> Run | None:
@@ -608,13 +608,13 @@ class Session:
         restore, self._restore = tuple(self._restore), []
         return Decision(label, step, text, move, consume, (), effects, None, journal, cut, restore)
 
-    def _proceed(self, *, expire: bool = False) -> Decision:
+    def _proceed(self, *, fire_deadlines: bool = False) -> Decision:
         arms, disarm, new, effects = self._waits()
         if self._listener is None and any(operation.waits for operation in self._open.values()):
             self._listener = self.services.listen(self.claim.id)  # before the commit: what comes after it is heard
         if self._listener is not None:
             self._listener.reset({row.seq for row in self._mail})
-        move = Proceed(arm=arms, disarm=disarm, awakeables=new, hold=self._holds(), expire=expire)
+        move = Proceed(arm=arms, disarm=disarm, awakeables=new, keep_slot=self._holds(), fire_deadlines=fire_deadlines)
         return self._decide("next", move, effects)
 
     def _holds(self) -> bool:
@@ -667,7 +667,7 @@ class Session:
         asked = [operation.effect for operation in self._open.values() if isinstance(operation, Do)]
         self._open.clear()
         _, gone, _, effects = self._waits()
-        decision = self._decide("next", Proceed(disarm=gone, anew=True), effects + asked, state)
+        decision = self._decide("next", Proceed(disarm=gone, continue_as_new=True), effects + asked, state)
         decision.journal, decision.cut = [Entry(0, self._entry, "anew")], None
         return decision
 

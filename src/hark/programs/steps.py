@@ -22,6 +22,7 @@ from hark.model.decisions import (
     Decision,
     Effect,
     Finish,
+    Move,
     NewInstance,
     Park,
     Redo,
@@ -290,7 +291,7 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
         case Next():
             step = _known(program, outcome.step)
             rate = None
-            move: Advance | Redo | Park | Finish = _ON
+            move: Move = _ON
             if outcome.rate_limit is not None or outcome.weight != 1:
                 rate = services.rate_limit(outcome.rate_limit, outcome.weight)
                 move = Advance(rate, float(outcome.weight))

@@ -32,7 +32,6 @@ from hark.kernel.requests import (
 )  # fmt: skip
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
-from hark.model.decisions import Advance, Decision, Proceed
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime import views
 from hark.runtime.completions import Completions
@@ -602,14 +601,7 @@ class Clerk:
 
 
 def _make_work(requests: Sequence[Request]) -> bool:
-    return any(not isinstance(request, Commit) or _makes_work(request.decision) for request in requests)
-
-
-def _makes_work(decision: Decision) -> bool:
-    move = decision.move
-    if not isinstance(move, Advance) or decision.effects:
-        return True
-    return isinstance(move, Proceed) and (move.anew or bool(move.arm) or any(e.effect for e in decision.journal or ()))
+    return any(not isinstance(request, Commit) or request.decision.makes_work() for request in requests)
 
 
 def not_open() -> NotOpen:

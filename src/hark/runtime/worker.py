@@ -24,7 +24,7 @@ from typing import Any
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Capacity, Commit, HandBack
 from hark.model.activation import Claim
-from hark.model.decisions import Advance, Decision, Finish, NewInstance, Proceed
+from hark.model.decisions import Decision, Finish, NewInstance, Proceed, runs_ahead
 from hark.model.errors import HarkError, InvalidInput, NotOpen
 from hark.model.names import check_name, from_micros, micros, new_id
 from hark.programs.steps import error_text
@@ -141,7 +141,7 @@ class Worker:
         free = {queue: size - self._busy.get(queue, 0) for queue, size in queues.items()}
         for commit in commits:
             queue = commit.claim.queue
-            if queue in free and commit.claim.id in self._claims and not _runs_on(commit.decision):
+            if queue in free and commit.claim.id in self._claims and not runs_ahead(commit.decision.move):
                 free[queue] += 1
         return Capacity(self.owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
 
@@ -278,7 +278,9 @@ class Worker:
     def _commit(self, claim: Claim, decision: Decision) -> None:
         if self._runs(claim):
             del self._tasks[claim.id]
-        if not isinstance(decision.move, Proceed) or decision.move.anew:  # a function on its way is still at it
+        if (
+            not isinstance(decision.move, Proceed) or decision.move.continue_as_new
+        ):  # a function on its way is still at it
             self.tally["steps"] = self.tally.get("steps", 0) + 1
             self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
         if not self._outbox:
@@ -445,10 +447,3 @@ def _plainly(function: Callable[..., Any], *args: Any) -> Any:
 
 def _failed(claim: Claim, error: object) -> Decision:
     return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error)))
-
-
-def _runs_on(decision: Decision) -> bool:
-    move = decision.move
-    if isinstance(move, Proceed):
-        return not move.anew
-    return isinstance(move, Advance) and move.rate_limit is None and not move.rekey
