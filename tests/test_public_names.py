@@ -37,12 +37,12 @@ def test_the_exported_names_are_these_and_no_others() -> None:
     assert hark._public.__all__ == hark.__all__  # what type checkers see, and what is there
 
 
-def test_what_is_not_exported_is_not_there() -> None:
+def test_names_that_are_not_exported_do_not_exist() -> None:
     assert not hasattr(hark, "nothing_of_ours")
     assert set(NAMES) < set(dir(hark))
 
 
-def test_each_name_is_there_once_and_in_order() -> None:
+def test_each_name_is_listed_once_and_in_order() -> None:
     assert hark.__all__ == sorted(hark.__all__)
     assert len(hark.__all__) == len(set(hark.__all__))
     assert all(hasattr(hark, name) for name in hark.__all__)
@@ -86,11 +86,11 @@ def test_the_package_is_typed() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     assert inspect.getdoc(getattr(hark, name))
 
 
-def test_importing_hark_does_not_import_what_only_some_need() -> None:
+def test_importing_hark_does_not_import_optional_dependencies() -> None:
     """A first import is paid by every process: databases, the command line and pytest come when they are used."""
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, hark; print(*sys.modules)"],

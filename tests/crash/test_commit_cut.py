@@ -107,7 +107,7 @@ async def test_fault_70_a_turn_sent_again_after_an_unknown_commit_is_applied_onc
     assert await query(pg_store, "SELECT max(attempt), max(crashes) FROM instances") == [(0, 0)]
 
 
-async def test_fault_37_a_commit_still_on_its_way_is_waited_for(app: Hark, proxy: Proxy, pg_store: Store) -> None:
+async def test_fault_37_a_commit_still_in_progress_is_awaited(app: Hark, proxy: Proxy, pg_store: Store) -> None:
     await app.start(Counter, id="counter")
     late = Delayed()
     proxy.at_commit(late)

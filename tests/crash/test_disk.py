@@ -75,7 +75,9 @@ def disk_of(store: Store) -> Iterator[Disk]:
         yield SqliteDisk(disk)
 
 
-async def test_x5_fault_38_a_full_disk_refuses_cleanly_and_work_resumes_by_itself(store: Store, tmp_path: Path) -> None:
+async def test_x5_fault_38_a_full_disk_is_a_clean_error_and_work_resumes_automatically(
+    store: Store, tmp_path: Path
+) -> None:
     """It stays full for longer than the lease; two workers, and neither takes the other for dead."""
     workers = Workers(store, tmp_path, lease=3.0, max_crashes=1)
     with disk_of(store) as disk:

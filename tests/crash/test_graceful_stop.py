@@ -19,7 +19,7 @@ from tests.support.inspect import query
 from tests.support.stores import Store
 
 
-async def test_m5_a_step_that_finishes_within_the_grace_is_committed_and_the_next_left_to_others(
+async def test_m5_a_step_that_finishes_within_the_grace_period_is_committed_and_the_next_is_left_to_others(
     store: Store, tmp_path: Path
 ) -> None:
     with Workers(store, tmp_path) as workers:
@@ -40,9 +40,7 @@ async def test_m5_a_step_that_finishes_within_the_grace_is_committed_and_the_nex
 
 
 @pytest.mark.parametrize("machine", [Gated, Threaded])
-async def test_m5_what_does_not_finish_is_handed_back_and_that_adds_nothing(
-    store: Store, tmp_path: Path, machine: type
-) -> None:
+async def test_m5_unfinished_steps_are_handed_back_and_not_counted(store: Store, tmp_path: Path, machine: type) -> None:
     with Workers(store, tmp_path, max_crashes=1) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)

@@ -30,7 +30,7 @@ def test_m1_x1_fault_25_a_worker_killed_at_any_statement_loses_nothing_and_repea
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a7_fault_45_a_function_killed_between_any_two_lines_of_its_journal_goes_on_where_it_was(
+def test_a7_fault_45_a_function_killed_between_any_two_journal_lines_resumes_where_it_was(
     tmp_path: Path, store: Store, part: int
 ) -> None:
     _die_everywhere("functions", tmp_path, store, part)

@@ -12,7 +12,7 @@ from tests.support.inspect import query
 from tests.support.stores import Store
 
 
-async def test_s7_s9_m11_fault_19_an_answer_lost_after_the_commit_and_asked_for_again_has_no_second_effect(
+async def test_s7_s9_m11_fault_19_a_call_repeated_after_its_reply_was_lost_has_no_second_effect(
     store: Store,
 ) -> None:
     done = await asyncio.to_thread(

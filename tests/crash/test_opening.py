@@ -34,7 +34,7 @@ async def test_x1_ten_processes_that_open_an_empty_store_at_once_all_succeed(sto
     assert await query(store, "SELECT version FROM migrations ORDER BY version") == applied
 
 
-async def test_x1_opening_waits_for_a_long_migration_of_somebody_else(pg_store: Store) -> None:
+async def test_x1_opening_waits_for_a_long_migration_of_another_process(pg_store: Store) -> None:
     schema = pg_store.options["schema"]
     migrating = await asyncpg.connect(pg_store.url)
     async with migrating.transaction():

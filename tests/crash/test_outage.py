@@ -34,7 +34,7 @@ def outage_store(server: PostgresServer) -> Iterator[Store]:
         yield store
 
 
-async def test_m5_an_outage_longer_than_the_lease_quarantines_nobody(
+async def test_m5_an_outage_longer_than_the_lease_quarantines_no_instance(
     server: PostgresServer, outage_store: Store, tmp_path: Path
 ) -> None:
     """Two workers, no seat free: neither has a reason to write, and each could take the other for dead."""
@@ -51,7 +51,7 @@ async def test_m5_an_outage_longer_than_the_lease_quarantines_nobody(
             await finish_undisturbed(handles, workers)
 
 
-async def test_m5_who_is_back_first_after_an_outage_gives_the_others_a_lease_to_come_back(
+async def test_m5_the_first_worker_back_after_an_outage_waits_one_lease_before_reclaiming(
     pg_store: Store, tmp_path: Path
 ) -> None:
     with Workers(pg_store, tmp_path, lease=3.0, max_crashes=1) as workers:
@@ -70,7 +70,7 @@ async def test_m5_who_is_back_first_after_an_outage_gives_the_others_a_lease_to_
                 await finish_undisturbed(handles, workers)
 
 
-async def test_m5_who_could_not_renew_its_own_lease_takes_nobody_for_dead(
+async def test_m5_a_worker_that_could_not_renew_its_own_lease_reclaims_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database reads and does not write, or hangs: no connection breaks, and all leases run out together."""

@@ -42,7 +42,9 @@ async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_an
             assert [life.what for life in workers.trace()] == ["start"] * 2  # and no `handle`
 
 
-async def test_m5_crashes_count_in_a_row_and_any_committed_outcome_sets_them_to_0(store: Store, tmp_path: Path) -> None:
+async def test_m5_crashes_are_counted_in_a_row_and_any_committed_outcome_resets_them(
+    store: Store, tmp_path: Path
+) -> None:
     with Workers(store, tmp_path, lease=1.0, max_crashes=2) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)

@@ -111,7 +111,7 @@ async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothi
             assert await app.result("patient", timeout=30) == "told"
 
 
-async def test_b1_fault_37_a_broadcast_whose_commit_was_lost_in_a_crash_is_made_again(
+async def test_b1_fault_37_a_broadcast_whose_commit_was_lost_in_a_crash_is_repeated(
     server: PostgresServer, crash_store: Store
 ) -> None:
     """So large that it only marks whom it reaches: its commit leaves no event to look for."""

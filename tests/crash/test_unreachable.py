@@ -46,7 +46,7 @@ async def opened(proxy: Proxy, workers: Workers) -> Hark:
     return await app.__aenter__()
 
 
-async def test_x5_nobody_hangs_behind_an_outcome_that_waits_for_the_database(
+async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_database(
     proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
@@ -68,7 +68,7 @@ async def test_x5_nobody_hangs_behind_an_outcome_that_waits_for_the_database(
 
 
 @pytest.mark.parametrize("busy", ["with nothing to do", "with a step running", "with a commit in doubt"])
-async def test_x5_an_app_closes_also_when_the_database_is_gone(
+async def test_x5_an_app_closes_even_if_the_database_is_gone(
     proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch, busy: str
 ) -> None:
     monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
@@ -93,7 +93,7 @@ async def test_x5_an_app_closes_also_when_the_database_is_gone(
             await asked
 
 
-async def test_fault_6_a_result_is_waited_for_through_an_outage(proxy: Proxy, workers: Workers) -> None:
+async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, workers: Workers) -> None:
     app = await opened(proxy, workers)
     async with app.worker():
         patient = await app.start(Patient, id="patient")
@@ -109,7 +109,7 @@ async def test_fault_6_a_result_is_waited_for_through_an_outage(proxy: Proxy, wo
     await app.__aexit__()
 
 
-async def test_x5_a_connection_that_goes_silent_is_given_up(proxy: Proxy, workers: Workers) -> None:
+async def test_x5_a_connection_that_stops_responding_is_abandoned(proxy: Proxy, workers: Workers) -> None:
     """No reset, no error: nothing comes back. The time-outs lie below the lease."""
     app = await opened(proxy, workers)
     async with app.worker():
@@ -167,7 +167,7 @@ async def wait_for_result(app: Hark) -> object:
     return await app.result("patient")
 
 
-async def test_x5_a_lock_that_another_program_keeps_is_a_clear_answer(
+async def test_x5_a_lock_held_by_another_program_is_a_clear_error(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clerk, "_PATIENCE", 0.1)

@@ -59,7 +59,7 @@ async def asking(store: Store) -> AsyncIterator[Asker]:
         yield asker
 
 
-async def test_fault_43_an_answer_after_the_timeout_of_a_busy_asker_is_refused_and_settles_it_as_timed_out(
+async def test_fault_43_an_answer_after_the_timeout_of_an_executing_instance_is_refused_and_settles_it_as_timed_out(
     store: Store,
 ) -> None:
     async with asking(store) as asker:
@@ -72,7 +72,7 @@ async def test_fault_43_an_answer_after_the_timeout_of_a_busy_asker_is_refused_a
         assert await asker.told() == ['{"status":"TIMEOUT"}']
 
 
-async def test_fault_43_an_answer_before_the_timeout_of_a_busy_asker_stands(store: Store) -> None:
+async def test_fault_43_an_answer_before_the_timeout_of_an_executing_instance_is_accepted(store: Store) -> None:
     async with asking(store) as asker:
         asker.now += 10 * SECOND - 1
         [answer] = await asker.resolve("1")
@@ -82,7 +82,7 @@ async def test_fault_43_an_answer_before_the_timeout_of_a_busy_asker_stands(stor
         assert await asker.status() == "RESOLVED"
 
 
-async def test_a4_a_question_that_is_kept_after_its_answer_woke_its_asker_does_not_time_out(store: Store) -> None:
+async def test_a4_a_kept_wait_whose_awakeable_was_answered_does_not_time_out(store: Store) -> None:
     asker = Asker(store)
     async with asker.turns as turns:
         await asker.ask()

@@ -28,7 +28,7 @@ async def asked(store: Store, *definitions: type[Machine], **question: Any) -> A
         yield app, await ask(app, store, **question)
 
 
-async def test_a8_a_question_carries_what_the_answerer_needs(store: Store) -> None:
+async def test_a8_an_awakeable_carries_what_the_answerer_needs(store: Store) -> None:
     async with asked(
         store, title="Pay?", description="Invoice 7", schema=Verdict, assignees=["ann", "bob"], timeout=60
     ) as (app, id):
@@ -38,7 +38,7 @@ async def test_a8_a_question_carries_what_the_answerer_needs(store: Store) -> No
         assert shown.timeout_at == shown.created_at + timedelta(seconds=60)
 
 
-async def test_a8_an_answer_that_does_not_fit_is_refused_with_the_reasons_and_nothing_moves(store: Store) -> None:
+async def test_a8_an_answer_that_does_not_match_is_refused_with_the_reasons_and_nothing_changes(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, id):
         before = await everything(store)
         with pytest.raises(InvalidAnswer) as refused:
@@ -52,7 +52,7 @@ async def test_a8_an_answer_that_does_not_fit_is_refused_with_the_reasons_and_no
         assert await app.drain() == {"steps": 0}
 
 
-async def test_a8_an_answer_that_fits_after_one_that_did_not_settles_it(store: Store) -> None:
+async def test_a8_a_valid_answer_after_an_invalid_one_settles_the_awakeable(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, id):
         with pytest.raises(InvalidAnswer):
             await app.resolve(id)  # null is an answer too, and no verdict
@@ -62,7 +62,7 @@ async def test_a8_an_answer_that_fits_after_one_that_did_not_settles_it(store: S
         assert (await app.result("asker"))[0]["payload"] == {"approve": True, "amount": 3}
 
 
-async def test_a8_one_that_does_not_fit_does_not_keep_its_neighbours_from_settling(store: Store) -> None:
+async def test_a8_an_invalid_answer_does_not_affect_others_in_its_turn(store: Store) -> None:
     """All in one turn: each is decided for itself, and the first that fits wins."""
     async with asked(store, schema=Verdict) as (app, id):
         replies = [app.resolve(id, payload) for payload in ("no", {"approve": True}, {"approve": False}, 7)]
@@ -83,7 +83,7 @@ async def test_a8_a_rejection_needs_no_schema(store: Store) -> None:
         assert (await app.reject(id, "not my business")).error == "not my business"
 
 
-async def test_a8_a_settled_one_says_who_won_before_it_says_that_the_answer_does_not_fit(store: Store) -> None:
+async def test_a8_already_settled_takes_precedence_over_an_invalid_answer(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, id):
         await app.resolve(id, Verdict(True), by="ann")
         with pytest.raises(AlreadySettled) as late:
@@ -91,7 +91,7 @@ async def test_a8_a_settled_one_says_who_won_before_it_says_that_the_answer_does
         assert late.value.by == "ann"
 
 
-async def test_a8_an_effect_that_does_not_fit_is_an_event_on_its_sender(store: Store) -> None:
+async def test_a8_an_invalid_answer_from_an_effect_is_an_event_on_its_sender(store: Store) -> None:
     class Settler(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -116,7 +116,7 @@ async def test_a8_who_answered_through_which_door_and_when_is_recorded(store: St
         assert event.at == settled.resolved_at
 
 
-async def test_a8_the_door_of_code_is_python_and_that_of_a_workflow_a_step(store: Store) -> None:
+async def test_a8_the_recorded_door_is_python_for_code_and_step_for_a_workflow(store: Store) -> None:
     class Settler(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -136,7 +136,7 @@ async def test_a8_the_door_of_code_is_python_and_that_of_a_workflow_a_step(store
         assert doors == {id: ("settler", "step"), second: (None, "python")}
 
 
-async def test_a8_who_gives_a_name_must_be_one_of_those_who_were_asked(store: Store) -> None:
+async def test_a8_a_named_answerer_must_be_an_assignee(store: Store) -> None:
     async with asked(store, assignees=["ann", "bob"]) as (app, id):
         before = await everything(store)
         for verb in (app.resolve, app.reject):
@@ -148,7 +148,7 @@ async def test_a8_who_gives_a_name_must_be_one_of_those_who_were_asked(store: St
 
 
 @pytest.mark.parametrize("how", [{}, {"by": "a passer-by", "via": "link"}])
-async def test_a8_code_without_a_name_and_a_link_are_permissions_of_their_own(store: Store, how: Any) -> None:
+async def test_a8_code_without_a_name_and_link_holders_may_answer(store: Store, how: Any) -> None:
     async with asked(store, assignees=["ann"]) as (app, id):
         assert (await app.resolve(id, "x", **how)).status == "RESOLVED"
 

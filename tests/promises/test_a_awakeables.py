@@ -58,7 +58,7 @@ async def asked(app: Harness, **input: Any) -> tuple[Any, str]:
     return it, question.id
 
 
-async def test_a1_pending_goes_to_one_end_once_and_the_second_is_told_who_won(store: Store) -> None:
+async def test_a1_an_awakeable_settles_once_and_the_second_caller_learns_who_settled_it(store: Store) -> None:
     async with harness(store, ask) as app:
         for settle, status in (
             (lambda id: app.resolve(id, 1, by="ann"), "RESOLVED"),
@@ -76,7 +76,7 @@ async def test_a1_pending_goes_to_one_end_once_and_the_second_is_told_who_won(st
             assert (await app.awakeable(id)).payload == (1 if status == "RESOLVED" else None)
 
 
-async def test_a2_the_id_is_the_address_of_the_question(store: Store) -> None:
+async def test_a2_the_id_encodes_instance_and_entry(store: Store) -> None:
     async with harness(store, ask) as app:
         it = await app.start(ask, id="job.with-odd_name")
         await app.drain()
@@ -98,7 +98,7 @@ async def test_a2_the_padded_id_settles_too(store: Store) -> None:
         assert await it.result() == {"answer": "yes"}
 
 
-async def test_a2_an_id_that_names_another_than_its_owner_settles_all_the_same(store: Store) -> None:
+async def test_a2_an_id_that_encodes_another_instance_than_its_owner_still_settles(store: Store) -> None:
     """The id is where the lock begins, not a proof of whose it is."""
     async with harness(store, ask, Asker) as app:
         other, _ = await asked(app)
@@ -112,14 +112,14 @@ async def test_a2_an_id_that_names_another_than_its_owner_settles_all_the_same(s
 
 
 @pytest.mark.parametrize("id", ["prom_1", "prom_1!!!", "prom_2abc", "x", "prom_1bm9jb2xvbg", "prom_1/////"])
-async def test_a2_an_id_that_is_none_is_not_found(store: Store, id: str) -> None:
+async def test_a2_a_malformed_id_is_not_found(store: Store, id: str) -> None:
     async with harness(store, ask) as app:
         for verb in (app.awakeable, app.resolve, app.reject):
             with pytest.raises(NotFound):
                 await verb(id)
 
 
-async def test_a3_awaiting_holds_nothing_and_creating_again_is_the_same_question(store: Store) -> None:
+async def test_a3_awaiting_holds_no_resources_and_a_replay_creates_the_same_awakeable(store: Store) -> None:
     ids: list[str] = []
 
     @workflow
@@ -143,7 +143,7 @@ async def test_a3_awaiting_holds_nothing_and_creating_again_is_the_same_question
         assert await it.result() == "x"
 
 
-async def test_a3_fault_44_settled_before_it_is_awaited_it_returns_at_once(store: Store) -> None:
+async def test_a3_fault_44_an_awakeable_settled_before_it_is_awaited_returns_immediately(store: Store) -> None:
     @workflow
     async def early(ctx: FunctionContext) -> Any:
         question = await ctx.awakeable()
@@ -162,7 +162,7 @@ async def test_a3_fault_44_settled_before_it_is_awaited_it_returns_at_once(store
         assert await it.result() == [1]
 
 
-async def test_a3_it_can_be_answered_as_soon_as_somebody_was_told_of_it(store: Store) -> None:
+async def test_a3_an_awakeable_can_be_answered_as_soon_as_its_id_was_passed_on(store: Store) -> None:
     """What a run is told is in the store: an answer that comes while it still runs is not lost."""
     answered = asyncio.Event()
 
@@ -199,7 +199,7 @@ async def test_a4_a_timeout_raises_and_the_status_says_so(store: Store) -> None:
         assert late.value.status == "TIMEOUT"
 
 
-async def test_a4_what_is_answered_and_has_not_gone_on_yet_waits_for_nothing_and_does_not_time_out(
+async def test_a4_an_answered_instance_that_has_not_run_yet_does_not_time_out(
     store: Store,
 ) -> None:
     async with harness(store, ask) as app:
@@ -231,7 +231,7 @@ async def test_a4_fault_46_cancelling_the_job_cancels_it_and_a_late_answer_is_a_
         assert late.value.status == "CANCELLED"
 
 
-async def test_a4_a_function_that_ends_leaves_no_open_question(store: Store) -> None:
+async def test_a4_a_function_that_ends_leaves_no_pending_awakeable(store: Store) -> None:
     @workflow
     async def forgetful(ctx: FunctionContext) -> None:
         await ctx.awakeable()
@@ -260,7 +260,7 @@ async def test_fault_42_of_racing_answers_one_wins(store: Store) -> None:
         assert await it.result() == {"answer": winners[0].payload}
 
 
-async def test_fault_47_two_open_questions_are_answered_each_by_its_own_id(store: Store) -> None:
+async def test_fault_47_two_pending_awakeables_are_each_answered_by_id(store: Store) -> None:
     @workflow
     async def both(ctx: FunctionContext) -> Any:
         one, two = await ctx.awakeable(title="one"), await ctx.awakeable(title="two")
@@ -324,7 +324,7 @@ async def test_a8_a_json_schema_gives_plain_values(store: Store) -> None:
         assert await it.result() == {"n": 3}
 
 
-async def test_s8_a_machine_settles_a_functions_question_with_its_outcome(store: Store) -> None:
+async def test_s8_a_machine_settles_a_functions_awakeable_with_its_outcome(store: Store) -> None:
     class Answerer(Machine):
         @step
         async def start(self, ctx: Context) -> Any:
@@ -344,7 +344,7 @@ async def test_s8_a_machine_settles_a_functions_question_with_its_outcome(store:
         assert (await app.awakeable(id)).answered_by == machine.id
 
 
-async def test_fault_69_a_signal_named_like_a_question_answers_nothing(store: Store) -> None:
+async def test_fault_69_a_signal_named_like_an_awakeable_settles_nothing(store: Store) -> None:
     async with harness(store, ask) as app:
         it, id = await asked(app)
         await it.signal(id, "forged")
@@ -352,7 +352,7 @@ async def test_fault_69_a_signal_named_like_a_question_answers_nothing(store: St
         assert (await app.awakeable(id)).status == "PENDING"
 
 
-async def test_x8_a_retry_puts_the_questions_again_that_the_failure_closed(store: Store) -> None:
+async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_closed(store: Store) -> None:
     broken = True
 
     @workflow

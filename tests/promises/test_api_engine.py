@@ -137,7 +137,7 @@ class Address(pydantic.BaseModel):
     city: str
 
 
-async def test_api_models_are_taken_wherever_json_is(app: Harness) -> None:
+async def test_api_models_are_accepted_wherever_json_is(app: Harness) -> None:
     by_class = await app.start(Checkout, Checkout.State(order=5))
     await app.drain()
     await by_class.signal("payment_confirmed", {"money": Money(3), "note": Note("x"), "to": Address(city="Rome")})
@@ -181,7 +181,7 @@ async def test_api_a_key_is_free_when_its_holder_has_ended_and_forever_is_not(ap
     assert taken.value.holder == "forever"
 
 
-async def test_api_an_id_is_taken_for_good(app: Harness) -> None:
+async def test_api_an_id_can_never_be_reused(app: Harness) -> None:
     await app.start(Quick, id="one")
     await app.drain()
     with pytest.raises(Duplicate):
@@ -239,7 +239,7 @@ async def test_api_a_class_means_its_own_version(store: Store) -> None:
         assert [await handle.result() for handle in handles] == ["old", "new", "new"]
 
 
-async def test_api_delay_and_at_hold_a_start_back(app: Harness) -> None:
+async def test_api_delay_and_at_postpone_a_start(app: Harness) -> None:
     now = datetime.fromtimestamp(app.clock.now / 1_000_000, UTC)
     await app.start(Quick, id="delayed", delay=timedelta(seconds=10))
     await app.start(Quick, id="at", at=now + timedelta(seconds=20))
@@ -295,7 +295,7 @@ async def test_api_signal_with_start_starts_or_delivers(app: Harness) -> None:
     assert other.id != first.id
 
 
-async def test_api_broadcast_counts_whom_it_reached_and_a_duplicate_says_the_same(app: Harness) -> None:
+async def test_api_broadcast_returns_its_subscriber_count_and_a_duplicate_returns_the_same(app: Harness) -> None:
     listeners = await app.start_many([(Listener, None)] * 3)
     assert await app.broadcast("open", 0) == 0  # nobody waits yet
     await app.drain()
@@ -311,7 +311,7 @@ async def test_api_a_message_without_a_receiver_is_no_target(app: Harness) -> No
         await app.message("payment", "order-42", {"amount": 120})
 
 
-async def test_api_an_awakeable_that_is_not_there_is_not_found(app: Harness) -> None:
+async def test_api_a_missing_awakeable_is_not_found(app: Harness) -> None:
     for asked in (app.resolve("prom_1x", 1, by="me"), app.reject("prom_1x", "no"), app.awakeable("prom_1x")):
         with pytest.raises(NotFound, match="no awakeable 'prom_1x'"):
             await asked
@@ -410,7 +410,7 @@ async def test_api_a_sleep_is_a_wait_for_a_timer_without_a_name(app: Harness) ->
 # -- ends ------------------------------------------------------------------------------------------
 
 
-async def test_api_a_result_is_the_result_or_says_how_it_ended(app: Harness) -> None:
+async def test_api_result_returns_the_result_or_raises_how_it_ended(app: Harness) -> None:
     good, bad = await app.start_many([(Quick, {"n": 1}), (Quick, {"fail": True})])
     waiting = await app.start(Listener)
     await app.drain()

@@ -95,7 +95,7 @@ async def test_b1_the_step_can_tell_them_apart(store: Store) -> None:
         assert await handle.result() == [["broadcast", "x", 1], ["signal", "x", 2]]
 
 
-async def test_b1_nobody_there_is_zero_and_nothing_is_kept_for_later(store: Store) -> None:
+async def test_b1_without_subscribers_the_count_is_zero_and_nothing_is_kept(store: Store) -> None:
     async with harness(store, Waiter) as app:
         assert await app.broadcast("x", 1) == 0
         await app.start(Waiter, {"broadcasts": ["x"]}, id="late")
@@ -173,7 +173,7 @@ class Fails(Machine):
 
 
 @LIMITS
-async def test_b1_the_finished_are_no_subscribers(store: Store, limit: int) -> None:
+async def test_b1_finished_instances_are_not_subscribers(store: Store, limit: int) -> None:
     async with harness(store, Fails, Waiter, broadcast_limit=limit) as app:
         await subscribe(store, app.clock, names(12))
         for id in ("failed", "cancelled"):
@@ -200,7 +200,7 @@ async def test_b1_two_broadcasts_in_a_row_are_two(store: Store) -> None:
 
 
 @LIMITS
-async def test_b1_a_duplicate_reaches_nobody_and_returns_the_first_count(store: Store, limit: int) -> None:
+async def test_b1_a_duplicate_reaches_no_subscriber_and_returns_the_first_count(store: Store, limit: int) -> None:
     async with harness(store, Waiter, broadcast_limit=limit) as app:
         await subscribe(store, app.clock, names(12))
         assert await app.broadcast("x", 1, dedup_key="monday") == 12
@@ -225,7 +225,7 @@ async def test_b1_the_same_key_many_times_at_once_is_one_broadcast(store: Store)
         assert await rows(store, PER_INSTANCE) == [(1,)] * 3
 
 
-async def test_b1_two_connections_with_the_same_key_meet(pg_store: Store) -> None:
+async def test_b1_two_connections_with_the_same_dedup_key_broadcast_once(pg_store: Store) -> None:
     async with Turns(pg_store) as one, Turns(pg_store) as two:
         await one.register("Waiter")
         await one.park_all("Waiter", names(3), subscribing, "woken")
@@ -251,7 +251,7 @@ POISON = {
 CURE = {"sqlite": "DROP TRIGGER poison", "postgres": "DROP TRIGGER poison ON signals"}
 
 
-async def test_b1_a_delivery_that_fails_takes_the_whole_broadcast_back(store: Store) -> None:
+async def test_b1_a_delivery_that_fails_rolls_back_the_whole_broadcast(store: Store) -> None:
     """Whole or absent: not even those before the bad one have it, nor is its dedup key spent."""
     async with harness(store, Waiter) as app:
         await subscribe(store, app.clock, names(6))
@@ -268,7 +268,7 @@ async def test_b1_a_delivery_that_fails_takes_the_whole_broadcast_back(store: St
 
 
 @LIMITS
-async def test_b1_fault_57_one_subscriber_fails_and_the_others_go_on(store: Store, limit: int) -> None:
+async def test_b1_fault_57_one_subscriber_fails_and_the_others_continue(store: Store, limit: int) -> None:
     class Fragile(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
@@ -327,7 +327,7 @@ async def test_b1_fault_54_a_thrower_catches_itself(store: Store, limit: int) ->
 
 
 @pytest.mark.parametrize("way", ["next", "next with a key"])
-async def test_b1_fault_54_a_thrower_that_goes_on_has_it_in_the_inbox_but_was_not_handed_it(
+async def test_b1_fault_54_a_thrower_that_continues_has_it_in_the_inbox_but_was_not_handed_it(
     store: Store, way: str
 ) -> None:
     async with harness(store, Thrower) as app:
@@ -362,7 +362,7 @@ async def test_b1_fault_58_a_crash_in_the_middle_of_a_thousand(store: Store) -> 
         assert await app.drain() == {"steps": 0}
 
 
-async def test_b1_while_chunks_are_on_their_way_the_woken_get_theirs_and_latecomers_do_not(store: Store) -> None:
+async def test_b1_during_chunked_delivery_marked_instances_receive_it_and_later_waits_do_not(store: Store) -> None:
     async with Turns(store, broadcast_limit=10) as turns:
         await turns.register("Waiter", "Busy")
         await turns.park_all("Waiter", names(25), subscribing, "woken")
@@ -387,7 +387,7 @@ async def test_b1_while_chunks_are_on_their_way_the_woken_get_theirs_and_latecom
         ]  # fmt: skip
 
 
-async def test_b1_marks_made_while_somebody_looks_for_marks_are_not_forgotten(store: Store) -> None:
+async def test_b1_marks_made_during_a_scan_for_marks_are_not_lost(store: Store) -> None:
     """The poll reads that there are none, a broadcast marks, and only then does the poll hear its answer."""
     asked, answer, heard = threading.Event(), threading.Event(), threading.Event()
     async with harness(store, Waiter, broadcast_limit=10) as app:
@@ -412,7 +412,7 @@ async def test_b1_marks_made_while_somebody_looks_for_marks_are_not_forgotten(st
         assert await app.drain() == {"steps": 26, "done": 26}
 
 
-async def test_b1_the_count_of_a_large_one_is_whole_or_absent(store: Store) -> None:
+async def test_b1_the_count_of_a_large_broadcast_is_all_or_nothing(store: Store) -> None:
     async with Turns(store, broadcast_limit=10) as turns:
         await turns.register("Waiter")
         await turns.park_all("Waiter", names(25), subscribing, "woken")

@@ -18,7 +18,7 @@ async def interview(ctx: FunctionContext) -> list[Any]:
     return answers
 
 
-async def test_d6_questions_are_answered_by_the_script(store: Store) -> None:
+async def test_d6_scripted_answers_resolve_awakeables(store: Store) -> None:
     async with Harness(interview, url=store.url, **store.options) as app:
         app.answer("name?", "Ann")
         app.answer("sure?", reject="not at all")

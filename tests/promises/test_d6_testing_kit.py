@@ -126,7 +126,7 @@ async def test_d6_a_harness_is_a_hark() -> None:
         assert await order.result() == {"order": 1, "paid": 5}
 
 
-async def test_d6_a_drain_tallies_steps_and_each_kind_of_outcome(store: Store) -> None:
+async def test_d6_drain_counts_steps_and_each_kind_of_outcome(store: Store) -> None:
     async with harness(store, Tour, Leaf) as app:
         tour = await app.start(Tour)
         assert await app.drain() == {"steps": 7, "next": 1, "retry": 2, "spawn": 1, "done": 1, "stop": 1, "await": 1}
@@ -204,14 +204,14 @@ async def test_d6_a_drain_runs_every_queue(store: Store) -> None:
         assert await app.drain() == {"steps": 3, "done": 3}
 
 
-async def test_d6_children_on_a_queue_nobody_used_before_are_drained_too() -> None:
+async def test_d6_children_on_a_new_queue_are_drained_too() -> None:
     async with Harness(Tour, Leaf) as app:
         await app.start(Tour)
         assert (await app.drain())["done"] == 1
         assert [leaf.status for leaf in await app.list(definition="Leaf")] == ["failed", "done"]
 
 
-async def test_d6_a_step_that_raises_is_tallied_by_what_handle_returns() -> None:
+async def test_d6_a_step_that_raises_is_counted_by_what_handle_returns() -> None:
     class Broken(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -250,7 +250,7 @@ async def test_d6_the_clock_replaces_the_databases(store: Store) -> None:
         assert (await app.events(sleeper))[-1].at == done.finished_at
 
 
-async def test_d6_advance_fires_all_that_is_due_this_very_instant_included(store: Store) -> None:
+async def test_d6_advance_fires_everything_due_including_this_instant(store: Store) -> None:
     async with harness(store, Sleeper) as app:
         handles = await app.start_many([(Sleeper, {"seconds": seconds}) for seconds in (1, 59.999999, 60, 60.000001)])
         await app.drain()
@@ -286,7 +286,7 @@ async def test_d6_advance_takes_seconds_or_a_timedelta_and_only_goes_forward() -
         assert app.clock.now - start == 61_500_000
 
 
-async def test_d6_nothing_happens_by_itself_while_the_clock_stands(store: Store) -> None:
+async def test_d6_nothing_fires_while_the_clock_stands_still(store: Store) -> None:
     async with harness(store, Sleeper) as app:
         sleeper = await app.start(Sleeper, {"seconds": 0.001})
         await app.drain()
@@ -306,7 +306,7 @@ async def test_d6_linger_is_zero_unless_given() -> None:
     assert Hark("sqlite://")._linger == 60
 
 
-async def test_d6_a_handle_has_five_things() -> None:
+async def test_d6_a_handle_has_its_pinned_members() -> None:
     async with Harness(Checkout) as app:
         order = await app.start(Checkout, {"order": 1}, id="the-order")
         assert isinstance(order, Handle)
@@ -336,13 +336,13 @@ async def test_d6_a_second_drain_beside_a_running_worker_is_refused_with_a_reaso
             await app.drain()
 
 
-async def test_d6_the_fixture_is_there(hark_app: Harness) -> None:
+async def test_d6_the_fixture_is_available(hark_app: Harness) -> None:
     handle = await hark_app.start(Leaf, {"value": 1})
     assert await hark_app.drain() == {"steps": 1, "done": 1}
     assert await handle.result() == 1
 
 
-def test_d6_the_fixture_serves_plain_tests_too(hark_app: Harness) -> None:
+def test_d6_the_fixture_works_in_synchronous_tests(hark_app: Harness) -> None:
     handle = hark_app.start(Leaf, {"value": 1}).result()
     with hark_app.worker({"leaves": 1}):
         assert handle.result(timeout=60).result() == 1

@@ -101,7 +101,7 @@ def reasons(why: Why) -> list[str]:
 # -- what it waits for -------------------------------------------------------------------------------
 
 
-async def test_d7_it_names_the_signal_the_deadline_and_the_command(store: Store) -> None:
+async def test_d7_why_names_the_signal_the_deadline_and_the_command(store: Store) -> None:
     async with harness(store, Order) as app:
         order = await app.start(Order, correlation_key="order: 42's")
         await app.drain()
@@ -125,7 +125,7 @@ async def test_d7_it_names_the_signal_the_deadline_and_the_command(store: Store)
         assert "signal 'paid'" in why.text
 
 
-async def test_d7_every_kind_of_wait_has_its_answer(store: Store) -> None:
+async def test_d7_every_wait_kind_says_what_would_wake_it(store: Store) -> None:
     now = [1_000 * SECOND]
     async with Turns(store, lambda: now[0]) as turns:
         await turns.register("m")
@@ -155,7 +155,7 @@ async def test_d7_every_kind_of_wait_has_its_answer(store: Store) -> None:
         assert "by itself" in (notes["timer"] or "")
 
 
-async def test_d7_an_awakeable_of_a_function_says_what_is_asked(store: Store) -> None:
+async def test_d7_the_wait_for_an_awakeable_shows_its_title(store: Store) -> None:
     async with Harness(deploy, url=store.url, **store.options) as app:
         run = await app.start(deploy, id="run")
         await app.drain()
@@ -168,7 +168,7 @@ async def test_d7_an_awakeable_of_a_function_says_what_is_asked(store: Store) ->
         assert [wait.kind for wait in (await app.why(run)).waits] == ["timer"]
 
 
-async def test_d7_it_says_which_child_is_not_finished(store: Store) -> None:
+async def test_d7_why_names_the_unfinished_child(store: Store) -> None:
     async with harness(store, Parent, Order, Quick) as app:
         parent = await app.start(Parent)
         await app.drain()
@@ -176,7 +176,7 @@ async def test_d7_it_says_which_child_is_not_finished(store: Store) -> None:
         assert wait.note == "1 still to end of: slow (awaiting_signal at end)"
 
 
-async def test_d7_a_wait_that_is_over_is_not_shown(store: Store) -> None:
+async def test_d7_a_fired_wait_is_not_shown(store: Store) -> None:
     async with harness(store, Order) as app:
         order = await app.start(Order)
         await app.drain()
@@ -185,7 +185,7 @@ async def test_d7_a_wait_that_is_over_is_not_shown(store: Store) -> None:
         assert (why.status, why.waits, why.misses) == ("runnable", (), ())
 
 
-async def test_d7_nobody_is_not_found(store: Store) -> None:
+async def test_d7_why_of_a_missing_instance_is_not_found(store: Store) -> None:
     async with harness(store) as app:
         with pytest.raises(NotFound):
             await app.why("nobody")
@@ -207,7 +207,7 @@ async def asleep(store: Store, *definitions: type[Machine], **options: object) -
         yield app
 
 
-async def test_d7_no_worker_has_its_code(store: Store) -> None:
+async def test_d7_why_says_that_no_worker_has_the_code(store: Store) -> None:
     async with asleep(store, Order) as app:
         order = await app.start("Order")
         [blocker] = (await app.why(order)).blockers
@@ -215,7 +215,7 @@ async def test_d7_no_worker_has_its_code(store: Store) -> None:
         assert "hark worker --app" in blocker.text
 
 
-async def test_d7_a_parked_one_also_needs_somebody_to_run_it(store: Store) -> None:
+async def test_d7_why_of_a_parked_instance_also_reports_a_missing_worker(store: Store) -> None:
     app = Hark(store.url, **store.options)
     async with app:
         async with app.worker():
@@ -236,7 +236,7 @@ async def test_d7_a_delay_and_a_retry_say_until_when(store: Store) -> None:
             assert (blocker.until - (await instance.get()).created_at).total_seconds() == pytest.approx(seconds, abs=1)
 
 
-async def test_d7_the_line_of_a_concurrency_key_names_its_holder(store: Store) -> None:
+async def test_d7_an_instance_blocked_on_a_concurrency_key_names_its_holder(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("m")
         await turns.start("m", "first", "second", concurrency_key="tenant:1")
@@ -250,7 +250,7 @@ async def test_d7_the_line_of_a_concurrency_key_names_its_holder(store: Store) -
         assert "hark timeout check" in lost[0].text
 
 
-async def test_d7_the_line_of_a_bucket_says_when_there_are_tokens(store: Store) -> None:
+async def test_d7_an_instance_blocked_on_a_rate_limit_says_when_tokens_are_available(store: Store) -> None:
     async with harness(store, Quick, rate_limits={"api": Rate(allowed=1, period=60)}) as app:
         handles = [await app.start(Quick, rate_limit="api") for _ in range(2)]
         await app.drain()
@@ -259,7 +259,7 @@ async def test_d7_the_line_of_a_bucket_says_when_there_are_tokens(store: Store) 
         assert blocker.until is not None
 
 
-async def test_d7_the_finished_say_how_and_what_to_do(store: Store) -> None:
+async def test_d7_why_of_a_finished_instance_says_how_it_ended_and_what_to_do(store: Store) -> None:
     async with harness(store, Broken, Quick, Order) as app:
         broken, quick, order = await app.start(Broken), await app.start(Quick), await app.start(Order)
         await app.drain()
@@ -275,7 +275,7 @@ async def test_d7_the_finished_say_how_and_what_to_do(store: Store) -> None:
 # -- what almost woke it -----------------------------------------------------------------------------
 
 
-async def test_d7_the_same_key_with_another_name_is_in_its_inbox(store: Store) -> None:
+async def test_d7_a_signal_with_another_name_in_the_inbox_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, correlation_key="order:42")
         await app.drain()
@@ -285,7 +285,7 @@ async def test_d7_the_same_key_with_another_name_is_in_its_inbox(store: Store) -
         assert (miss.reason, miss.name, miss.count) == ("other_name", "payed", 3)
 
 
-async def test_d7_the_same_name_for_another_key_that_nobody_has(store: Store) -> None:
+async def test_d7_a_signal_with_the_same_name_for_an_unknown_key_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, correlation_key="order:42")
         await app.drain()
@@ -295,7 +295,7 @@ async def test_d7_the_same_name_for_another_key_that_nobody_has(store: Store) ->
         assert (miss.reason, miss.target, miss.name) == ("other_target", "order:24", "paid")
 
 
-async def test_d7_the_same_name_for_somebody_else_who_took_it(store: Store) -> None:
+async def test_d7_a_signal_with_the_same_name_to_another_instance_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, correlation_key="order:42")
         await app.start(Order, correlation_key="order:43")
@@ -307,7 +307,7 @@ async def test_d7_the_same_name_for_somebody_else_who_took_it(store: Store) -> N
         assert "took it" in miss.text
 
 
-async def test_d7_it_came_before_it_was_started(store: Store) -> None:
+async def test_d7_a_signal_before_the_start_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         with pytest.raises(NoTarget):
             await app.signal("order:42", "paid")
@@ -318,7 +318,7 @@ async def test_d7_it_came_before_it_was_started(store: Store) -> None:
         assert (miss.reason, miss.name) == ("too_early", "paid")
 
 
-async def test_d7_it_came_to_the_one_before_it(store: Store) -> None:
+async def test_d7_a_signal_to_an_earlier_holder_of_the_key_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, correlation_key="order:42")
         await app.drain()
@@ -332,7 +332,7 @@ async def test_d7_it_came_to_the_one_before_it(store: Store) -> None:
         assert reasons(await app.why("order:42")) == ["too_early"]
 
 
-async def test_d7_it_was_a_duplicate(store: Store) -> None:
+async def test_d7_a_duplicate_signal_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, correlation_key="order:42")
         await app.drain()
@@ -344,7 +344,7 @@ async def test_d7_it_was_a_duplicate(store: Store) -> None:
         assert misses["other_name"].name == "viewed"
 
 
-async def test_d7_a_broadcast_is_no_signal_and_a_signal_no_broadcast(store: Store) -> None:
+async def test_d7_a_broadcast_for_a_signal_wait_is_a_near_miss_and_vice_versa(store: Store) -> None:
     async with harness(store, Order, Market) as app:
         order, market = await app.start(Order), await app.start(Market, correlation_key="market")
         await app.drain()
@@ -361,7 +361,7 @@ async def test_d7_a_broadcast_is_no_signal_and_a_signal_no_broadcast(store: Stor
         }
 
 
-async def test_d7_messages_miss_by_name_by_key_and_by_time(store: Store) -> None:
+async def test_d7_messages_with_another_name_key_or_time_are_near_misses(store: Store) -> None:
     now = [1_000 * SECOND]
     async with Turns(store, lambda: now[0]) as turns:
         await turns.register("m")
@@ -385,7 +385,7 @@ async def test_d7_messages_miss_by_name_by_key_and_by_time(store: Store) -> None
 # -- what is kept of it ------------------------------------------------------------------------------
 
 
-async def test_d7_all_misses_of_a_turn_are_one_statement_and_a_turn_without_any_has_none(
+async def test_d7_all_near_misses_of_a_turn_are_one_statement_and_a_turn_without_any_has_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Turns(store) as turns:
@@ -399,14 +399,14 @@ async def test_d7_all_misses_of_a_turn_are_one_statement_and_a_turn_without_any_
         assert await count(store, "misses") == 51
 
 
-async def test_d7_a_turn_that_is_rolled_back_remembers_nothing(store: Store) -> None:
+async def test_d7_a_turn_that_is_rolled_back_records_no_near_miss(store: Store) -> None:
     async with Turns(store) as turns:
         turn = await turns.open_turn(Deliver(target="nobody", name="x"))
         await turn.tx.rollback()
         assert await count(store, "misses") == 0
 
 
-async def test_d7_misses_go_with_retention_and_only_the_newest_thousands_stay(store: Store) -> None:
+async def test_d7_retention_trims_near_misses_to_the_newest_thousands(store: Store) -> None:
     now = [1_000 * SECOND]
     async with Turns(store, lambda: now[0]) as turns:
         for _ in range(3):

@@ -59,7 +59,7 @@ class Calls(list[Any]):
 # -- run -------------------------------------------------------------------------------------------
 
 
-async def test_what_a_run_was_given_is_let_go_of_when_it_is_done(store: Store) -> None:
+async def test_arguments_of_a_run_are_released_when_it_is_done(store: Store) -> None:
     class Picture:
         """Something large."""
 
@@ -169,7 +169,7 @@ async def test_a_failed_run_raises_runfailed_live_and_on_replay(store: Store) ->
     assert seen == ["tried", ("KeyError", "'no such thing'"), ("KeyError", "'no such thing'")]
 
 
-async def test_retries_wait_longer_each_time_and_hold_nothing(store: Store) -> None:
+async def test_retries_back_off_and_hold_no_slot(store: Store) -> None:
     tries: list[int] = []
 
     async def flaky() -> str:
@@ -250,7 +250,7 @@ class Model(pydantic.BaseModel):
     n: int
 
 
-async def test_a_dict_is_keyword_arguments_another_value_the_one_argument_none_none(store: Store) -> None:
+async def test_a_dict_gives_keyword_arguments_another_value_one_argument_none_no_argument(store: Store) -> None:
     @workflow
     async def named(ctx: FunctionContext, a: int, b: int = 2) -> Any:
         return [a, b]
@@ -292,7 +292,7 @@ async def test_an_object_as_input_is_the_one_argument(store: Store) -> None:
 
 
 @pytest.mark.parametrize("value", [None, {"b": 1}, {"a": 1, "c": 2}, {"a": {"n": "x"}}])
-async def test_input_that_does_not_fit_is_refused_where_the_code_is(store: Store, value: Any) -> None:
+async def test_input_that_does_not_match_is_refused_at_the_start_if_the_code_is_known(store: Store, value: Any) -> None:
     @workflow
     async def typed(ctx: FunctionContext, a: Struct) -> None: ...
 
@@ -302,7 +302,7 @@ async def test_input_that_does_not_fit_is_refused_where_the_code_is(store: Store
         assert await app.list() == []
 
 
-async def test_input_that_does_not_fit_fails_the_instance_when_only_the_worker_knows(store: Store) -> None:
+async def test_input_that_does_not_match_fails_the_instance_if_only_the_worker_has_the_code(store: Store) -> None:
     @workflow
     async def strict(ctx: FunctionContext, a: int) -> None: ...
 
@@ -442,7 +442,7 @@ class Waiter(Machine):
         return Done([signal.payload for signal in ctx.awaited])
 
 
-async def test_start_signal_and_broadcast_happen_once_and_say_what_they_came_to(store: Store) -> None:
+async def test_start_signal_and_broadcast_happen_once_and_return_their_results(store: Store) -> None:
     @workflow
     async def busy(ctx: FunctionContext) -> Any:
         child = await ctx.start(Waiter, correlation_key="w")
@@ -494,7 +494,7 @@ async def test_an_effect_that_cannot_be_done_raises_live_and_on_replay(store: St
     assert seen[0][3] == "nobody"
 
 
-async def test_effects_nobody_awaits_are_done_all_the_same(store: Store) -> None:
+async def test_effects_that_are_not_awaited_are_still_applied(store: Store) -> None:
     @workflow
     async def careless(ctx: FunctionContext) -> None:
         ctx.start(Waiter, id="w")
@@ -606,7 +606,7 @@ async def test_gather_runs_side_by_side_and_keeps_the_order_of_its_arguments(sto
             assert await it.result(timeout=20) == [0, 1, 2]
 
 
-async def test_branches_replay_down_the_same_road_whatever_order_they_finished_in(store: Store) -> None:
+async def test_branches_replay_in_the_same_order_in_which_they_finished(store: Store) -> None:
     """Two branches of several entries each; answers come in an order that interleaves them."""
     roads: list[list[Any]] = []
     calls = Calls()
@@ -683,7 +683,7 @@ async def test_first_gives_index_and_value_and_withdraws_the_losers(store: Store
         assert await it.result() == [3, None]
 
 
-async def test_first_over_branches_leaves_the_loser_where_it_was(store: Store) -> None:
+async def test_first_over_branches_stops_the_loser_where_it_waits(store: Store) -> None:
     calls = Calls()
 
     @workflow
@@ -711,7 +711,7 @@ async def test_first_over_branches_leaves_the_loser_where_it_was(store: Store) -
     assert calls == ["long begins", "after"]
 
 
-async def test_a_slow_run_does_not_hold_up_a_deadline_or_an_answer_beside_it(store: Store) -> None:
+async def test_a_slow_run_does_not_delay_a_concurrent_deadline_or_answer(store: Store) -> None:
     """A run is under way, and what is waited for beside it is heard at once."""
     never = asyncio.Event()
     begun: list[str] = []
@@ -753,7 +753,7 @@ async def test_a_slow_run_does_not_hold_up_a_deadline_or_an_answer_beside_it(sto
     assert begun == cancelled == ["timer", "signal", "question", "child"]
 
 
-async def test_a_signal_from_another_process_reaches_a_function_at_work(store: Store) -> None:
+async def test_a_signal_from_another_process_reaches_an_executing_function(store: Store) -> None:
     never = asyncio.Event()
 
     @workflow
@@ -771,7 +771,7 @@ async def test_a_signal_from_another_process_reaches_a_function_at_work(store: S
             assert await it.result(timeout=20) == "from afar"
 
 
-async def test_continue_as_new_begins_again_with_an_empty_journal(store: Store) -> None:
+async def test_continue_as_new_starts_with_an_empty_journal(store: Store) -> None:
     @workflow
     async def loop(ctx: FunctionContext, n: int = 0) -> Any:
         question = await ctx.awakeable()
@@ -797,7 +797,7 @@ async def test_continue_as_new_begins_again_with_an_empty_journal(store: Store) 
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
-async def test_awaiting_something_of_ones_own_is_an_error_that_says_what_to_do(store: Store) -> None:
+async def test_awaiting_a_foreign_awaitable_is_an_error_that_says_what_to_do(store: Store) -> None:
     @workflow
     async def stray(ctx: FunctionContext) -> None:
         await asyncio.sleep(0.001)
@@ -828,7 +828,7 @@ async def test_suspension_is_not_an_exception_a_function_can_swallow(store: Stor
     assert seen == []
 
 
-async def test_a_finally_that_asks_for_more_while_suspended_does_nothing(store: Store) -> None:
+async def test_operations_in_a_finally_during_suspension_do_nothing(store: Store) -> None:
     calls = Calls()
 
     @workflow
@@ -849,7 +849,7 @@ async def test_a_finally_that_asks_for_more_while_suspended_does_nothing(store: 
     assert calls == ["tidied"]
 
 
-async def test_a_function_that_holds_the_loop_is_named_with_its_line(
+async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
@@ -871,7 +871,7 @@ async def test_a_function_that_holds_the_loop_is_named_with_its_line(
 
 
 @pytest.mark.parametrize("what", ["run", "question"])
-async def test_a_long_replay_is_not_taken_for_code_that_holds_the_loop(
+async def test_a_long_replay_is_not_mistaken_for_code_that_blocks_the_loop(
     store: Store, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Between two lines it is as quick as it was when they were written; only all of them together take long."""
@@ -933,7 +933,7 @@ async def test_cancel_stops_what_runs_and_everything_below(store: Store) -> None
             assert question.status == "CANCELLED"
 
 
-async def test_what_is_malformed_raises_at_the_call(store: Store) -> None:
+async def test_malformed_arguments_raise_at_the_call(store: Store) -> None:
     seen: list[str] = []
 
     @workflow
@@ -971,7 +971,7 @@ async def test_what_is_malformed_raises_at_the_call(store: Store) -> None:
         assert await it.result() == 14, seen
 
 
-def test_workflow_goes_on_an_async_def_with_a_context() -> None:
+def test_workflow_requires_an_async_def_with_a_context() -> None:
     from hark import InvalidDefinition
 
     with pytest.raises(InvalidDefinition, match="async def"):

@@ -36,7 +36,7 @@ async def one() -> int:
 # -- promises in several hands ---------------------------------------------------------------------
 
 
-async def test_who_awaits_what_was_withdrawn_elsewhere_hears_so_and_does_not_wait_for_ever(store: Store) -> None:
+async def test_awaiting_a_withdrawn_operation_raises_an_error_that_says_so(store: Store) -> None:
     @workflow
     async def shares(ctx: FunctionContext) -> Any:
         signal = ctx.wait_for_signal("x")
@@ -57,7 +57,7 @@ async def test_who_awaits_what_was_withdrawn_elsewhere_hears_so_and_does_not_wai
         assert "This was withdrawn" in str((await it.get()).error)
 
 
-async def test_a_withdrawn_question_is_rejected_also_among_others(store: Store) -> None:
+async def test_a_withdrawn_awakeable_is_rejected_inside_gather_too(store: Store) -> None:
     @workflow
     async def asks(ctx: FunctionContext) -> Any:
         question = await ctx.awakeable()
@@ -114,7 +114,7 @@ async def test_branches_that_await_each_other_fail_instead_of_waiting_for_ever(s
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_bare_except_in_a_loop_does_not_hold_the_worker(store: Store) -> None:
+async def test_a_bare_except_in_a_loop_does_not_block_the_worker(store: Store) -> None:
     @workflow
     async def greedy(ctx: FunctionContext) -> Any:
         got: list[Any] = []
@@ -136,7 +136,7 @@ async def test_a_bare_except_in_a_loop_does_not_hold_the_worker(store: Store) ->
     gc.collect()  # what would not be left is said here, and not in some other test
 
 
-async def test_an_async_generator_left_in_the_middle_asks_for_nothing_more(
+async def test_an_abandoned_async_generator_requests_no_further_operations(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = Calls()
@@ -168,7 +168,7 @@ async def test_an_async_generator_left_in_the_middle_asks_for_nothing_more(
     assert caplog.text == ""
 
 
-async def test_ctx_in_other_hands_is_an_error_that_says_so_and_changes_nothing(store: Store) -> None:
+async def test_ctx_used_outside_its_workflow_is_an_error_that_says_so_and_changes_nothing(store: Store) -> None:
     seen: list[BaseException] = []
     kept: list[FunctionContext] = []
 
@@ -203,7 +203,7 @@ async def test_ctx_in_other_hands_is_an_error_that_says_so_and_changes_nothing(s
         assert "outside of workflow lends" in str(error)
 
 
-async def test_continue_as_new_sends_what_was_asked_and_withdraws_what_lost(store: Store) -> None:
+async def test_continue_as_new_applies_requested_effects_and_withdraws_open_operations(store: Store) -> None:
     @workflow
     async def waits(ctx: FunctionContext) -> Any:
         return (await ctx.wait_for_signal("hello")).payload
@@ -237,7 +237,7 @@ async def test_continue_as_new_sends_what_was_asked_and_withdraws_what_lost(stor
 # -- retry -----------------------------------------------------------------------------------------
 
 
-async def test_x8_a_retry_asks_again_what_its_failure_withdrew(store: Store) -> None:
+async def test_x8_a_retry_repeats_operations_that_its_failure_withdrew(store: Store) -> None:
     calls = Calls()
     broken = True
 
@@ -269,7 +269,7 @@ async def test_x8_a_retry_asks_again_what_its_failure_withdrew(store: Store) -> 
         assert await it.result(timeout=0) == [1, "yes"]
 
 
-async def test_x8_a_retry_does_not_do_again_what_was_asked_before_the_failure(store: Store) -> None:
+async def test_x8_a_retry_does_not_repeat_effects_requested_before_the_failure(store: Store) -> None:
     calls = Calls()
     broken = True
 
@@ -302,7 +302,7 @@ async def test_x8_a_retry_does_not_do_again_what_was_asked_before_the_failure(st
     assert calls.count("charged") == 1
 
 
-async def test_x8_a_retry_calls_again_and_its_timeouts_count_again(store: Store) -> None:
+async def test_x8_a_retry_calls_the_child_again_and_restarts_its_timeouts(store: Store) -> None:
     broken = True
 
     @workflow
@@ -337,7 +337,7 @@ async def test_x8_a_retry_calls_again_and_its_timeouts_count_again(store: Store)
             await app.drain()
 
 
-async def test_x8_a_retry_withdraws_what_only_the_failed_road_asked_for(store: Store) -> None:
+async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requested(store: Store) -> None:
     calls = Calls()
     broken = True
 
@@ -376,7 +376,7 @@ async def test_x8_a_retry_withdraws_what_only_the_failed_road_asked_for(store: S
 # -- runs ------------------------------------------------------------------------------------------
 
 
-async def test_a_run_that_is_cancelled_by_its_own_doing_is_a_failed_run(store: Store) -> None:
+async def test_a_run_that_cancels_itself_is_a_failed_run(store: Store) -> None:
     async def odd() -> None:
         task = asyncio.ensure_future(asyncio.sleep(10))
         task.cancel()
@@ -416,7 +416,7 @@ asyncio.run(main(sys.argv[1], json.loads(sys.argv[2])))
 """
 
 
-async def test_m5_an_exit_in_a_run_beside_others_is_a_death_of_its_function(store: Store) -> None:
+async def test_m5_an_exit_in_a_concurrent_run_is_a_crash_of_its_function(store: Store) -> None:
     @workflow
     async def fatal(ctx: FunctionContext) -> None:
         await ctx.gather(ctx.run(one), ctx.sleep(60))
@@ -430,7 +430,7 @@ async def test_m5_an_exit_in_a_run_beside_others_is_a_death_of_its_function(stor
         assert "reclaimed" in [event.type for event in await app.events(it)]
 
 
-async def test_what_is_waited_for_beside_a_run_is_heard_after_a_restart_too(store: Store) -> None:
+async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(store: Store) -> None:
     begun: list[str] = []
 
     async def forever(name: str) -> None:
@@ -456,7 +456,7 @@ async def test_what_is_waited_for_beside_a_run_is_heard_after_a_restart_too(stor
             assert [await it.result(timeout=60) for it in both] == [1, 1]
 
 
-async def test_a_round_that_has_not_begun_when_the_worker_stops_does_not_begin(store: Store) -> None:
+async def test_claims_not_yet_started_when_the_worker_stops_do_not_start(store: Store) -> None:
     """Hundreds were claimed at once, and each waits in its run: the round begins one of them per turn of the loop."""
     begun: list[int] = []
     alive = 0
@@ -488,7 +488,7 @@ async def test_a_round_that_has_not_begun_when_the_worker_stops_does_not_begin(s
         assert {one.status for one in await app.list(limit=100)} == {"runnable"}
 
 
-async def test_a4_an_answer_in_time_is_no_timeout_for_who_hears_of_it_late(store: Store) -> None:
+async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: Store) -> None:
     """It runs, so nobody fires its deadline but itself; when it looks, the deadline is past and the answer is there."""
 
     @workflow
@@ -517,7 +517,7 @@ async def test_a4_an_answer_in_time_is_no_timeout_for_who_hears_of_it_late(store
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one turn", "one after the other"])
 @pytest.mark.parametrize("how", ["first", "gather", "anew", "retry"])
-async def test_a4_who_is_answered_twice_and_run_long_after_its_deadlines_has_no_timeout(
+async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_no_timeout(
     store: Store, how: str, together: bool
 ) -> None:
     """The first answer wakes it and leaves its wait as it is; that wait never fires, whatever becomes of it."""

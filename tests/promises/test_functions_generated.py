@@ -309,7 +309,7 @@ _given = given(program=_programs, events=_events, visits=st.integers(1, 2))
 
 @_given
 @settings(max_examples=150, deadline=None)
-def test_random_functions_take_one_road_and_end(
+def test_random_functions_replay_deterministically_and_end(
     program: list[Node], events: list[tuple[Any, ...]], visits: int
 ) -> None:
     async def main() -> None:
@@ -321,7 +321,7 @@ def test_random_functions_take_one_road_and_end(
 
 @_given
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_functions_take_one_road_and_end_on_a_server(
+def test_random_functions_replay_deterministically_and_end_on_postgres(
     pg_store: Store, program: list[Node], events: list[tuple[Any, ...]], visits: int
 ) -> None:
     async def main() -> None:

@@ -91,7 +91,7 @@ CHANGES: dict[str, tuple[Road, int, str, str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_another_road_than_the_journals_fails_with_entry_expected_and_found(store: Store, change: str) -> None:
+async def test_divergence_from_the_journal_fails_with_entry_expected_and_found(store: Store, change: str) -> None:
     road, entry, expected, found = CHANGES[change]
     current: Road = built
 
@@ -121,7 +121,7 @@ async def test_another_road_than_the_journals_fails_with_entry_expected_and_foun
         assert await it.result() == "arrived"
 
 
-async def test_who_ends_without_asking_again_what_was_known_at_once_has_left_the_road(store: Store) -> None:
+async def test_a_function_that_ends_before_its_journal_does_has_diverged(store: Store) -> None:
     """The first of the lines that nobody asked for is named, in whatever order they are kept."""
     brief = False
 
@@ -170,7 +170,7 @@ async def test_a_user_cannot_swallow_the_divergence(store: Store) -> None:
         assert "NonDeterministic" in str((await it.get()).error)
 
 
-async def test_code_that_only_adds_to_the_end_goes_on(store: Store) -> None:
+async def test_code_that_only_appends_operations_continues(store: Store) -> None:
     longer = False
 
     @workflow
@@ -188,7 +188,7 @@ async def test_code_that_only_adds_to_the_end_goes_on(store: Store) -> None:
         assert await it.result() == 2
 
 
-async def test_x8_a_retry_does_again_what_failed_and_nothing_before_it(store: Store) -> None:
+async def test_x8_a_retry_repeats_what_failed_and_nothing_before_it(store: Store) -> None:
     calls: list[str] = []
     broken = True
 
@@ -233,7 +233,7 @@ async def test_x8_a_retry_does_again_what_failed_and_nothing_before_it(store: St
         assert calls == ["fetch", "upload", "undo", "upload"]
 
 
-async def test_x8_a_retry_asks_anew_what_it_asked_after_the_failure(store: Store) -> None:
+async def test_x8_a_retry_repeats_operations_requested_after_the_failure(store: Store) -> None:
     broken = True
 
     async def flaky() -> str:
@@ -268,7 +268,7 @@ async def test_x8_a_retry_asks_anew_what_it_asked_after_the_failure(store: Store
         assert await it.result() == ["fine", "yes"]
 
 
-async def test_x8_a_retry_waits_anew_after_a_timeout(store: Store) -> None:
+async def test_x8_a_retry_restarts_a_wait_that_timed_out(store: Store) -> None:
     @workflow
     async def patient(ctx: FunctionContext) -> Any:
         return (await ctx.wait_for_signal("paid", timeout=10)).payload
@@ -287,7 +287,7 @@ async def test_x8_a_retry_waits_anew_after_a_timeout(store: Store) -> None:
         assert await it.result() == 3
 
 
-async def test_x8_a_rejection_stays_one(store: Store) -> None:
+async def test_x8_a_rejected_awakeable_stays_rejected_after_a_retry(store: Store) -> None:
     @workflow
     async def asks(ctx: FunctionContext) -> Any:
         return await (await ctx.awakeable())
@@ -303,7 +303,7 @@ async def test_x8_a_rejection_stays_one(store: Store) -> None:
         assert AwakeableRejected.__name__ in str((await it.get()).error)
 
 
-async def test_a_retry_of_a_retry_still_knows_its_road(store: Store) -> None:
+async def test_a_retry_of_a_retry_still_replays_its_journal(store: Store) -> None:
     failures = 3
     calls: list[str] = []
 
@@ -359,7 +359,7 @@ async def test_m6_an_instance_finishes_on_the_version_it_started(store: Store) -
         assert [await first.result(), await second.result()] == ["old", "new"]
 
 
-async def test_timeouts_and_answers_in_one_look_are_taken_in_the_order_that_is_written_down(store: Store) -> None:
+async def test_timeouts_and_answers_read_together_are_applied_in_journal_order(store: Store) -> None:
     """Both are there when it wakes: what won is in the journal, and a replay does not choose again."""
     roads: list[Any] = []
 
@@ -386,7 +386,7 @@ async def test_timeouts_and_answers_in_one_look_are_taken_in_the_order_that_is_w
         assert await it.result() == roads[0] == roads[1]
 
 
-async def test_journal_and_awakeables_go_with_their_instance(store: Store) -> None:
+async def test_journal_and_awakeables_are_removed_with_their_instance(store: Store) -> None:
     @workflow
     async def brief(ctx: FunctionContext) -> None:
         await ctx.run(one)
@@ -405,7 +405,7 @@ async def test_journal_and_awakeables_go_with_their_instance(store: Store) -> No
         assert await app.list() == []
 
 
-async def test_a_branch_that_lost_can_ask_for_nothing_while_it_is_left(store: Store) -> None:
+async def test_a_withdrawn_branch_cannot_request_operations_while_it_closes(store: Store) -> None:
     calls: list[str] = []
 
     async def note(what: str) -> None:
@@ -432,7 +432,7 @@ async def test_a_branch_that_lost_can_ask_for_nothing_while_it_is_left(store: St
     assert calls == ["after"]
 
 
-async def test_m10_functions_that_share_a_seat_are_not_replayed_from_the_start_at_every_step(store: Store) -> None:
+async def test_m10_functions_that_share_a_slot_are_not_replayed_from_the_start_at_every_step(store: Store) -> None:
     """Each makes room for the other, but not before it has gone as far as its replay cost."""
     replayed = 0
 

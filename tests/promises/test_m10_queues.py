@@ -68,7 +68,7 @@ async def test_m10_a_worker_serves_its_own_queues_only(store: Store, ran: list[s
         assert ran == ["here", "there"]
 
 
-async def test_m10_a_full_queue_does_not_hold_up_another(store: Store, ran: list[str]) -> None:
+async def test_m10_a_full_queue_does_not_block_another(store: Store, ran: list[str]) -> None:
     never = asyncio.Event()
     inside: list[str] = []
 
@@ -107,7 +107,7 @@ async def test_m10_priority_counts_over_all_definitions_of_a_queue(store: Store,
         assert "".join(ran) == "543210"
 
 
-async def test_m10_delay_and_at_hold_a_start_back_until_their_time(store: Store, ran: list[str]) -> None:
+async def test_m10_delay_and_at_postpone_a_start(store: Store, ran: list[str]) -> None:
     async with harness(store, Says) as app:
         now = from_micros(app.clock.now)
         await app.start(Says, "delay 10", delay=10)
@@ -128,9 +128,7 @@ async def test_m10_delay_and_at_hold_a_start_back_until_their_time(store: Store,
         assert ran[2:] == ["delay 10", "at 15", "delta 20", "at 30"]
 
 
-async def test_m10_those_who_come_due_together_go_by_priority_and_then_by_their_time(
-    store: Store, ran: list[str]
-) -> None:
+async def test_m10_instances_due_together_run_by_priority_and_then_by_due_time(store: Store, ran: list[str]) -> None:
     async with harness(store, Says) as app:
         await app.start(Says, "later", delay=20)
         await app.start(Says, "sooner", delay=10)

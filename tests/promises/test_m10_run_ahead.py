@@ -41,7 +41,7 @@ def walk(name: str, **options: Any) -> Start:
     return Start(Walks, [name[0], int(name[1])], **options)
 
 
-async def test_m10_with_nobody_in_line_every_next_step_runs_on_the_claim_that_is_held(store: Store) -> None:
+async def test_m10_without_a_backlog_every_next_step_runs_ahead_on_its_claim(store: Store) -> None:
     Walks.gate.set()
     async with harness(store, Walks) as app:
         (handle,) = await app.start_many([walk("a9")])
@@ -54,7 +54,7 @@ async def test_m10_with_nobody_in_line_every_next_step_runs_on_the_claim_that_is
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["", "under a concurrency key"])
-async def test_m10_a_more_urgent_row_gets_the_seat_before_the_next_step(
+async def test_m10_a_more_urgent_row_gets_the_slot_before_the_next_step(
     store: Store, gate: asyncio.Event, key: str | None
 ) -> None:
     async with harness(store, Walks) as app, app.worker({"default": 1}):
@@ -68,7 +68,7 @@ async def test_m10_a_more_urgent_row_gets_the_seat_before_the_next_step(
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["", "under a concurrency key"])
-async def test_m10_an_equally_urgent_row_that_waits_longer_gets_the_seat_while_none_is_free(
+async def test_m10_an_equally_urgent_row_that_waits_longer_gets_the_slot_if_none_is_free(
     store: Store, gate: asyncio.Event, key: str | None
 ) -> None:
     async with harness(store, Walks) as app, app.worker({"default": 1}):
@@ -82,7 +82,7 @@ async def test_m10_an_equally_urgent_row_that_waits_longer_gets_the_seat_while_n
         assert ran == ["a3", "b2", "c2", "a2", "b1", "c1", "a1"]
 
 
-async def test_m10_a_less_urgent_row_waits_until_the_others_are_through(store: Store, gate: asyncio.Event) -> None:
+async def test_m10_a_less_urgent_row_waits_until_the_others_are_done(store: Store, gate: asyncio.Event) -> None:
     async with harness(store, Walks) as app, app.worker({"default": 1}):
         handles = await app.start_many([walk("a3")])
         await until(lambda: ran == ["a3"], "a to run")
@@ -93,7 +93,7 @@ async def test_m10_a_less_urgent_row_waits_until_the_others_are_through(store: S
         assert ran == ["a3", "a2", "a1", "z1"]
 
 
-async def test_m10_while_a_seat_is_free_nobody_has_to_yield(store: Store, gate: asyncio.Event) -> None:
+async def test_m10_while_a_slot_is_free_no_instance_yields(store: Store, gate: asyncio.Event) -> None:
     async with harness(store, Walks) as app, app.worker({"default": 2}):
         handles = await app.start_many([walk("a3"), walk("b3")])
         await until(lambda: len(ran) == 2, "both to run")
@@ -104,7 +104,7 @@ async def test_m10_while_a_seat_is_free_nobody_has_to_yield(store: Store, gate: 
         assert [name for name in ran if name[0] == "b"] == ["b3", "b2", "b1"]
 
 
-async def test_m10_the_line_of_another_queue_takes_nobodys_seat(store: Store, gate: asyncio.Event) -> None:
+async def test_m10_the_backlog_of_another_queue_takes_no_slot(store: Store, gate: asyncio.Event) -> None:
     async with harness(store, Walks, Side) as app, app.worker({"default": 1, "side": 1}):
         handles = await app.start_many([walk("a3"), Start(Side, ["s", 3])])
         await until(lambda: len(ran) == 2, "both queues to be full")
@@ -129,7 +129,9 @@ async def test_m10_a_narrow_queue_beside_a_wide_one_is_as_fair(store: Store, gat
         assert ran == ["a1", "b3", "c3", "b2", "c2", "b1", "c1"]
 
 
-async def test_m10_who_yields_keeps_its_key_and_waits_for_it_like_anybody(store: Store, gate: asyncio.Event) -> None:
+async def test_m10_an_instance_that_yields_keeps_its_key_and_waits_for_its_slot(
+    store: Store, gate: asyncio.Event
+) -> None:
     async with harness(store, Walks) as app, app.worker({"default": 1}):
         handles = await app.start_many([walk("a2", concurrency_key="k")])
         await until(lambda: ran == ["a2"], "a to run")

@@ -83,7 +83,7 @@ async def test_m11_a_forever_key_stays_taken(store: Store, how: str) -> None:
         assert await refused(app, Order, correlation_key="once", correlation_scope="forever") == first.id
 
 
-async def test_m11_a_forever_key_can_be_taken_when_the_living_have_left_it(store: Store) -> None:
+async def test_m11_a_forever_key_can_be_taken_when_no_live_instance_holds_it(store: Store) -> None:
     async with harness(store, Order) as app:
         first = await app.start(Order, correlation_key="k")
         await end(app, first, "done")
@@ -110,7 +110,7 @@ async def test_m11_an_id_equal_to_a_live_key_and_a_key_equal_to_an_id_are_duplic
         assert await refused(app, Order, id="another", correlation_key="shared") == "shared"
 
 
-async def test_m11_in_one_batch_the_first_wins_and_the_others_are_told(store: Store) -> None:
+async def test_m11_in_one_batch_the_first_start_wins_and_the_others_are_duplicates(store: Store) -> None:
     async with harness(store, Order) as app:
         taken = await app.start(Order, correlation_key="taken")
         answers = await app.start_many(
@@ -130,7 +130,7 @@ async def test_m11_in_one_batch_the_first_wins_and_the_others_are_told(store: St
         assert len(await app.list()) == 4
 
 
-async def test_m11_of_many_who_start_the_same_key_at_once_exactly_one_does(store: Store) -> None:
+async def test_m11_of_many_concurrent_starts_of_one_key_exactly_one_succeeds(store: Store) -> None:
     async with harness(store, Order) as app, neighbour(app, store, Order) as other:
         keys = [f"key:{n}" for n in range(20)]
         batches = await asyncio.gather(
@@ -174,7 +174,7 @@ async def test_m11_a_step_knows_its_key_and_a_key_addresses_it(store: Store) -> 
         assert await order.result(timeout=0) == "order ⌘ 42"
 
 
-async def test_m11_an_id_wins_over_a_key(store: Store) -> None:
+async def test_m11_an_id_takes_precedence_over_a_key(store: Store) -> None:
     async with harness(store, Order) as app:
         keyed = await app.start(Order, correlation_key="name")
         await end(app, keyed, "done")

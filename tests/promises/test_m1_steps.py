@@ -9,7 +9,7 @@ from tests.support.inspect import until
 from tests.support.stores import Store
 
 
-async def test_m1_a_machine_walks_from_method_to_method_until_it_ends(store: Store) -> None:
+async def test_m1_a_machine_runs_one_method_after_another_until_it_ends(store: Store) -> None:
     class Walk(Machine):
         @step
         async def start(self, ctx: Context) -> Next:

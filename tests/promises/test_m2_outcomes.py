@@ -86,7 +86,7 @@ async def test_m2_next_resets_attempt_and_retry_adds_one_after_its_delay(store: 
         assert (await backs.get()).attempt == 0, "every other outcome sets 0"
 
 
-async def test_m2_attempt_is_zero_after_an_await_and_a_spawn_and_a_wake_leaves_it(store: Store) -> None:
+async def test_m2_attempt_is_zero_after_an_await_or_spawn_and_a_wake_up_leaves_it_unchanged(store: Store) -> None:
     ran: list[tuple[str, int]] = []
 
     class Parks(Machine):
@@ -115,7 +115,7 @@ async def test_m2_attempt_is_zero_after_an_await_and_a_spawn_and_a_wake_leaves_i
         assert ran == [("start", 0), ("start", 1), ("woken", 0), ("woken", 1), ("joined", 0)]
 
 
-async def test_m2_a_lost_lease_adds_one_to_attempt_and_the_next_outcome_sets_it_back(store: Store) -> None:
+async def test_m2_a_lost_lease_adds_one_to_attempt_and_the_next_outcome_resets_it(store: Store) -> None:
     fuse, ran = Fuse(), []
 
     class Dies(Machine):
@@ -139,7 +139,7 @@ async def test_m2_a_lost_lease_adds_one_to_attempt_and_the_next_outcome_sets_it_
         assert ran == [0, 1, 0]
 
 
-async def test_m2_a_retry_without_delay_goes_behind_those_who_wait(store: Store) -> None:
+async def test_m2_a_retry_without_delay_is_queued_behind_waiting_instances(store: Store) -> None:
     ran: list[str] = []
 
     class Polls(Machine):
@@ -289,7 +289,7 @@ async def test_m2_fault_24_a_malformed_outcome_is_refused_with_a_reason(make: An
         assert reason in (await makes.get()).error
 
 
-async def test_m2_fault_24_a_past_deadline_is_due_at_once(store: Store) -> None:
+async def test_m2_fault_24_a_past_deadline_is_due_immediately(store: Store) -> None:
     class Late(Machine):
         @step
         async def start(self, ctx: Context) -> Await:

@@ -220,7 +220,7 @@ class Typed(Machine):
         return Stop(f"{type(error).__name__} in {ctx.state.what}")
 
 
-async def test_m3_a_state_of_the_wrong_type_goes_to_handle_and_is_no_crash_loop(store: Store) -> None:
+async def test_m3_a_state_of_the_wrong_type_goes_to_handle_and_does_not_crash_loop(store: Store) -> None:
     wrong = ["other type", "none", "wrong field", "not json", "reassigned", "nan", "nul", "surrogate", "large"]
     async with harness(store, Typed, max_payload=1000) as app:
         handles = await app.start_many([(Typed, {"what": what}) for what in wrong])
@@ -248,7 +248,7 @@ async def test_m3_the_error_of_a_wrong_state_says_what_is_wrong_and_what_to_do()
         assert "`int`" in error
 
 
-async def test_m3_input_that_does_not_fit_is_refused_where_the_code_is(store: Store) -> None:
+async def test_m3_input_that_does_not_match_is_refused_at_the_start_if_the_code_is_known(store: Store) -> None:
     async with harness(store, Typed, max_payload=1000) as app:
         for bad in (None, {}, {"what": 1}, [1], "text", {"what": float("nan")}, {"what": "a\0"}, {"what": object()}):
             with pytest.raises(InvalidInput):
@@ -258,7 +258,7 @@ async def test_m3_input_that_does_not_fit_is_refused_where_the_code_is(store: St
         assert await app.list() == []
 
 
-async def test_m3_input_that_does_not_fit_goes_to_handle_where_the_start_had_no_code(store: Store) -> None:
+async def test_m3_input_that_does_not_match_goes_to_handle_if_the_starter_had_no_code(store: Store) -> None:
     seen: list[Any] = []
 
     class Picky(Machine):
@@ -280,7 +280,7 @@ async def test_m3_input_that_does_not_fit_goes_to_handle_where_the_start_had_no_
         assert (await picky.get()).state["order"] == 1
 
 
-async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_retry_goes_on(store: Store) -> None:
+async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_retry_continues(store: Store) -> None:
     def version_one(state: type) -> type[Machine]:
         class Grows(Machine):
             State = state

@@ -195,7 +195,7 @@ async def test_m4_handle_sees_attempt_grow_with_every_retry_it_asks_for(store: S
         assert (await backs.get()).error == "ConnectionError: down"
 
 
-async def test_m4_an_async_handle_and_a_plain_one_are_both_taken(store: Store) -> None:
+async def test_m4_handle_may_be_async_or_sync(store: Store) -> None:
     class Async(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -305,7 +305,7 @@ async def test_m4_effects_of_a_step_that_raises_are_dropped_and_handle_may_issue
         assert len(await app.list()) == 2
 
 
-async def test_m4_fault_30_an_unserialisable_result_takes_the_road_of_an_error_and_never_loops(store: Store) -> None:
+async def test_m4_fault_30_an_unserialisable_result_goes_to_handle_and_never_loops(store: Store) -> None:
     runs: list[int] = []
 
     class Holds(Machine):
@@ -324,7 +324,7 @@ async def test_m4_fault_30_an_unserialisable_result_takes_the_road_of_an_error_a
         assert "object" in kept.error
 
 
-async def test_m4_what_a_neighbour_does_wrong_fails_nobody_else(store: Store) -> None:
+async def test_m4_an_error_of_one_instance_fails_no_other(store: Store) -> None:
     class Mixed(Machine):
         @step
         async def start(self, ctx: Context) -> Done:

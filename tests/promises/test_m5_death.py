@@ -35,7 +35,7 @@ def fuse() -> Fuse:
     return Deadly.fuse
 
 
-async def test_m5_a_dead_worker_is_no_exception_the_lease_expires_and_the_step_runs_again(
+async def test_m5_a_dead_worker_is_not_an_exception_its_lease_expires_and_the_step_reruns(
     store: Store, fuse: Fuse
 ) -> None:
     async with harness(store, Deadly) as app:
@@ -75,7 +75,7 @@ async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_wi
         assert await app.drain() == {"steps": 0}, "nobody touches it again"
 
 
-async def test_m5_a_retry_lets_a_quarantined_instance_try_anew_with_a_clean_count(store: Store, fuse: Fuse) -> None:
+async def test_m5_a_retry_resets_the_crash_count_of_a_quarantined_instance(store: Store, fuse: Fuse) -> None:
     async with harness(store, Deadly, max_crashes=2) as app:
         deadly = await app.start(Deadly)
         for _ in range(2):
@@ -90,7 +90,7 @@ async def test_m5_a_retry_lets_a_quarantined_instance_try_anew_with_a_clean_coun
 
 
 @pytest.mark.parametrize("outcome", ["next", "retry", "await", "spawn"])
-async def test_m5_any_committed_outcome_sets_the_count_of_deaths_back(store: Store, outcome: str) -> None:
+async def test_m5_any_committed_outcome_resets_the_crash_count(store: Store, outcome: str) -> None:
     fuse = Fuse(2)
 
     class Between(Machine):
@@ -148,7 +148,7 @@ async def test_m5_a_hand_back_adds_nothing_to_the_count(store: Store, fuse: Fuse
         assert (await deadly.get()).status == "failed", "nor does it set the count back"
 
 
-async def test_m5_retries_are_counted_apart_from_deaths(store: Store) -> None:
+async def test_m5_retries_are_counted_separately_from_crashes(store: Store) -> None:
     class Polls(Machine):
         @step
         async def start(self, ctx: Context) -> Retry | Done:
@@ -177,7 +177,7 @@ async def test_m5_a_quarantined_child_counts_for_its_parent(store: Store, fuse: 
         assert await parent.result(timeout=0) == [["failed", "quarantined"]]
 
 
-async def test_m5_signals_and_the_time_out_survive_a_death(store: Store) -> None:
+async def test_m5_signals_and_the_timeout_survive_a_crash(store: Store) -> None:
     fuse = Fuse()
 
     class Wakes(Machine):
@@ -204,7 +204,7 @@ async def test_m5_signals_and_the_time_out_survive_a_death(store: Store) -> None
         assert await late.result(timeout=0) == [[], True]
 
 
-async def test_m5_nobody_is_reclaimed_whose_lease_was_renewed_in_time(store: Store, fuse: Fuse) -> None:
+async def test_m5_an_instance_whose_lease_was_renewed_is_not_reclaimed(store: Store, fuse: Fuse) -> None:
     """The look for dead workers and the turn that takes their work are two: a renewal in between counts."""
     from hark.kernel.requests import Reclaim
 

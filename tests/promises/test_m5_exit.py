@@ -67,7 +67,7 @@ def run_worker(store: Store) -> int:
     ("how", "first", "code"),
     [("kill -9", "start", -9), ("os._exit", "start", 3), ("sys.exit", "start", 3), ("sys.exit", "in_a_thread", 3)],
 )
-async def test_m5_a_process_that_ends_in_a_step_is_a_death_and_no_exception(
+async def test_m5_a_process_that_exits_in_a_step_is_a_crash_not_an_exception(
     store: Store, how: str, first: str, code: int
 ) -> None:
     async with harness(store, Fatal) as app:

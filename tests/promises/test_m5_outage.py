@@ -18,7 +18,9 @@ from tests.support.stores import Store
 LEASE = 3.0  # the grace after the outage too: all that must come before the owner renews has to fit
 
 
-async def test_m5_a_database_outage_longer_than_the_lease_quarantines_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The worst order is forced: another process looks for the dead, twice, before the owner could renew."""
     may_renew, go = Event(), asyncio.Event()
     may_renew.set()

@@ -100,7 +100,7 @@ async def test_m6_steps_are_inherited_and_overridden_like_methods(store: Store) 
         assert [await base.result(timeout=0), await sub.result(timeout=0)] == ["base", "sub"]
 
 
-def test_m6_a_way_to_a_step_that_does_not_exist_is_seen_when_the_class_is_made() -> None:
+def test_m6_a_reference_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(InvalidDefinition, match="nowhere"):
 
         class ByName(Machine):
@@ -190,7 +190,7 @@ async def test_m6_two_definitions_of_one_name_and_version_are_refused_and_the_sa
         assert await same.result(timeout=0) == "first"
 
 
-async def test_m6_what_has_no_steps_is_no_definition() -> None:
+async def test_m6_a_class_without_steps_is_not_a_definition() -> None:
     class Empty(Machine):
         pass
 

@@ -83,7 +83,7 @@ async def test_m6_starting_by_name_needs_no_code_in_this_process(store: Store) -
             assert await worker.drain() == {"steps": 1, "await": 1}
 
 
-async def test_m6_a_definition_that_is_started_or_spawned_as_a_class_is_known_by_that(store: Store) -> None:
+async def test_m6_starting_or_spawning_a_class_registers_it(store: Store) -> None:
     class Late(Machine):
         @step
         async def start(self, ctx: Context) -> Done:

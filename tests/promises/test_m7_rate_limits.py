@@ -123,7 +123,7 @@ async def test_m7_a_partition_has_a_bucket_of_its_own(store: Store, ran: list[st
         assert "".join(sorted(ran)) == "aaabbcc"
 
 
-async def test_m7_a_weight_takes_so_many_tokens_also_parts_of_one(store: Store, ran: list[str]) -> None:
+async def test_m7_a_weight_takes_that_many_tokens_fractions_included(store: Store, ran: list[str]) -> None:
     async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=4)}) as app:
         await app.start(Call, "heavy", rate_limit="api", weight=3)
         await app.start(Call, "half", rate_limit="api", weight=0.5)
@@ -136,7 +136,9 @@ async def test_m7_a_weight_takes_so_many_tokens_also_parts_of_one(store: Store, 
         assert ran == ["heavy", "half", "half too", "late"]
 
 
-async def test_m7_a_weight_above_the_burst_is_refused_at_once_and_freezes_nothing(store: Store, ran: list[str]) -> None:
+async def test_m7_a_weight_above_the_burst_is_refused_immediately_and_blocks_nothing(
+    store: Store, ran: list[str]
+) -> None:
     class Greedy(Machine):
         @step
         async def start(self, ctx: Context) -> Next:
@@ -222,7 +224,9 @@ def test_m7_malformed_limits_are_refused_when_the_app_is_made(limits: dict[str, 
         Harness(**limits)
 
 
-async def test_m7_who_waits_for_many_tokens_is_not_overtaken_by_who_needs_few(store: Store, ran: list[str]) -> None:
+async def test_m7_an_instance_that_needs_many_tokens_is_not_overtaken_by_one_that_needs_few(
+    store: Store, ran: list[str]
+) -> None:
     async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=4)}) as app:
         await app.start(Call, "first", rate_limit="api", weight=3)
         await app.start(Call, "heavy", rate_limit="api", weight=4)
@@ -241,7 +245,7 @@ async def test_m7_who_waits_for_many_tokens_is_not_overtaken_by_who_needs_few(st
         assert ran == ["first", "heavy", "light", "newcomer"]
 
 
-async def test_m7_nobody_overtakes_among_those_who_ask_at_once(store: Store, ran: list[str]) -> None:
+async def test_m7_instances_that_request_tokens_together_are_served_in_order(store: Store, ran: list[str]) -> None:
     async with harness(store, Call, rate_limits={"api": Rate(1, 1, burst=4)}) as app, app.worker({"default": 10}):
         weights = {"first": 3, "heavy": 4, "light": 1, "lighter": 0.5}
         await app.start_many([Start(Call, name, rate_limit="api", weight=w) for name, w in weights.items()])
@@ -253,7 +257,7 @@ async def test_m7_nobody_overtakes_among_those_who_ask_at_once(store: Store, ran
             await until(lambda name=name: ran[-1] == name, f"{name} to run")
 
 
-async def test_m7_the_more_urgent_goes_first_in_the_line_of_a_bucket(store: Store, ran: list[str]) -> None:
+async def test_m7_the_more_urgent_instance_blocked_on_a_bucket_runs_first(store: Store, ran: list[str]) -> None:
     async with harness(store, Call, rate_limits={"api": SECOND}) as app:
         await calls(app, "abc", rate_limit="api")
         await app.drain()
@@ -316,7 +320,7 @@ async def test_m7_a_limit_is_for_one_step_and_not_for_those_after_it(store: Stor
         assert await app.drain() == {"steps": 1, "done": 1}
 
 
-async def test_m7_a_cancelled_one_leaves_its_place_and_its_tokens_to_the_next(store: Store, ran: list[str]) -> None:
+async def test_m7_a_cancelled_instance_leaves_its_tokens_to_the_next(store: Store, ran: list[str]) -> None:
     async with harness(store, Call, rate_limits={"api": SECOND}) as app:
         _, b, c, _ = await calls(app, "abcd", rate_limit="api")
         await app.drain()

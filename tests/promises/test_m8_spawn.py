@@ -107,7 +107,7 @@ async def test_m8_a_child_shows_its_id_definition_status_state_result_and_error(
         assert await looks.result(timeout=0) == ["leaf-7", "Leaf", "done", {"n": 7}, 7, None]
 
 
-async def test_m8_join_k_goes_on_with_the_first_k_and_the_rest_live_on(store: Store) -> None:
+async def test_m8_join_k_continues_after_k_children_and_the_rest_keep_running(store: Store) -> None:
     parent = fan(*(Child(Leaf, {"wait": n}, correlation_key=f"leaf:{n}") for n in range(4)), join=2)
     async with harness(store, parent, Leaf) as app:
         top = await app.start(parent)
@@ -126,7 +126,7 @@ async def test_m8_join_k_goes_on_with_the_first_k_and_the_rest_live_on(store: St
         assert [event.type for event in await app.events(top)].count("joined") == 1
 
 
-async def test_m8_children_left_over_wake_nobody_in_a_later_wait(store: Store) -> None:
+async def test_m8_remaining_children_do_not_wake_a_later_wait(store: Store) -> None:
     class Twice(Machine):
         @step
         async def start(self, ctx: Context) -> Spawn:
@@ -152,7 +152,7 @@ async def test_m8_children_left_over_wake_nobody_in_a_later_wait(store: Store) -
         assert await twice.result(timeout=0) == ["told"], "and is not among those of this one"
 
 
-async def test_m8_an_empty_spawn_joins_at_once(store: Store) -> None:
+async def test_m8_an_empty_spawn_joins_immediately(store: Store) -> None:
     parent = fan()
     async with harness(store, parent) as app:
         top = await app.start(parent)
@@ -160,7 +160,7 @@ async def test_m8_an_empty_spawn_joins_at_once(store: Store) -> None:
         assert await top.result(timeout=0) == []
 
 
-async def test_m8_a_child_that_cannot_start_is_there_as_failed_and_counts(store: Store) -> None:
+async def test_m8_a_child_that_cannot_start_is_listed_as_failed_and_counts(store: Store) -> None:
     parent = fan(
         Child(Leaf, {"n": 1}),
         Child(Leaf, {"n": 2}, correlation_key="held"),
@@ -192,7 +192,7 @@ async def test_m8_a_child_that_cannot_start_is_there_as_failed_and_counts(store:
             assert word in reason
 
 
-async def test_m8_a_spawn_of_which_none_can_start_joins_at_once(store: Store) -> None:
+async def test_m8_a_spawn_of_which_no_child_can_start_joins_immediately(store: Store) -> None:
     parent = fan(Child("Unknown"), Child("Unknown"), join=1)
     async with harness(store, parent) as app:
         top = await app.start(parent)
@@ -276,7 +276,7 @@ async def test_m8_trees_join_from_the_leaves_up(store: Store) -> None:
         assert len(await app.list(limit=1000)) == 40
 
 
-async def test_m8_a_parent_without_time_for_its_children_can_cancel_them_all() -> None:
+async def test_m8_cancelling_a_parent_cancels_all_its_children() -> None:
     parent = fan(Child(Leaf, {"wait": 1}), Child(Leaf, {"wait": 1}))
     async with Harness(parent, Leaf) as app:
         top = await app.start(parent)

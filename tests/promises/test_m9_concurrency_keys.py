@@ -58,9 +58,7 @@ async def test_m9_at_most_k_at_once_per_key_across_all_workers(store: Store, mos
         assert most["tenant"] == 3
 
 
-async def test_m9_the_bound_holds_when_seats_are_few_and_steps_make_room_for_each_other(
-    store: Store, most: dict[str, int]
-) -> None:
+async def test_m9_the_bound_holds_when_slots_are_few_and_steps_yield(store: Store, most: dict[str, int]) -> None:
     class Walks(Counted):
         @step
         async def start(self, ctx: Context) -> Next | Done:
@@ -79,7 +77,7 @@ async def test_m9_the_bound_holds_when_seats_are_few_and_steps_make_room_for_eac
         assert most["tenant:a"] <= 3
 
 
-async def test_m9_those_who_wait_for_a_key_go_by_priority_and_then_by_age(store: Store) -> None:
+async def test_m9_instances_blocked_on_a_key_run_by_priority_and_then_by_age(store: Store) -> None:
     ran: list[str] = []
 
     class Says(Machine):
@@ -162,7 +160,7 @@ def fuse() -> Fuse:
         "next under a limit",
     ],
 )  # fmt: skip
-async def test_m9_a_slot_is_released_by_any_outcome_that_does_not_run_straight_on_under_its_key(
+async def test_m9_a_slot_is_released_by_any_outcome_that_does_not_run_ahead_under_its_key(
     store: Store, fuse: Fuse, outcome: str
 ) -> None:
     limits = {"slow": {"allowed": 1, "period": 3600}}
@@ -177,7 +175,9 @@ async def test_m9_a_slot_is_released_by_any_outcome_that_does_not_run_straight_o
 
 
 @pytest.mark.parametrize("outcome", ["next", "next with the same key", "hang"])
-async def test_m9_a_slot_is_kept_by_who_runs_on_under_the_same_key(store: Store, fuse: Fuse, outcome: str) -> None:
+async def test_m9_a_slot_is_kept_by_a_step_that_runs_ahead_under_the_same_key(
+    store: Store, fuse: Fuse, outcome: str
+) -> None:
     async with harness(store, Holder, Second) as app:
         holder = await app.start(Holder, outcome, concurrency_key="k")
         second = await app.start(Second, concurrency_key="k")
@@ -218,7 +218,7 @@ async def test_m9_a_slot_is_released_by_a_worker_that_stops(store: Store, fuse: 
         assert await second.result(timeout=0) == "got the slot"
 
 
-async def test_m9_a_new_key_is_asked_for_before_the_next_step_runs(store: Store, fuse: Fuse) -> None:
+async def test_m9_a_new_key_is_acquired_before_the_next_step_runs(store: Store, fuse: Fuse) -> None:
     """Next(concurrency_key=…) waits for the other key like anybody else."""
     async with harness(store, Holder, Second) as app:
         await app.start(Holder, "hang", concurrency_key="other")
@@ -250,7 +250,7 @@ async def _blocked(store: Store, count: int) -> bool:
     return await query(store, "SELECT count(*) FROM instances WHERE blocked_on IS NOT NULL") == [(count,)]
 
 
-async def test_m9_a_slot_that_its_first_in_line_cannot_take_goes_to_the_next(store: Store, fuse: Fuse) -> None:
+async def test_m9_a_slot_that_the_first_blocked_instance_cannot_take_goes_to_the_next(store: Store, fuse: Fuse) -> None:
     async with harness(store, Holder, Second) as app, app.worker({"default": 5, "side": 1}, grace=0):
         first, second = await promised(app, store, fuse)
         await app.advance(1)
@@ -258,7 +258,9 @@ async def test_m9_a_slot_that_its_first_in_line_cannot_take_goes_to_the_next(sto
         assert (await first.get()).status == "runnable"
 
 
-async def test_m9_a_slot_promised_to_one_that_is_cancelled_goes_to_the_next_at_once(store: Store, fuse: Fuse) -> None:
+async def test_m9_a_slot_promoted_to_a_cancelled_instance_goes_to_the_next_immediately(
+    store: Store, fuse: Fuse
+) -> None:
     async with harness(store, Holder, Second) as app, app.worker({"default": 5, "side": 1}, grace=0):
         first, second = await promised(app, store, fuse)
         await first.cancel()

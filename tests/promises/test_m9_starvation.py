@@ -39,7 +39,9 @@ class Works(Machine):
 
 @pytest.mark.parametrize("priority", [0, -5], ids=["as urgent", "more urgent"])
 @pytest.mark.parametrize("why", ["blocked on one key", "limited by one bucket", "without code"])
-async def test_m9_fault_72_a_backlog_that_cannot_run_starves_nobody(store: Store, why: str, priority: int) -> None:
+async def test_m9_fault_72_a_backlog_that_cannot_run_does_not_starve_the_queue(
+    store: Store, why: str, priority: int
+) -> None:
     Hangs.inside = []
     limits = {"dry": {"allowed": 1, "period": 86400, "burst": 1}}
     definitions = (Hangs, Works) if why == "without code" else (Hangs, Works, Backlog)

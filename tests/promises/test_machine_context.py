@@ -54,7 +54,7 @@ async def test_api_the_checkout_of_the_page_is_never_paid(store: Store) -> None:
             await order.result()
 
 
-async def test_api_a_step_sees_who_and_where_it_is_and_what_time_the_database_has(store: Store) -> None:
+async def test_api_a_step_sees_its_id_its_step_and_the_database_time(store: Store) -> None:
     seen: list[tuple[object, ...]] = []
 
     class Looks(Machine):

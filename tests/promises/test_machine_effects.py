@@ -73,7 +73,7 @@ async def test_api_effects_commit_with_whatever_outcome_the_step_returns(
             assert await acts.result(timeout=0) == new.id, "the id that ctx.start returned"
 
 
-async def test_api_what_cannot_be_done_at_the_commit_is_an_event_on_the_sender_and_no_failure(store: Store) -> None:
+async def test_api_an_effect_that_cannot_be_applied_is_an_event_on_the_sender_not_a_failure(store: Store) -> None:
     class Tries(Machine):
         @step
         async def start(self, ctx: Context) -> Done:

@@ -9,7 +9,7 @@ from tests.support.inspect import until
 from tests.support.stores import Store
 
 
-async def test_api_a_plain_step_runs_in_a_thread_and_an_async_one_on_the_loop(store: Store) -> None:
+async def test_api_a_sync_step_runs_in_a_thread_and_an_async_one_on_the_loop(store: Store) -> None:
     threads: list[threading.Thread] = []
 
     class Mixed(Machine):
@@ -32,7 +32,7 @@ async def test_api_a_plain_step_runs_in_a_thread_and_an_async_one_on_the_loop(st
         assert threads[1] is threading.current_thread()
 
 
-async def test_api_plain_steps_that_block_hold_up_neither_each_other_nor_the_loop(store: Store) -> None:
+async def test_api_sync_steps_that_block_delay_neither_each_other_nor_the_loop(store: Store) -> None:
     inside: list[str] = []
     go = threading.Event()
 
@@ -57,7 +57,7 @@ async def test_api_plain_steps_that_block_hold_up_neither_each_other_nor_the_loo
             await handle.result(timeout=30)
 
 
-async def test_api_a_plain_step_may_use_the_engine_in_the_plain_colour(store: Store) -> None:
+async def test_api_a_sync_step_may_call_the_engine_synchronously(store: Store) -> None:
     class Leaf(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -73,7 +73,7 @@ async def test_api_a_plain_step_may_use_the_engine_in_the_plain_colour(store: St
         assert await (await app.start(Calls)).result(timeout=60) == "leaf"
 
 
-async def test_api_a_cancelled_plain_step_runs_out_and_its_outcome_is_refused(store: Store) -> None:
+async def test_api_a_cancelled_sync_step_finishes_and_its_outcome_is_refused(store: Store) -> None:
     inside, go, out = threading.Event(), threading.Event(), threading.Event()
     handled: list[object] = []
 

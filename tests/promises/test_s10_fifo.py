@@ -19,7 +19,7 @@ async def test_s10_signals_of_one_sender_arrive_in_the_order_of_its_calls(store:
         assert [payload for _, payload in (await app.result("w"))["awaited"]] == list(range(200))
 
 
-async def test_s10_by_id_by_key_and_with_start_are_one_line(store: Store) -> None:
+async def test_s10_signals_by_id_by_key_and_with_start_share_one_order(store: Store) -> None:
     async with harness(store, Waiter) as app:
         key = "0190a0b1-0000-7000-8000-00000000000f"  # shaped like the ids the engine makes
         handle = await app.start(Waiter, {"names": ["go"]}, correlation_key=key)
@@ -34,7 +34,7 @@ async def test_s10_by_id_by_key_and_with_start_are_one_line(store: Store) -> Non
         assert [payload for _, payload in (await handle.result())["awaited"]] == list(range(60))
 
 
-async def test_s10_signals_and_broadcasts_of_one_caller_are_one_line(store: Store) -> None:
+async def test_s10_signals_and_broadcasts_of_one_caller_share_one_order(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"], "broadcasts": ["all"]}, id="w")
         await app.drain()
@@ -68,7 +68,7 @@ async def test_s10_signals_of_one_step_arrive_in_the_order_of_its_calls(store: S
         assert (await app.result("w"))["all"] == [["go", n] for n in range(10)] + [["end", None]]
 
 
-async def test_s10_signals_and_broadcasts_of_one_step_are_one_line(store: Store) -> None:
+async def test_s10_signals_and_broadcasts_of_one_step_share_one_order(store: Store) -> None:
     class Sender(Machine):
         @step
         async def start(self, ctx: Context) -> Done:

@@ -28,7 +28,7 @@ async def test_s1_a_signal_finds_its_instance_by_id_and_by_key(store: Store, tar
         assert (await app.get("waiter-2")).status == "awaiting_signal"
 
 
-async def test_s1_a_handle_is_a_target_and_can_signal_by_itself(store: Store) -> None:
+async def test_s1_a_handle_is_a_target_and_has_a_signal_method(store: Store) -> None:
     async with harness(store, Waiter) as app:
         handle = await app.start(Waiter, {"names": ["go"]})
         assert (await app.signal(handle, "other")).status == "stored"
@@ -78,7 +78,7 @@ async def test_s1_fault_12_a_missing_target_raises_and_leaves_no_row(store: Stor
         assert (await app.signal("nobody", "go", dedup_key="one")).status == "stored"
 
 
-async def test_s1_one_bad_target_does_not_fail_its_neighbours(store: Store) -> None:
+async def test_s1_one_bad_target_does_not_fail_others_in_its_turn(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"]}, id="w")
         replies = [app.signal(target, "go", n) for n, target in enumerate(["w", "nobody", "w"])]
@@ -98,7 +98,7 @@ async def test_s1_a_key_means_its_live_holder_not_an_older_one(store: Store) -> 
         assert (await app.signal("k", "go")).instance_id == "new"
 
 
-async def test_s1_a_key_nobody_holds_means_the_latest_that_held_it(store: Store) -> None:
+async def test_s1_a_key_without_a_live_holder_means_its_latest_holder(store: Store) -> None:
     async with harness(store, Waiter) as app:
         for n in range(3):
             await app.advance(1)
@@ -112,7 +112,7 @@ async def test_s1_a_key_nobody_holds_means_the_latest_that_held_it(store: Store)
                 await app.signal("k", "go", dedup_key=f"event-{n}")
 
 
-async def test_s1_an_id_wins_over_a_key(store: Store) -> None:
+async def test_s1_an_id_takes_precedence_over_a_key(store: Store) -> None:
     async with harness(store, Ender, Waiter) as app:
         await app.start(Ender, id="first", correlation_key="name")
         await app.drain()

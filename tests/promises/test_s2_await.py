@@ -8,7 +8,7 @@ from tests.support.stores import Store
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
-async def test_s2_any_name_of_the_set_wakes(store: Store, name: str) -> None:
+async def test_s2_any_name_of_the_set_wakes_the_instance(store: Store, name: str) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["a", "b", "c"]}, id="w")
         assert await app.drain() == {"steps": 1, "await": 1}

@@ -25,7 +25,7 @@ async def test_s3_a_signal_before_the_first_step_is_there_when_it_parks(store: S
         assert (await app.result("w"))["awaited"] == [["go", "early"]]
 
 
-async def test_s3_fault_2_a_signal_committed_before_the_await_runs_it_at_once(store: Store) -> None:
+async def test_s3_fault_2_a_signal_committed_before_the_await_wakes_it_immediately(store: Store) -> None:
     gate = Gate()
 
     class Slow(Machine):
@@ -57,7 +57,7 @@ async def test_s3_a_signal_after_the_park_wakes(store: Store) -> None:
 
 
 @pytest.mark.parametrize("requests", ["signal first", "park first"])
-async def test_s3_a_signal_and_a_park_in_one_turn_meet(store: Store, requests: str) -> None:
+async def test_s3_a_signal_and_a_park_in_one_turn_wake_the_instance(store: Store, requests: str) -> None:
     async with Turns(store) as turns:
         await turns.register("M")
         await turns.start("M", "m")
@@ -84,7 +84,7 @@ async def test_s3_park_first_the_delivery_waits_and_wakes(pg_store: Store) -> No
         assert (await worker.claim("M")).step == "woken"
 
 
-async def test_s3_delivery_first_the_park_waits_and_looks_again(pg_store: Store) -> None:
+async def test_s3_delivery_first_the_park_waits_and_rechecks_the_inbox(pg_store: Store) -> None:
     async with Turns(pg_store) as worker, Turns(pg_store) as sender:
         await worker.register("M")
         await worker.start("M", "m")
@@ -101,7 +101,7 @@ async def test_s3_delivery_first_the_park_waits_and_looks_again(pg_store: Store)
         assert [row.name for row in woken.inbox] == ["go"]
 
 
-async def test_s3_a_delivery_that_is_rolled_back_wakes_nobody(pg_store: Store) -> None:
+async def test_s3_a_delivery_that_is_rolled_back_wakes_no_instance(pg_store: Store) -> None:
     async with Turns(pg_store) as worker, Turns(pg_store) as sender:
         await worker.register("M")
         await worker.start("M", "m")

@@ -63,7 +63,7 @@ async def test_s4_progress_consumes_exactly_what_the_step_was_handed(store: Stor
 
 
 @pytest.mark.parametrize("outcome", PROGRESS)
-async def test_s4_fault_9_a_latecomer_survives_the_step_that_was_not_handed_it(store: Store, outcome: str) -> None:
+async def test_s4_fault_9_a_late_signal_survives_the_step_that_was_not_handed_it(store: Store, outcome: str) -> None:
     gate = Gate()
     machine = progressing(PROGRESS[outcome], gate)
     async with harness(store, machine, Leaf) as app:

@@ -23,7 +23,7 @@ async def test_s5_fault_7_awaiting_again_accumulates_and_does_not_spin(store: St
         assert (await app.result("p"))["looks"] == 3
 
 
-async def test_s5_a_pack_that_is_there_at_once_is_taken_in_one_look(store: Store) -> None:
+async def test_s5_a_pack_that_is_complete_is_handed_in_one_activation(store: Store) -> None:
     async with harness(store, Pack) as app:
         await app.start(Pack, {"names": ["item"], "size": 3}, id="p")
         for n in range(3):
@@ -78,7 +78,7 @@ async def test_s5_an_older_signal_that_was_not_handed_wakes_too(store: Store) ->
         assert (await handle.result())["awaited"] == [["a", 1], ["b", 2]]
 
 
-async def test_s5_looking_at_the_whole_inbox_is_not_being_handed_it(store: Store) -> None:
+async def test_s5_reading_the_whole_inbox_does_not_count_as_handed(store: Store) -> None:
     """A step that saw a signal in `ctx.all` and then awaits its name gets it at once."""
 
     class Looks(Machine):
@@ -103,7 +103,7 @@ async def test_s5_looking_at_the_whole_inbox_is_not_being_handed_it(store: Store
         assert await handle.result() == [["other", 1]]
 
 
-async def test_s5_handed_is_per_activation_not_for_ever(store: Store) -> None:
+async def test_s5_handed_is_per_activation_not_permanent(store: Store) -> None:
     """a was handed two activations ago and left; whoever awaits it again gets it at once."""
 
     class Returns(Machine):
@@ -161,7 +161,7 @@ async def test_s5_a_retry_waits_out_its_delay_whatever_arrives(store: Store) -> 
 
 
 @pytest.mark.parametrize("why", ["signal", "timeout"])
-async def test_s5_a_redo_after_a_crash_sees_at_least_what_was_seen(store: Store, why: str) -> None:
+async def test_s5_a_rerun_after_a_crash_sees_at_least_what_it_saw_before(store: Store, why: str) -> None:
     now = [1_000_000]
     async with Turns(store, lambda: now[0]) as turns:
         await turns.register("M")

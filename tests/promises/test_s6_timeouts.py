@@ -17,7 +17,7 @@ def at(app: Waiter, seconds: float) -> str:
     return (from_micros(app.clock.now) + timedelta(seconds=seconds)).isoformat()
 
 
-async def test_s6_a_timeout_wakes_with_nothing_and_says_so(store: Store) -> None:
+async def test_s6_a_timeout_wakes_without_signals_and_sets_timed_out(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"], "timeout": 60}, id="w")
         await app.drain()
@@ -41,7 +41,7 @@ async def test_s6_fault_22_a_timeout_wakes_with_what_arrived(store: Store) -> No
         assert (found["payloads"], found["timed_out"], found["looks"]) == ([0, 1], True, 3)
 
 
-async def test_s6_a_signal_in_time_is_no_timeout_and_the_timer_never_fires(store: Store) -> None:
+async def test_s6_a_signal_in_time_prevents_the_timeout(store: Store) -> None:
     class Twice(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
@@ -93,7 +93,7 @@ async def test_s6_attempt_is_untouched_by_a_timeout(store: Store) -> None:
         assert await handle.result() == [0, 1, 2]
 
 
-async def test_s6_timed_out_is_of_the_await_that_led_here_and_no_other(store: Store) -> None:
+async def test_s6_timed_out_refers_only_to_the_await_that_led_to_this_step(store: Store) -> None:
     class Moves(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
@@ -126,7 +126,7 @@ async def test_s6_timed_out_is_of_the_await_that_led_here_and_no_other(store: St
         assert await app.result("await") == [True, None, False]
 
 
-async def test_s6_a_deadline_is_absolute_so_a_pack_does_not_push_it_away(store: Store) -> None:
+async def test_s6_a_deadline_is_absolute_so_a_pack_does_not_postpone_it(store: Store) -> None:
     async with harness(store, Pack) as app:
         deadline = at(app, 100)
         await app.start(Pack, {"names": ["item"], "size": 100, "deadline": deadline}, id="p")
@@ -142,7 +142,7 @@ async def test_s6_a_deadline_is_absolute_so_a_pack_does_not_push_it_away(store: 
         assert (found["payloads"], found["timed_out"]) == (list(range(9)), True)
 
 
-async def test_s6_a_timeout_is_from_each_await_anew(store: Store) -> None:
+async def test_s6_a_timeout_restarts_with_each_await(store: Store) -> None:
     async with harness(store, Pack) as app:
         await app.start(Pack, {"names": ["item"], "size": 100, "timeout": 15}, id="p")
         await app.drain()
@@ -157,14 +157,14 @@ async def test_s6_a_timeout_is_from_each_await_anew(store: Store) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -(10**9)])
-async def test_s6_fault_24_a_past_deadline_is_due_at_once(store: Store, seconds: int) -> None:
+async def test_s6_fault_24_a_past_deadline_is_due_immediately(store: Store, seconds: int) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"], "deadline": at(app, seconds)}, id="w")
         assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
         assert (await app.result("w"))["timed_out"] is True
 
 
-async def test_s6_a_past_deadline_does_not_hide_a_signal_that_is_there(store: Store) -> None:
+async def test_s6_a_past_deadline_does_not_hide_a_signal_in_the_inbox(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"], "deadline": at(app, -1)}, id="w")
         await app.signal("w", "go", 1)
@@ -174,7 +174,9 @@ async def test_s6_a_past_deadline_does_not_hide_a_signal_that_is_there(store: St
 
 
 @pytest.mark.parametrize(("timeout", "deadline", "earlier"), [(60, 30, 30), (30, 60, 30), (60, -5, 0)])
-async def test_s6_with_both_the_earlier_counts(store: Store, timeout: int, deadline: int, earlier: int) -> None:
+async def test_s6_with_timeout_and_deadline_the_earlier_applies(
+    store: Store, timeout: int, deadline: int, earlier: int
+) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"], "timeout": timeout, "deadline": at(app, deadline)}, id="w")
         await app.drain()
@@ -219,7 +221,7 @@ async def test_s6_fault_20_a_signal_in_the_same_turn_wins_over_the_deadline(stor
         assert "timeout" not in await event_types(app, "w")
 
 
-async def test_s6_fault_20_two_names_due_at_once_are_one_wake(store: Store) -> None:
+async def test_s6_fault_20_two_names_due_together_are_one_wake_up(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["a", "b"], "broadcasts": ["x"], "timeout": 60}, id="w")
         await app.drain()
@@ -288,7 +290,7 @@ async def test_s6_fault_23_a_restart_keeps_the_original_deadline(store: Store) -
         assert await app.drain() == {"steps": 1, "done": 1}
 
 
-async def test_s6_fault_23_a_deadline_that_came_while_nobody_was_there_fires_at_the_restart(store: Store) -> None:
+async def test_s6_fault_23_a_deadline_that_passed_while_no_worker_ran_fires_at_the_restart(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"], "timeout": 100}, id="w")
         await app.drain()
@@ -341,7 +343,7 @@ async def test_s6_many_deadlines_fire_each_once_and_in_one_sweep(store: Store) -
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 10**12, "5", timedelta(seconds=-1), True])
-def test_s6_fault_24_a_timeout_that_is_no_duration_is_refused_with_a_reason(timeout: object) -> None:
+def test_s6_fault_24_a_timeout_that_is_not_a_duration_is_refused_with_a_reason(timeout: object) -> None:
     with pytest.raises(InvalidInput, match="timeout"):
         Await("go", then="end", timeout=timeout)
 

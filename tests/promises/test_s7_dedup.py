@@ -138,7 +138,7 @@ async def test_s7_a_known_key_is_a_duplicate_after_the_end(store: Store, end: st
                 await app.signal(target, "go", dedup_key="evt-new")
 
 
-async def test_s7_as_long_as_it_is_kept_and_no_longer(store: Store) -> None:
+async def test_s7_a_key_is_a_duplicate_as_long_as_the_instance_is_kept(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"]}, id="w")
         await app.signal("w", "go", dedup_key="evt")
@@ -181,7 +181,7 @@ async def test_s7_a_retry_does_not_forget_what_was_seen(store: Store) -> None:
         assert await count(store, "signals") == 1
 
 
-async def test_s7_everybody_who_sends_the_same_event_is_told_fine(store: Store) -> None:
+async def test_s7_every_sender_of_the_same_event_gets_success(store: Store) -> None:
     app = Hark(store.url, **store.options)
     async with app:
         await app.start(Waiter, {"names": ["go"]}, id="w")

@@ -72,7 +72,7 @@ async def test_s8_effects_commit_once_with_whatever_the_step_returns(store: Stor
         assert await count(store, "signals", "kind IN ('signal', 'broadcast')") == 2
 
 
-async def test_s8_nothing_is_there_before_the_outcome_is(store: Store) -> None:
+async def test_s8_no_effect_is_visible_before_the_outcome_commits(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("M")
         await turns.start("M", "sender", "receiver")
@@ -103,7 +103,7 @@ async def test_s8_a_step_that_raises_issues_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("bad", ["nonsense", Next("end", state=object()), Done(object()), Next("nowhere")])
-async def test_s8_an_outcome_that_cannot_be_committed_takes_its_effects_with_it(store: Store, bad: Any) -> None:
+async def test_s8_an_outcome_that_cannot_be_committed_drops_its_effects(store: Store, bad: Any) -> None:
     machine = sender(three, lambda ctx: bad)
     async with harness(store, machine, Waiter, Leaf) as app:
         await app.start(machine, id="sender")
@@ -145,7 +145,7 @@ async def test_s8_every_committed_outcome_has_its_own_effects(store: Store) -> N
         assert (await app.result("receiver"))["all"] == [["note", n] for n in range(4)] + [["go", None]]
 
 
-async def test_s8_a_step_that_was_lost_and_ran_again_has_sent_once(store: Store) -> None:
+async def test_s8_a_step_that_crashed_and_reran_has_sent_once(store: Store) -> None:
     """At least once for the step, exactly once for its effects: the first run never committed."""
     async with Turns(store) as turns:
         await turns.register("M")
@@ -241,7 +241,7 @@ async def test_s8_a_duplicate_signal_is_an_event_on_the_sender(store: Store) -> 
         assert all("duplicate" in data["error"] for data in missed)
 
 
-async def test_s8_a_start_that_cannot_be_is_an_event_on_the_sender(store: Store) -> None:
+async def test_s8_a_start_that_fails_is_an_event_on_the_sender(store: Store) -> None:
     def issue(ctx: Context) -> None:
         ctx.start(Leaf, correlation_key="taken")
         ctx.start(Leaf, id="holder")
@@ -312,7 +312,7 @@ async def test_s8_the_receivers_run_after_the_commit_and_see_all_of_it(store: St
         assert (await app.result("receiver"))["awaited"] == [["go", 1], ["all", 2]]
 
 
-async def test_s8_a_broadcast_that_reaches_nobody_is_no_failure(store: Store) -> None:
+async def test_s8_a_broadcast_without_subscribers_is_not_a_failure(store: Store) -> None:
     machine = sender(lambda ctx: ctx.broadcast("silence"), lambda ctx: Done())
     async with harness(store, machine) as app:
         await app.start(machine, id="sender")

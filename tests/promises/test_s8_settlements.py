@@ -57,7 +57,7 @@ def settler(*issues: Callable[[Context], Any], fail: bool = False) -> type[Machi
     return Settler
 
 
-async def test_s8_resolve_rides_the_outcome_and_wakes_the_asker(store: Store) -> None:
+async def test_s8_resolve_commits_with_the_outcome_and_wakes_the_awakeables_owner(store: Store) -> None:
     machine = settler(lambda ctx: ctx.resolve(PROMISE, {"yes": True}))
     async with asked(store, machine) as app:
         await app.start(machine, id="settler")
@@ -69,7 +69,7 @@ async def test_s8_resolve_rides_the_outcome_and_wakes_the_asker(store: Store) ->
         ]  # fmt: skip
 
 
-async def test_s8_reject_rides_the_outcome_with_its_reason(store: Store) -> None:
+async def test_s8_reject_commits_with_the_outcome_and_its_reason(store: Store) -> None:
     reason = "no, and for many reasons: " + "x" * 400
     machine = settler(lambda ctx: ctx.reject(PROMISE, reason, by="the boss"))
     async with asked(store, machine) as app:
@@ -105,7 +105,7 @@ async def test_s8_the_second_settlement_is_an_event_on_its_sender(store: Store) 
         assert all(data["awakeable"] == PROMISE and "RESOLVED" in data["error"] for data in refused)
 
 
-async def test_s8_settling_what_is_not_there_is_an_event_on_the_sender(store: Store) -> None:
+async def test_s8_settling_a_missing_awakeable_is_an_event_on_the_sender(store: Store) -> None:
     machine = settler(lambda ctx: ctx.resolve("prom_1bm9ib2R5OjA", 1))
     async with harness(store, machine) as app:
         await app.start(machine, id="settler")
@@ -114,7 +114,7 @@ async def test_s8_settling_what_is_not_there_is_an_event_on_the_sender(store: St
         assert "unsettled" in await event_types(app, "settler")
 
 
-async def test_s8_an_awakeable_settles_once_whoever_comes_second(store: Store) -> None:
+async def test_s8_an_awakeable_settles_once_and_the_second_is_refused(store: Store) -> None:
     async with asked(store) as app:
         await app.resolve(PROMISE, "first", by="alice")
         with pytest.raises(AlreadySettled) as late:

@@ -28,7 +28,7 @@ class Cart(Machine):
         return Await("add", "checkout", then=self.more)
 
 
-async def test_s9_nobody_holds_the_key_so_one_is_started_with_the_signal_inside(store: Store) -> None:
+async def test_s9_without_a_holder_an_instance_is_started_with_the_signal_in_its_inbox(store: Store) -> None:
     async with harness(store, Waiter) as app:
         handle = await app.signal_with_start(Waiter, "k", "go", 1, input=GO)
         assert (await app.get("k")).id == handle.id
@@ -146,7 +146,7 @@ async def test_s9_a_key_that_is_taken_for_good_is_a_duplicate_and_nothing_is_sto
         assert (await app.signal_with_start(Waiter, "k", "go", input=GO, dedup_key="evt-1")).id == "holder"
 
 
-async def test_s9_what_cannot_start_stores_nothing(store: Store) -> None:
+async def test_s9_a_start_that_fails_stores_nothing(store: Store) -> None:
     async with harness(store, Waiter) as app:
         with pytest.raises(NotFound):
             await app.signal_with_start("NobodyKnowsThis", "k", "go")
@@ -181,7 +181,7 @@ async def test_s9_start_and_signal_are_one_commit(store: Store) -> None:
         assert [row.name for row in claim.inbox] == ["go"]
 
 
-async def test_s9_two_starters_of_one_key_meet_and_one_starts(pg_store: Store) -> None:
+async def test_s9_of_two_concurrent_starters_of_one_key_one_starts(pg_store: Store) -> None:
     async with Turns(pg_store) as one, Turns(pg_store) as two:
         await one.register("M")
         await two.run()

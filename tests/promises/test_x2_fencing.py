@@ -145,7 +145,7 @@ OUTCOMES: dict[str, Callable[[Context], Any]] = {
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-async def test_x2_no_outcome_of_a_zombie_moves_a_row(store: Store, outcome: str) -> None:
+async def test_x2_no_outcome_of_a_zombie_changes_a_row(store: Store, outcome: str) -> None:
     async with scene(store, OUTCOMES[outcome]) as play:
         await play.take_over()
         await play.other.drain()
@@ -161,7 +161,7 @@ def _busy(ctx: Context) -> Done:
     return Done("zombie")
 
 
-async def test_x2_effects_of_a_zombie_go_nowhere(store: Store) -> None:
+async def test_x2_effects_of_a_zombie_are_dropped(store: Store) -> None:
     async with scene(store, _busy) as play:
         await play.take_over()
         await play.other.drain()
@@ -173,7 +173,7 @@ async def test_x2_effects_of_a_zombie_go_nowhere(store: Store) -> None:
         assert await play.other.result("bystander") == ["from the living"]
 
 
-async def test_x2_a_zombie_is_refused_while_its_work_waits_in_line(store: Store) -> None:
+async def test_x2_a_zombie_is_refused_while_its_instance_is_runnable(store: Store) -> None:
     """Its seat is free by that, so it may take the work again, from the beginning and at a new epoch."""
     async with scene(store, lambda ctx: Done("zombie")) as play:
         await play.take_over()
@@ -183,7 +183,7 @@ async def test_x2_a_zombie_is_refused_while_its_work_waits_in_line(store: Store)
         assert "done" not in [event.type for event in await play.other.events("slow")]
 
 
-async def test_x2_a_zombie_is_refused_while_its_work_runs_elsewhere(store: Store) -> None:
+async def test_x2_a_zombie_is_refused_while_its_instance_runs_elsewhere(store: Store) -> None:
     """The status is `executing` both times: only the epoch tells them apart."""
     async with scene(store, lambda ctx: Done("zombie")) as play:
         await play.take_over()
@@ -196,7 +196,7 @@ async def test_x2_a_zombie_is_refused_while_its_work_runs_elsewhere(store: Store
             await until(_is(play.other, "slow", "awaiting_signal"), "the living one's outcome")
 
 
-async def test_x2_a_zombie_is_refused_when_its_work_is_done(store: Store) -> None:
+async def test_x2_a_zombie_is_refused_when_its_instance_is_done(store: Store) -> None:
     async with scene(store, lambda ctx: Done("zombie")) as play:
         await play.take_over()
         await play.other.drain()
@@ -227,7 +227,7 @@ async def test_x2_the_parent_counts_the_child_once_though_it_ended_twice(store: 
         assert [event.type for event in await play.other.events("parent")].count("joined") == 1
 
 
-async def test_x2_the_signals_a_zombie_was_handed_stay_for_the_living(store: Store) -> None:
+async def test_x2_the_signals_handed_to_a_zombie_stay_for_the_next_activation(store: Store) -> None:
     async with scene(store, lambda ctx: Next("end")) as play:
         await play.take_over()
         await play.let_the_zombie_commit()
@@ -237,7 +237,7 @@ async def test_x2_the_signals_a_zombie_was_handed_stay_for_the_living(store: Sto
         assert (await play.other.signal("slow", "go", dedup_key="one")).status == "duplicate"
 
 
-async def test_x2_a_lease_that_was_lost_and_not_noticed_by_anybody_is_still_good(store: Store) -> None:
+async def test_x2_an_expired_lease_that_no_worker_reclaimed_is_still_valid(store: Store) -> None:
     """The other side of the fence: nobody took the work, so the late outcome is the only one, and it counts."""
     async with scene(store, lambda ctx: Done("late, but first")) as play:
         play.zombie.clock.now += int((LEASE + 1) * 1_000_000)

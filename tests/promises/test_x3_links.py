@@ -84,7 +84,7 @@ async def test_fault_66_a_forged_or_foreign_link_opens_nothing_and_says_nothing(
             assert not await opens(app, elsewhere, token)
 
 
-async def test_fault_66_a_link_ends_with_its_questions_time(store: Store) -> None:
+async def test_fault_66_a_link_expires_with_its_awakeable(store: Store) -> None:
     async with asked(store, timeout=60) as (app, id):
         token = token_of((await app.awakeable(id)).url)
         app.clock.now += 59 * SECOND
@@ -99,7 +99,7 @@ async def test_fault_66_a_link_ends_with_its_questions_time(store: Store) -> Non
         assert not await opens(app, id, longer)
 
 
-async def test_x3_a_link_to_a_question_without_a_time_lives_thirty_days_and_looking_it_up_gives_a_new_one(
+async def test_x3_a_link_to_an_awakeable_without_timeout_lasts_thirty_days_and_reading_it_gives_a_new_link(
     store: Store,
 ) -> None:
     async with asked(store) as (app, id):
@@ -114,7 +114,7 @@ async def test_x3_a_link_to_a_question_without_a_time_lives_thirty_days_and_look
         assert await opens(app, id, token_of(second))
 
 
-async def test_x3_a_settled_question_still_opens_to_show_who_answered(store: Store) -> None:
+async def test_x3_the_link_of_a_settled_awakeable_still_shows_who_answered(store: Store) -> None:
     async with asked(store) as (app, id):
         token = token_of((await app.awakeable(id)).url)
         await app.resolve(id, 1, by="ann")
@@ -161,7 +161,7 @@ async def test_x3_a_given_secret_wins_over_the_environments_over_the_stores(
     assert await link() == kept
 
 
-async def test_x3_secrets_are_changed_without_breaking_links_on_their_way(
+async def test_x3_secrets_are_rotated_without_breaking_existing_links(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with asked(store, {"secret": "old"}) as (app, id):
@@ -202,7 +202,7 @@ async def test_x3_a_link_is_in_no_event_log_error_or_repr(store: Store, caplog: 
 
 
 @pytest.mark.parametrize("secret", ["", " , ", 5])
-def test_x3_a_secret_that_is_none_is_refused(secret: Any) -> None:
+def test_x3_an_invalid_secret_is_refused(secret: Any) -> None:
     with pytest.raises(InvalidInput, match="secret"):
         Hark("sqlite://", secret=secret)
 
@@ -212,7 +212,7 @@ def test_x3_there_are_no_keys_before_the_store_is_open() -> None:
         DoorAccess(Hark("sqlite://")).seal("x")
 
 
-async def test_x3_the_same_in_plain_code(sqlite_store: Store) -> None:
+async def test_x3_links_work_in_synchronous_code(sqlite_store: Store) -> None:
     def plain() -> str:
         with Hark(sqlite_store.url) as app:
             return app._link("prom_1x", "nonce", None)

@@ -72,7 +72,7 @@ def test_x4_a_bad_url_is_refused_when_the_app_is_made(url: Any) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///hark.db", "sqlite:////tmp/a%20b.db"])
-def test_x4_a_good_url_is_taken_and_nothing_is_opened_yet(url: str) -> None:
+def test_x4_a_valid_url_is_accepted_and_nothing_is_opened_yet(url: str) -> None:
     assert Hark(url).url == url
 
 
@@ -83,7 +83,7 @@ def test_x4_a_bad_schema_is_refused_when_the_app_is_made(schema: Any) -> None:
 
 
 @pytest.mark.parametrize("schema", ["hark", "_x", "a1_b", "x" * 63])
-def test_x4_a_good_schema_is_taken(schema: str) -> None:
+def test_x4_a_valid_schema_is_accepted(schema: str) -> None:
     assert Hark("postgresql://localhost/x", schema=schema).url == "postgresql://localhost/x"
 
 
@@ -103,7 +103,7 @@ def test_x4_only_linger_may_be_zero(option: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["max_crashes", "max_payload", "broadcast_limit"])
-def test_x4_an_option_that_counts_is_checked(option: str) -> None:
+def test_x4_an_integer_option_is_checked(option: str) -> None:
     for value, message in WHOLE.items():
         with pytest.raises(InvalidInput, match=f"{option}=.*{message}"):
             Hark("sqlite://", **{option: value})
@@ -133,7 +133,7 @@ def test_x4_an_unknown_option_is_refused_by_its_name() -> None:
 # -- classes ---------------------------------------------------------------------------------------
 
 
-def test_x4_a_next_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
+def test_x4_a_next_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(InvalidDefinition, match="'start' leads to 'shipp', which is no step") as refused:
 
         class Typo(Machine):
@@ -148,7 +148,7 @@ def test_x4_a_next_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
     assert refused.value.problems
 
 
-def test_x4_a_then_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
+def test_x4_a_then_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(InvalidDefinition, match="leads to 'nowhere'"):
 
         class Typo(Machine):
@@ -159,7 +159,7 @@ def test_x4_a_then_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
                 return Await("x", then="nowhere", timeout=5)
 
 
-def test_x4_a_then_of_a_spawn_that_leads_nowhere_is_seen_when_the_class_is_made() -> None:
+def test_x4_a_then_of_a_spawn_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(InvalidDefinition, match="leads to 'nowhere'"):
 
         class Typo(Machine):
@@ -168,7 +168,7 @@ def test_x4_a_then_of_a_spawn_that_leads_nowhere_is_seen_when_the_class_is_made(
                 return Spawn([Child("x")], "nowhere")
 
 
-def test_x4_a_method_without_step_is_seen_when_the_class_is_made() -> None:
+def test_x4_a_method_without_the_step_decorator_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(InvalidDefinition, match=r"leads to self.ship, which is no step of it. Is @step missing"):
 
         class Forgotten(Machine):
@@ -180,7 +180,7 @@ def test_x4_a_method_without_step_is_seen_when_the_class_is_made() -> None:
                 return Done()
 
 
-def test_x4_a_method_that_does_not_exist_is_seen_when_the_class_is_made() -> None:
+def test_x4_a_method_that_does_not_exist_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(InvalidDefinition, match=r"self\.shipp"):
 
         class Typo(Machine):

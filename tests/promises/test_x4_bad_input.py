@@ -132,13 +132,13 @@ async def refused(app: Hark, store: Store, call: Call, error: type[HarkError], m
 
 
 @pytest.mark.parametrize("what", NAMED)
-async def test_x4_a_bad_name_is_refused_wherever_one_is_taken(app: Harness, store: Store, what: str) -> None:
+async def test_x4_an_invalid_name_is_refused_wherever_a_name_is_accepted(app: Harness, store: Store, what: str) -> None:
     for name, message in NAMES.values():
         await refused(app, store, lambda app, name=name: NAMED[what](app, name), InvalidInput, message)
 
 
 @pytest.mark.parametrize("wrong", ["", "DONE", "asleep", "pending", "x" * 300, "a\0", 5, ["done"]])
-async def test_x4_a_status_or_kind_that_there_is_not_is_refused(app: Harness, store: Store, wrong: Any) -> None:
+async def test_x4_an_unknown_status_or_kind_is_refused(app: Harness, store: Store, wrong: Any) -> None:
     for call in (
         lambda app: app.list(status=wrong),
         lambda app: app.list(kind=wrong),
@@ -148,7 +148,7 @@ async def test_x4_a_status_or_kind_that_there_is_not_is_refused(app: Harness, st
         await refused(app, store, call, InvalidInput, "give one of")
 
 
-async def test_x4_255_bytes_are_taken(app: Harness) -> None:
+async def test_x4_names_of_255_bytes_are_accepted(app: Harness) -> None:
     name = "é" * 127 + "x"
     await app.start(Loose, id="longest", correlation_key=name, queue=name, concurrency_key=name)
     assert (await app.signal(name, name, dedup_key=name)).status == "stored"
@@ -161,7 +161,7 @@ async def test_x4_an_id_is_1_to_128_of_a_few_characters(app: Harness, store: Sto
     await refused(app, store, lambda app: app.start(Loose, id=id), InvalidInput, "is not an id; use 1 to 128")
 
 
-async def test_x4_ids_of_1_and_128_characters_are_taken(app: Harness) -> None:
+async def test_x4_ids_of_1_and_128_characters_are_accepted(app: Harness) -> None:
     for id in ("x", "A-z_0.9", "x" * 128):
         assert (await app.start(Loose, id=id)).id == id
 
@@ -187,7 +187,9 @@ LASTING: dict[str, Callable[[Hark, Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", LASTING)
-async def test_x4_a_bad_duration_is_refused_wherever_one_is_taken(app: Harness, store: Store, what: str) -> None:
+async def test_x4_an_invalid_duration_is_refused_wherever_one_is_accepted(
+    app: Harness, store: Store, what: str
+) -> None:
     for span, message in DURATIONS.values():
         await refused(app, store, lambda app, span=span: LASTING[what](app, span), InvalidInput, message)
 
@@ -319,7 +321,7 @@ SIZED: dict[str, Callable[[Hark, Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", SIZED)
-async def test_fault_64_a_payload_at_the_limit_is_taken_and_one_byte_more_is_not(
+async def test_fault_64_a_payload_at_the_limit_is_accepted_and_one_byte_more_is_refused(
     app: Harness, store: Store, what: str
 ) -> None:
     for text in (TEXT, WIDE):
@@ -340,7 +342,7 @@ async def test_fault_64_the_limit_is_a_mebibyte_unless_configured() -> None:
             await live.signal("other", "x" * ((1 << 20) - 1))
 
 
-async def test_x4_nesting_has_an_end(app: Harness, store: Store) -> None:
+async def test_x4_excessive_nesting_is_refused(app: Harness, store: Store) -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
@@ -350,7 +352,7 @@ async def test_x4_nesting_has_an_end(app: Harness, store: Store) -> None:
     await refused(app, store, lambda app: app.signal("live", "paid", circle), InvalidInput, "contains itself")
 
 
-async def test_x4_neighbours_of_a_refused_call_are_not_harmed(app: Harness) -> None:
+async def test_x4_a_refused_call_does_not_affect_others_in_its_turn(app: Harness) -> None:
     good = [app.signal("live", "other", n) for n in range(5)]
     with pytest.raises(InvalidInput):
         app.signal("live", "")
@@ -358,13 +360,13 @@ async def test_x4_neighbours_of_a_refused_call_are_not_harmed(app: Harness) -> N
     assert [(await reply).status for reply in good] == ["stored"] * 10
 
 
-async def test_x4_a_page_after_one_that_nobody_has_is_not_an_empty_page(app: Harness) -> None:
+async def test_x4_a_page_after_an_unknown_id_is_an_error_not_an_empty_page(app: Harness) -> None:
     """Retention may have taken it: an empty page would say that all has been seen."""
     with pytest.raises(NotFound, match=r"no 'gone' to go on after.*from the beginning"):
         await app.list(after="gone")
 
 
-async def test_x4_a_time_far_away_is_taken(app: Harness) -> None:
+async def test_x4_a_time_in_the_far_future_is_accepted(app: Harness) -> None:
     await app.start(Loose, id="far", at=datetime(9999, 12, 31, tzinfo=UTC))
     await app.start(Loose, id="past", at=datetime(1, 1, 1, tzinfo=UTC))
     await app.drain()

@@ -303,7 +303,7 @@ async def test_x4_a_field_of_the_wrong_type_goes_to_handle(store: Store, shape: 
     assert failed.state == {"n": 5}
 
 
-async def test_x4_input_that_does_not_fit_is_refused_by_the_worker_when_the_starter_had_no_code(store: Store) -> None:
+async def test_x4_input_that_does_not_match_is_refused_by_the_worker_if_the_starter_had_no_code(store: Store) -> None:
     class Typed(Machine):
         @dataclass
         class State:
@@ -365,7 +365,7 @@ async def test_x4_a_handle_whose_outcome_cannot_be_stored_fails_too(store: Store
     assert "has no JSON" in error
 
 
-async def test_x4_a_step_that_is_gone_from_the_code_goes_to_handle(store: Store) -> None:
+async def test_x4_a_step_removed_from_the_code_goes_to_handle(store: Store) -> None:
     class Before(Machine, name="Changing"):
         @step
         async def start(self, ctx: Context) -> Await:
@@ -390,7 +390,7 @@ async def test_x4_a_step_that_is_gone_from_the_code_goes_to_handle(store: Store)
     assert "no step 'removed'. It has: start. Add the step, then retry" in error
 
 
-async def test_x4_an_unknown_child_is_there_as_failed_and_counts(store: Store) -> None:
+async def test_x4_an_unknown_child_is_listed_as_failed_and_counts(store: Store) -> None:
     class Parent(Machine):
         @step
         async def start(self, ctx: Context) -> Spawn:
@@ -433,7 +433,9 @@ async def test_x4_an_effect_that_cannot_be_done_is_an_event_and_not_a_failure(st
 
 
 @pytest.mark.parametrize("extra", [0, 1])
-async def test_fault_64_a_result_at_the_limit_is_taken_and_one_byte_more_is_not(store: Store, extra: int) -> None:
+async def test_fault_64_a_result_at_the_limit_is_accepted_and_one_byte_more_is_refused(
+    store: Store, extra: int
+) -> None:
     class Big(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -446,7 +448,7 @@ async def test_fault_64_a_result_at_the_limit_is_taken_and_one_byte_more_is_not(
 
 
 @pytest.mark.parametrize("extra", [0, 1])
-async def test_fault_64_a_state_at_the_limit_is_taken_and_one_byte_more_is_not(store: Store, extra: int) -> None:
+async def test_fault_64_a_state_at_the_limit_is_accepted_and_one_byte_more_is_refused(store: Store, extra: int) -> None:
     class Big(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -458,7 +460,7 @@ async def test_fault_64_a_state_at_the_limit_is_taken_and_one_byte_more_is_not(s
         assert (await big.get()).status == ("failed" if extra else "done")
 
 
-async def test_x4_one_bad_instance_does_not_hold_up_its_neighbours(store: Store) -> None:
+async def test_x4_one_bad_instance_does_not_block_others_in_its_turn(store: Store) -> None:
     class Mixed(Machine):
         @step
         async def start(self, ctx: Context) -> Any:

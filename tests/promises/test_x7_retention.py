@@ -67,7 +67,7 @@ def now_of(app: Harness) -> datetime:
     return from_micros(app.clock.now)
 
 
-async def test_x7_finished_instances_go_with_all_that_was_theirs(store: Store) -> None:
+async def test_x7_retention_removes_finished_instances_with_all_their_rows(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Subscriber, id="old")
         await app.drain()
@@ -91,7 +91,7 @@ async def test_x7_finished_instances_go_with_all_that_was_theirs(store: Store) -
         assert left == {"definitions", "secrets"}  # the store's own
 
 
-async def test_x7_what_finished_since_stays(store: Store) -> None:
+async def test_x7_retention_keeps_what_finished_after_the_cutoff(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Brief, id="old")
         await app.drain()
@@ -105,7 +105,7 @@ async def test_x7_what_finished_since_stays(store: Store) -> None:
         assert await app.events("alive")
 
 
-async def test_x7_a_live_instance_never_goes_however_old(store: Store) -> None:
+async def test_x7_retention_never_removes_a_live_instance(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Subscriber, id="alive")
         await app.drain()
@@ -115,7 +115,7 @@ async def test_x7_a_live_instance_never_goes_however_old(store: Store) -> None:
         assert await app.drain() == {"steps": 1, "done": 1}
 
 
-async def test_x7_batches_the_oldest_first(store: Store) -> None:
+async def test_x7_retention_removes_the_oldest_first_in_batches(store: Store) -> None:
     async with open_app(store) as app:
         for day in range(5):
             await app.start(Brief, id=f"day-{day}")
@@ -128,7 +128,7 @@ async def test_x7_batches_the_oldest_first(store: Store) -> None:
         assert await app.forget(before=now_of(app), limit=2) == []
 
 
-async def test_x7_nothing_goes_while_an_ancestor_is_live(store: Store) -> None:
+async def test_x7_nothing_is_removed_while_an_ancestor_is_live(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Family, {"depth": 3}, id="root")
         await app.start(Brief, id="other")
@@ -145,7 +145,7 @@ async def test_x7_nothing_goes_while_an_ancestor_is_live(store: Store) -> None:
         assert set(await app.forget(before=now_of(app))) == generations
 
 
-async def test_x7_a_batch_is_filled_from_behind_those_that_must_stay(store: Store) -> None:
+async def test_x7_a_batch_skips_instances_that_must_stay(store: Store) -> None:
     async with open_app(store) as app:
         for n in range(3):
             await app.start(Family, {"depth": 1}, id=f"parent-{n}")
@@ -157,7 +157,7 @@ async def test_x7_a_batch_is_filled_from_behind_those_that_must_stay(store: Stor
         assert await app.forget(before=now_of(app), limit=1) == ["younger"]
 
 
-async def test_x7_those_that_must_stay_are_looked_through_beside_the_turns(
+async def test_x7_instances_that_must_stay_are_scanned_outside_the_turns(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many they are, the turn that forgets is only asked about those that can go."""
@@ -180,7 +180,7 @@ async def test_x7_those_that_must_stay_are_looked_through_beside_the_turns(
             assert sent.count("expired") == 2
 
 
-async def test_x7_whose_parent_was_retried_since_the_look_stays(store: Store) -> None:
+async def test_x7_a_child_whose_parent_was_retried_after_the_scan_stays(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("M")
         await turns.start("M", "parent")
@@ -218,7 +218,7 @@ async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:
         assert taken.value.holder == "first"
 
 
-async def test_x7_consumed_signals_of_a_long_lived_instance_go(store: Store) -> None:
+async def test_x7_consumed_signals_of_a_long_lived_instance_are_removed(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Subscriber, id="reader")
         await app.drain()
@@ -243,7 +243,7 @@ async def test_x7_consumed_signals_of_a_long_lived_instance_go(store: Store) -> 
         assert await app.drain() == {"steps": 1, "done": 1}
 
 
-async def test_x7_signals_consumed_since_keep_their_payload(store: Store) -> None:
+async def test_x7_signals_consumed_after_the_cutoff_keep_their_payload(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Subscriber, id="reader")
         await app.drain()
@@ -255,7 +255,7 @@ async def test_x7_signals_consumed_since_keep_their_payload(store: Store) -> Non
         assert await query(store, "SELECT payload FROM signals ORDER BY seq") == [('"young"',), ('"younger"',)]
 
 
-async def test_x7_consumed_signals_go_in_batches_too(store: Store) -> None:
+async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Subscriber, id="reader")
         await app.drain()
@@ -314,7 +314,7 @@ async def test_x7_a_failed_instance_that_is_retried_in_time_stays(store: Store) 
         assert await app.forget(before=now_of(app)) == ["again"]
 
 
-async def test_x7_an_idle_bucket_goes_and_comes_back_full(store: Store) -> None:
+async def test_x7_an_idle_bucket_is_removed_and_recreated_full(store: Store) -> None:
     limits = {"rate_limits": {"api": {"allowed": 1, "period": 3600}}, "concurrency": {"tenant": 1}}
     async with open_app(store, **limits) as app:
         for n in range(2):
@@ -330,7 +330,7 @@ async def test_x7_an_idle_bucket_goes_and_comes_back_full(store: Store) -> None:
         assert await app.drain() == {"steps": 1, "done": 1}
 
 
-async def test_x7_retention_comes_by_itself_while_a_worker_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch after batch, until nothing old is left; not a thousand a minute."""
     monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
@@ -345,7 +345,9 @@ async def test_x7_retention_comes_by_itself_while_a_worker_runs(store: Store, mo
             await until(lambda: _only(app, "alive"), "retention to remove all that is old")
 
 
-async def test_x7_nothing_goes_before_retention_is_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_x7_nothing_is_removed_before_the_retention_period_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
         await app.start(Brief, id="young")

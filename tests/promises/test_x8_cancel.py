@@ -58,7 +58,7 @@ class Quick(Machine):
         return Done()
 
 
-async def test_x8_a_cancelled_instance_is_over_at_once(store: Store) -> None:
+async def test_x8_a_cancelled_instance_is_finished_immediately(store: Store) -> None:
     async with harness(store, Waiter) as app:
         handle = await app.start(Waiter, {"names": ["go"], "timeout": 60}, id="w", correlation_key="k")
         await app.drain()
@@ -104,7 +104,7 @@ async def test_x8_what_is_not_parked_can_be_cancelled_too(store: Store, how: str
         assert (await app.get("x")).error == "cancelled"
 
 
-async def test_x8_cancel_refuses_what_is_over_and_what_is_not_there(store: Store) -> None:
+async def test_x8_cancel_refuses_finished_and_missing_instances(store: Store) -> None:
     async with harness(store, Quick, Waiter) as app:
         await app.start(Quick, id="done")
         await app.start(Waiter, GO, id="twice")
@@ -125,7 +125,7 @@ async def test_x8_cancel_refuses_what_is_over_and_what_is_not_there(store: Store
             await replies[1]
 
 
-async def test_x8_a_cancel_takes_the_whole_tree_below_and_nothing_else(store: Store) -> None:
+async def test_x8_a_cancel_cancels_all_descendants_and_nothing_else(store: Store) -> None:
     async with harness(store, Tree, Waiter, Quick) as app:
         await app.start(Tree, {"depth": 3}, id="tree-3")
         await app.start(Waiter, GO, id="bystander")
@@ -141,7 +141,7 @@ async def test_x8_a_cancel_takes_the_whole_tree_below_and_nothing_else(store: St
         assert [wait.instance_id for wait in await app.waits()] == ["bystander"]
 
 
-async def test_x8_the_tree_goes_in_one_commit(store: Store) -> None:
+async def test_x8_all_descendants_are_cancelled_in_one_commit(store: Store) -> None:
     async with harness(store, Tree, Waiter, Quick) as app, Turns(store, app.clock) as turns:
         await app.start(Tree, {"depth": 2}, id="tree-2")
         await app.drain()

@@ -72,7 +72,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-async def test_x8_an_executing_step_is_told_and_whatever_it_answers_is_refused(store: Store, answer: str) -> None:
+async def test_x8_an_executing_step_is_cancelled_and_its_outcome_is_refused(store: Store, answer: str) -> None:
     told = Told()
     machine = executing(told, ANSWERS[answer])
     async with harness(store, machine, Waiter, Quick) as app:
@@ -110,7 +110,7 @@ class Stubborn(Machine):
 
 @pytest.mark.parametrize("queues", [{"default": 1}, {"default": 1, "other": 1}], ids=["one queue", "two queues"])
 @pytest.mark.parametrize("place", ["memory", "sqlite", "postgres"])
-async def test_x8_the_seat_is_free_at_the_cancel(
+async def test_x8_the_slot_of_the_queue_is_free_as_of_the_cancel(
     request: pytest.FixtureRequest, queues: dict[str, int], place: str
 ) -> None:
     """The cancelled step holds on; the next in line runs beside it. In memory nobody's poll could help out."""
@@ -131,7 +131,7 @@ async def test_x8_the_seat_is_free_at_the_cancel(
         assert (await app.get("x")).status == "cancelled"
 
 
-async def test_x8_the_slot_of_its_concurrency_key_is_free_at_the_cancel(store: Store) -> None:
+async def test_x8_the_slot_of_the_concurrency_key_is_free_as_of_the_cancel(store: Store) -> None:
     told = Told()
     machine = executing(told, lambda ctx: Done())
     async with harness(store, machine, Quick) as app:
@@ -144,7 +144,7 @@ async def test_x8_the_slot_of_its_concurrency_key_is_free_at_the_cancel(store: S
             assert await app.result("next", timeout=30) is None
 
 
-async def test_x8_a_thread_runs_out_and_its_outcome_is_refused(store: Store) -> None:
+async def test_x8_a_step_in_a_thread_finishes_and_its_outcome_is_refused(store: Store) -> None:
     entered, leave, left = threading.Event(), threading.Event(), threading.Event()
     handled: list[Exception] = []
 
@@ -182,7 +182,7 @@ async def test_x8_a_thread_runs_out_and_its_outcome_is_refused(store: Store) -> 
         assert handled == []
 
 
-async def test_x8_the_commit_of_the_cancel_is_what_tells_it() -> None:
+async def test_x8_a_step_is_notified_by_the_commit_of_the_cancel() -> None:
     """In memory there is no poll that would find out later."""
     told = Told()
     machine = executing(told, lambda ctx: Done())
@@ -196,7 +196,7 @@ async def test_x8_the_commit_of_the_cancel_is_what_tells_it() -> None:
             told.gate.open.set()
 
 
-async def test_x8_a_step_that_runs_elsewhere_is_told_too(store: Store) -> None:
+async def test_x8_a_step_in_another_process_is_notified_too(store: Store) -> None:
     """Two apps on one store: who cancels is not who runs it."""
     told = Told()
     machine = executing(told, lambda ctx: Done("ignored it"))
@@ -212,7 +212,7 @@ async def test_x8_a_step_that_runs_elsewhere_is_told_too(store: Store) -> None:
     assert told.handled == []
 
 
-async def test_x8_executing_children_are_told_with_their_parent(store: Store) -> None:
+async def test_x8_executing_children_are_notified_with_their_parent(store: Store) -> None:
     told = Told()
     machine = executing(told, lambda ctx: Done("ignored it"))
 

@@ -68,7 +68,7 @@ async def test_x8_a_retry_runs_the_failed_step_again_with_its_inbox_and_waits(st
         assert "retried" in await event_types(app, "f")
 
 
-async def test_x8_only_what_has_failed_can_be_retried(store: Store) -> None:
+async def test_x8_only_a_failed_instance_can_be_retried(store: Store) -> None:
     async with harness(store, Quick, Waiter, Fragile) as app:
         await app.start(Quick, id="done")
         await app.start(Waiter, GO, id="awaiting_signal")
@@ -96,7 +96,7 @@ async def _fail(app: Any, id: str, **options: Any) -> None:
     assert (await app.get(id)).status == "failed"
 
 
-async def test_x8_fault_75_a_retry_whose_key_is_taken_is_a_duplicate_and_nothing_moves(store: Store) -> None:
+async def test_x8_fault_75_a_retry_whose_key_is_taken_is_a_duplicate_and_nothing_changes(store: Store) -> None:
     async with harness(store, Fragile, Waiter) as app:
         await _fail(app, "old", correlation_key="k")
         await app.start(Waiter, GO, id="new", correlation_key="k")
@@ -114,7 +114,7 @@ async def test_x8_fault_75_a_retry_whose_key_is_taken_is_a_duplicate_and_nothing
         assert (await app.signal("k", "note")).instance_id == "old"
 
 
-async def test_x8_two_failed_holders_of_one_key_only_one_comes_back(store: Store) -> None:
+async def test_x8_of_two_failed_holders_of_one_key_only_one_can_be_retried(store: Store) -> None:
     async with harness(store, Fragile) as app:
         await _fail(app, "one", correlation_key="k")
         await _fail(app, "two", correlation_key="k")
@@ -126,7 +126,7 @@ async def test_x8_two_failed_holders_of_one_key_only_one_comes_back(store: Store
         assert (await app.get("two")).status == "failed"
 
 
-async def test_x8_two_retries_at_once_are_told_the_same_reason(store: Store) -> None:
+async def test_x8_two_concurrent_retries_get_the_same_reason(store: Store) -> None:
     async with harness(store, Fragile, Waiter) as app:
         await _fail(app, "old", correlation_key="k")
         await app.start(Waiter, GO, id="new", correlation_key="k")
@@ -141,14 +141,14 @@ async def test_x8_two_retries_at_once_are_told_the_same_reason(store: Store) -> 
         assert late.value.status == "runnable"
 
 
-async def test_x8_a_retry_with_a_key_that_is_its_own_for_good(store: Store) -> None:
+async def test_x8_a_retry_of_the_holder_of_a_forever_key(store: Store) -> None:
     async with harness(store, Fragile) as app:
         await _fail(app, "f", correlation_key="k", correlation_scope="forever")
         assert (await app.retry("f")).status == "runnable"
 
 
 @pytest.mark.parametrize("first", ["start", "retry"])
-async def test_x8_a_retry_and_a_start_of_its_key_meet(pg_store: Store, first: str) -> None:
+async def test_x8_a_retry_and_a_start_of_its_key_are_serialised(pg_store: Store, first: str) -> None:
     async with Turns(pg_store) as one, Turns(pg_store) as two:
         await one.register("M")
         await one.start("M", "old", correlation_key="k")
@@ -218,7 +218,7 @@ async def test_x8_a_retried_child_that_is_cancelled_does_not_count_twice(store: 
         assert await statuses(app, "fragile", "parent") == ["cancelled", "awaiting_children"]
 
 
-async def test_x8_fault_75_a_child_whose_parent_went_on_is_retried_for_itself(store: Store) -> None:
+async def test_x8_fault_75_a_child_whose_parent_continued_is_retried_alone(store: Store) -> None:
     async with harness(store, Parent, Fragile, Waiter) as app:
         await app.start(Parent, {"join": 1}, id="parent")
         await app.drain()

@@ -34,7 +34,7 @@ async def _wait_for_payment(turns: Turns, id: str) -> None:
     await turns.commit(await turns.claim("M"), Park((_payment(f"w-{id}"),)), step="woken")
 
 
-async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_nothing_moves(store: Store) -> None:
+async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_nothing_changes(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("M")
         await _fail_while_waiting(turns, "old", _payment("w-old"))
@@ -56,7 +56,7 @@ async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_
         assert sent.answer == "old"
 
 
-async def test_x8_of_two_who_waited_for_one_message_one_comes_back(store: Store) -> None:
+async def test_x8_of_two_failed_receivers_of_one_message_only_one_can_be_retried(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("M")
         await _fail_while_waiting(turns, "one", _payment("w-one"))
@@ -70,7 +70,7 @@ async def test_x8_of_two_who_waited_for_one_message_one_comes_back(store: Store)
 
 
 @pytest.mark.parametrize("first", ["park", "retry"])
-async def test_x8_a_retry_and_a_park_on_its_message_meet(pg_store: Store, first: str) -> None:
+async def test_x8_a_retry_and_a_park_on_its_message_are_serialised(pg_store: Store, first: str) -> None:
     async with Turns(pg_store) as one, Turns(pg_store) as two:
         await one.register("M")
         await _fail_while_waiting(one, "old", _payment("w-old"))
@@ -104,7 +104,7 @@ async def _awakeables(store: Store) -> dict[str, tuple[Any, ...]]:
     return {id: (status, by, bool(pending)) for id, status, by, pending in found}
 
 
-async def test_x8_a_retry_asks_again_what_the_failure_cancelled_and_nothing_else(store: Store) -> None:
+async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_cancelled_and_nothing_else(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("M")
         questions = [_asked(id, n) for n, id in enumerate(("open", "answered", "withdrawn"))]

@@ -41,7 +41,7 @@ def _crash(server: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("how", [PostgresServer.restart, _crash], ids=["restart", "crash"])
-def test_what_was_committed_survives_a(private: PostgresServer, how: Callable[[PostgresServer], object]) -> None:
+def test_committed_data_survives(private: PostgresServer, how: Callable[[PostgresServer], object]) -> None:
     url = private.url
     private.psql("CREATE TABLE IF NOT EXISTS kept (n int); INSERT INTO kept VALUES (1)")
     before = private.psql("SELECT count(*) FROM kept")
@@ -60,7 +60,7 @@ def test_a_killed_server_refuses_connections_until_it_is_started(private: Postgr
     assert run_sql(private.url, "SELECT 1") == 1
 
 
-def test_two_servers_do_not_meet(private: PostgresServer, postgres: Postgres) -> None:
+def test_two_servers_are_isolated(private: PostgresServer, postgres: Postgres) -> None:
     assert private.url != postgres.url
     assert str(private.data_directory) != postgres.data_directory
 
@@ -72,7 +72,7 @@ def test_fsync_is_off_only_when_asked_for_and_close_leaves_nothing() -> None:
     assert not server.data_directory.parent.exists()
 
 
-def test_close_syncs_nothing_that_it_throws_away() -> None:
+def test_close_does_not_sync_data_it_deletes() -> None:
     server = PostgresServer()
     server.start()
     with (server.data_directory.parent / "log").open() as log:

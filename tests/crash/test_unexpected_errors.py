@@ -25,7 +25,7 @@ class Patient(Machine):
         return Done(ctx.awaited[0].payload)
 
 
-async def test_x5_a_look_around_that_fails_is_not_the_last_one(
+async def test_x5_a_poll_that_fails_is_repeated(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, other = Hark(store.url, **store.options), Hark(store.url, **store.options)
@@ -49,7 +49,7 @@ async def test_x5_a_look_around_that_fails_is_not_the_last_one(
     assert "nobody expected this" in caplog.text
 
 
-async def test_x5_a_request_that_fails_takes_no_neighbour_with_it(
+async def test_x5_a_request_that_fails_does_not_fail_others_in_its_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that nobody waits for, at the head of a turn: the rest of the turn is done and answered."""
