@@ -23,8 +23,8 @@ import uvloop
 from hark import FunctionContext, Hark, __version__, workflow
 from hark.app.door_access import DoorAccess
 from hark.doors.http.api import ROUTES
-from hark.doors.http.responses import Answer, as_json
-from hark.doors.http.routes import Call, Route, Table
+from hark.doors.http.responses import Response, as_json
+from hark.doors.http.routes import HttpRequest, Route, Table
 from hark.doors.http.server import address, config, listen
 from hark.doors.http.write_routes import Resolved
 
@@ -125,14 +125,14 @@ async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
         for count in (100, n):
             ids = await park(app, count)
             begin, turns = time.perf_counter(), DoorAccess(app).turns
-            sent = [app.resolve(asked[id], ANSWER, show=False) for id in ids]  # a peer does not show it either
+            sent = [app.resolve(asked[id], ANSWER) for id in ids]
             for reply in [*sent, *(app.result(id, timeout=300) for id in ids)]:
                 await reply
             seconds = time.perf_counter() - begin
     return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": DoorAccess(app).turns - turns}
 
 
-async def trivial(call: Call) -> Answer:
+async def trivial(call: HttpRequest) -> Response:
     """Through the door like `resolve`: guarded, routed, parsed, answered. It commits nothing."""
     return as_json(Resolved("none", await call.body()))
 

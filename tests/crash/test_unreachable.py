@@ -98,7 +98,7 @@ async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, wor
     async with app.worker():
         patient = await app.start(Patient, id="patient")
         result = asyncio.create_task(asyncio.wait_for(patient.result(), 60))
-        await until(lambda: app._clerk.ends.waiting, "somebody to wait for the result")
+        await until(lambda: app._clerk.completions.waiting, "somebody to wait for the result")
         proxy.go_away()
         told = app.signal("patient", "tick", "told")  # asked during the outage, done after it
         await asyncio.sleep(0.3)
@@ -155,12 +155,12 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
         await app.signal(patient, "tick", "told")
         assert await again == "told"
         assert await app.result("patient", timeout=60) == "told"
-        await until(lambda: not app._clerk.ends.waiting, "nobody to wait any more")
+        await until(lambda: not app._clerk.completions.waiting, "nobody to wait any more")
 
 
 def look_again(app: Hark) -> bool:
     app._clerk.hint()
-    return not app._clerk.ends.asked and not app._clerk.ends.waiting
+    return not app._clerk.completions.asked and not app._clerk.completions.waiting
 
 
 async def wait_for_result(app: Hark) -> object:

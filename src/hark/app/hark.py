@@ -382,14 +382,11 @@ class Hark:
         return self._ask(request, self._handle)
 
     def resolve(
-        self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python", show: bool = True
+        self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python"
     ) -> Reply[Awakeable]:
-        """Answer an awakeable. Recorded are `by`, who answered, and `via`, the door: python, cli, http, link, step.
-
-        `show=False` is for who does not look at the answer, which then is only that it was taken.
-        """
+        """Answer an awakeable. Recorded are `by`, who answered, and `via`, the door: python, cli, http, link, step."""
         text = json.dump(payload, limit=self._max_payload)
-        return self._settle(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via), show)
+        return self._settle(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
@@ -398,9 +395,9 @@ class Hark:
         reason = _text(error, "error")
         return self._settle(Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via))
 
-    def _settle(self, settle: Settle, show: bool = True) -> Reply[Awakeable]:
+    def _settle(self, settle: Settle) -> Reply[Awakeable]:
         _check_texts(by=settle.by, via=settle.via)
-        return self._ask(SettleAwakeable(settle=settle), lambda row: views.awakeable(row, self._link) if show else None)
+        return self._ask(SettleAwakeable(settle=settle), lambda row: views.awakeable(row, self._link))
 
     def _then(self, request: Request, question: Callable[[Store, str], Any]) -> Reply[Any]:
         """Ask for a change and, once it is committed, read what came of it."""

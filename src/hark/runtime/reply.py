@@ -1,7 +1,8 @@
-"""One spelling for both colours: a reply can be awaited, or blocked on with `.result()`.
+"""Reply: the result of a call to come, one API for sync and async code.
 
-What it stands for has been asked for already; awaiting only waits. Answers come from the clerk's thread:
-`answer_all` wakes every event loop once, however many replies it has.
+A reply is awaited, or blocked on with `.result()`. The call has been made already: reading the reply only waits.
+The clerk's thread settles replies with raw values (`answer_all`, which wakes every event loop once, however many
+replies it has); the value is converted when the reply is read, in the thread that reads it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Reply(Generic[T]):
-    """The answer to come."""
+    """The result of a call: `await` it, or call `.result()` in sync code. It may be read again, from any thread."""
 
-    __slots__ = ("__weakref__", "_convert", "_done", "_error", "_event", "_lock", "_seen", "_value", "_waiters")
+    __slots__ = ("__weakref__", "_convert", "_done", "_error", "_event", "_lock", "_read", "_value", "_waiters")
 
     def __init__(self, convert: Callable[[Any], T] | None = None) -> None:
+        """`convert`: makes the value of the raw one, or raises; called once, in the thread of the first reader."""
         self._convert = convert
         self._done = False
-        self._seen = False
+        self._read = False
         self._value: Any = None
         self._error: BaseException | None = None
         self._waiters: list[_Waiter] | None = None
@@ -41,8 +43,8 @@ class Reply(Generic[T]):
             if self._register(loop, future):
                 try:
                     yield from future
-                except BaseException:  # who waited was told to stop: the answer is no longer expected
-                    self._seen = True
+                except BaseException:  # the waiting task was cancelled: it no longer expects the result
+                    self._read = True
                     raise
         return self._outcome()
 
@@ -54,32 +56,51 @@ class Reply(Generic[T]):
             return not self._done
 
     def result(self, timeout: float | None = None) -> T:
-        """Block until it is there. For plain code: where an event loop runs, `await` it instead."""
+        """Block until the result is there, and return it. In async code, `await` the reply instead.
+
+        Args:
+            timeout: seconds to wait at most; None waits without a limit.
+
+        Returns:
+            The result of the call.
+
+        Raises:
+            TimeoutError: there is no result yet; the call itself continues.
+            WouldBlockEventLoop: an event loop runs in this thread.
+            HarkError: whatever the call failed with.
+        """
         refuse_to_block_a_loop("`.result()`", "await")
         with self._lock:
             if not self._done and self._event is None:
                 self._event = threading.Event()
         if not self._done and self._event is not None and not self._event.wait(timeout):
-            raise TimeoutError(f"No answer within {timeout} seconds; what was asked for goes on.")
+            raise TimeoutError(f"No result within {timeout} seconds; the call goes on. Read the reply again later.")
         return self._outcome()
 
     def done(self) -> bool:
-        """Is the answer there?"""
+        """True once the result, or the error, can be read without waiting."""
         return self._done
 
     def _outcome(self) -> T:
-        self._seen = True
+        self._read = True
+        if self._convert is not None:
+            self._convert_value()
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[no-any-return]
 
+    def _convert_value(self) -> None:
+        with self._lock:  # several threads may read at the same time
+            convert = self._convert
+            if convert is not None and self._error is None:
+                try:
+                    self._value = convert(self._value)
+                except Exception as error:
+                    self._value, self._error = None, error
+            self._convert = None
+
     def _settle(self, value: Any) -> list[_Waiter]:
-        """Take the answer; an exception is an answer too. Returns whom to wake."""
-        if self._convert is not None and not isinstance(value, BaseException):
-            try:
-                value = self._convert(value)
-            except Exception as error:
-                value = error
+        """Store the raw value, or the exception, unless there is one already. Returns the waiters to wake."""
         with self._lock:
             if self._done:
                 return []
@@ -94,12 +115,15 @@ class Reply(Generic[T]):
         return waiters
 
     def __del__(self) -> None:
-        if getattr(self, "_error", None) is not None and not self._seen:
-            _log.error("Nobody looked at this answer: %r", self._error)
+        if getattr(self, "_done", False) and not self._read:
+            if self._convert is not None:  # some errors are found by the conversion only
+                self._convert_value()
+            if self._error is not None:
+                _log.error("The result of this call was never read, and it failed: %r", self._error)
 
 
 def refuse_to_block_a_loop(what: str, instead: str) -> None:
-    """For all that blocks: not on a thread whose event loop is running."""
+    """Raise `WouldBlockEventLoop` when an event loop runs in this thread: for every call that blocks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -108,7 +132,7 @@ def refuse_to_block_a_loop(what: str, instead: str) -> None:
 
 
 def answer_all(answers: Iterable[tuple[Reply[Any], Any]]) -> None:
-    """Settle many replies, waking each loop once."""
+    """Settle many replies, waking each event loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for reply, value in answers:
         for loop, future in reply._settle(value):

@@ -107,7 +107,7 @@ async def message(call: HttpRequest) -> Response:
 async def resolve(call: HttpRequest) -> Response:
     [id] = call.args
     payload = await call.body()
-    await call.app.resolve(id, payload, by=call.caller.name, via="http", show=False)
+    await call.app.resolve(id, payload, by=call.caller.name, via="http")
     return as_json(Resolved(id, payload))
 
 
