@@ -105,8 +105,3 @@ def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
                 assert language == "sh"
                 for line in filter(None, code.splitlines()):
                     run_shell(tmp_path, line, servers, addresses)
-
-
-def test_the_pages_of_the_map_exist() -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text("utf-8")):
-        assert (ROOT / link).exists(), link
