@@ -23,8 +23,8 @@ import uvloop
 from hark import FunctionContext, Hark, __version__, workflow
 from hark.app.door_access import DoorAccess
 from hark.doors.http.api import ROUTES
-from hark.doors.http.responses import Response, as_json
-from hark.doors.http.routes import HttpRequest, Route, Table
+from hark.doors.http.responses import Response, json_response
+from hark.doors.http.routes import HttpRequest, Route, RouteTable
 from hark.doors.http.server import address, config, listen
 from hark.doors.http.write_routes import Resolved
 
@@ -132,9 +132,9 @@ async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
     return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": DoorAccess(app).turns - turns}
 
 
-async def trivial(call: HttpRequest) -> Response:
+async def trivial(request: HttpRequest) -> Response:
     """Through the door like `resolve`: guarded, routed, parsed, answered. It commits nothing."""
-    return as_json(Resolved("none", await call.body()))
+    return json_response(Resolved("none", await request.json_body()))
 
 
 class Beside:
@@ -142,7 +142,7 @@ class Beside:
 
     def __init__(self, app: Hark) -> None:
         self.api = app.asgi()
-        self.api._table = Table([*ROUTES, Route("POST", "/trivial", trivial, "answer", "For the bench.", {})])
+        self.api._table = RouteTable([*ROUTES, Route("POST", "/trivial", trivial, "answer", "For the bench.", {})])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] != "/echo":

@@ -428,7 +428,7 @@ async def test_d3_its_files_are_served_and_no_others(store: Store) -> None:
         assert (sheet.status_code, sheet.headers["content-type"]) == (200, "text/css; charset=utf-8")
         assert "prefers-color-scheme: dark" in sheet.text
         assert (await client.get("/a/static/icon.svg")).headers["content-type"] == "image/svg+xml"
-        for wrong in ("nothing.css", "..%2ftemplates%2fask.html", "%2e%2e", "answer.css%00"):
+        for wrong in ("nothing.css", "..%2ftemplates%2fquestion.html", "%2e%2e", "answer.css%00"):
             assert (await client.get(f"/a/static/{wrong}")).status_code == 404
 
 

@@ -23,7 +23,7 @@ def form_of(kind: Any) -> Form:
 
 
 def named(form: Form) -> dict[str, Field]:
-    return {".".join(one.path): one for one in form.every()}
+    return {".".join(one.path): one for one in form.all_fields()}
 
 
 def kinds(form: Form) -> dict[str, str]:
@@ -32,7 +32,7 @@ def kinds(form: Form) -> dict[str, str]:
 
 def send(form: Form, **typed: str | list[str]) -> Any:
     """Fill it in as a browser posts it; `a__b` is the field b of a."""
-    names = {"__".join(one.path): one for one in form.every()}
+    names = {"__".join(one.path): one for one in form.all_fields()}
     posted = {names[key].name: [value] if isinstance(value, str) else value for key, value in typed.items()}
     form.fill(posted)
     return form.answer()
@@ -102,7 +102,7 @@ def test_d3_what_cannot_be_read_stays_as_it_was_typed_for_the_schema_to_refuse()
     text, _ = compile_schema(Order)
     assert text is not None
     value = send(form, **{**FILLED, "amount": "many", "due": "soon", "size": "7", "numbers": "1\nx", "price": "nan"})
-    rest = form.tell(problems(text, json.dumps(value)))
+    rest = form.attach_problems(problems(text, json.dumps(value)))
     assert rest == []
     wrong = {name for name, one in named(form).items() if one.problems}
     assert wrong == {"amount", "due", "size", "numbers", "price"}
@@ -113,7 +113,7 @@ def test_d3_what_is_missing_is_said_beside_its_field() -> None:
     form = form_of(Order)
     text, _ = compile_schema(Order)
     assert text is not None
-    form.tell(problems(text, json.dumps(send(form))))
+    form.attach_problems(problems(text, json.dumps(send(form))))
     assert {name for name, one in named(form).items() if one.problems} == {
         "approve", "amount", "price", "size", "due", "at", "home.street",
     }  # fmt: skip
@@ -122,13 +122,13 @@ def test_d3_what_is_missing_is_said_beside_its_field() -> None:
 
 def test_d3_a_problem_of_the_whole_belongs_to_no_field() -> None:
     form = Form({"type": "object", "properties": {"a": {"type": "string"}}, "minProperties": 1})
-    assert form.tell(["answer: {} has less than 1 property"]) == ["{} has less than 1 property."]
+    assert form.attach_problems(["answer: {} has less than 1 property"]) == ["{} has less than 1 property."]
 
 
 def test_d3_broken_json_in_a_box_is_told_there() -> None:
     form = form_of(Order)
     send(form, anything='{"a": 1, "a": 2}')
-    assert form.broken
+    assert form.has_problems
     assert "twice" in named(form)["anything"].problems[0]
 
 
@@ -201,7 +201,7 @@ REJECT = {"properties": {"action": {"const": "reject"}, "reason": {"type": "stri
 )
 def test_d3_an_approval_is_two_buttons(schema: Any, approval: bool) -> None:
     form = Form(schema)
-    assert form.approval is approval
+    assert form.is_approval is approval
     if approval:
         assert form.fields() == []
         assert form.answer() == {"action": "approve"}
@@ -264,9 +264,9 @@ def test_d3_pydantic_models_are_drawn_too() -> None:
 def test_d3_a_schema_without_end_is_drawn_with_one() -> None:
     tree = {"type": "object", "properties": {"name": {"type": "string"}, "child": {"$ref": "#"}}}
     form = Form(tree)
-    assert {one.kind for one in form.every()} == {"group", "text", "json"}
+    assert {one.kind for one in form.all_fields()} == {"group", "text", "json"}
     wide = {"type": "object", "properties": {f"a{n}": {"type": "string"} for n in range(500)}}
-    assert sum(one.kind == "text" for one in Form(wide).every()) < 100
+    assert sum(one.kind == "text" for one in Form(wide).all_fields()) < 100
 
 
 def test_d3_names_of_fields_do_not_meet() -> None:
@@ -281,9 +281,9 @@ def test_d3_names_of_fields_do_not_meet() -> None:
             },
         }
     )
-    names = [one.name for one in form.every()]
+    names = [one.name for one in form.all_fields()]
     assert len(names) == len(set(names))
-    ids = [one.id for one in form.every()]
+    ids = [one.id for one in form.all_fields()]
     assert len(ids) == len(set(ids))
 
 
@@ -313,5 +313,5 @@ def test_d3_no_schema_and_nothing_typed_breaks_the_form(schema: Any, typed: list
     except ValueError:
         return  # refused when the question is asked
     form = Form(schema if isinstance(schema, dict) else {"default": schema})
-    form.fill({one.name: typed for one in form.every()})
+    form.fill({one.name: typed for one in form.all_fields()})
     json.dumps(form.answer())

@@ -11,7 +11,7 @@ import pytest
 
 from hark import Hark
 from hark.doors.http import feed, server
-from hark.doors.http.asgi import Door
+from hark.doors.http.asgi import AsgiApp
 from tests.support.http import app_on, lines_of, serving
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -25,22 +25,22 @@ async def app(store: Store) -> AsyncIterator[Hark]:
 
 
 @pytest.fixture
-async def http(app: Hark, doors: list[Door]) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: Hark, doors: list[AsgiApp]) -> AsyncIterator[httpx.AsyncClient]:
     async with serving(app) as client:
         yield client
 
 
 @pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch) -> list[Door]:
+def doors(monkeypatch: pytest.MonkeyPatch) -> list[AsgiApp]:
     """The doors that were opened, to look at their feeds."""
-    opened: list[Door] = []
-    made = Door.__init__
+    opened: list[AsgiApp] = []
+    made = AsgiApp.__init__
 
-    def noted(self: Door, *args: Any, **options: Any) -> None:
+    def noted(self: AsgiApp, *args: Any, **options: Any) -> None:
         made(self, *args, **options)
         opened.append(self)
 
-    monkeypatch.setattr(Door, "__init__", noted)
+    monkeypatch.setattr(AsgiApp, "__init__", noted)
     return opened
 
 
@@ -119,7 +119,7 @@ async def test_what_cannot_be_followed(http: httpx.AsyncClient, app: Hark) -> No
 
 
 async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
-    http: httpx.AsyncClient, app: Hark, doors: list[Door], monkeypatch: pytest.MonkeyPatch
+    http: httpx.AsyncClient, app: Hark, doors: list[AsgiApp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "_LOOK", 3600.0)  # so that only what happens makes it look
     [door] = doors
@@ -133,16 +133,16 @@ async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
     followers = [asyncio.ensure_future(follow()) for _ in range(100)]
     await until(lambda: len(door.feed._streams) == 100, "everybody to be there")
     await until(lambda: all(stream.seq for stream in door.feed._streams), "everybody to have the past")
-    before = door.feed.looks
+    before = door.feed.reads
     await app.signal("o-1", "paid")
     for seen in await asyncio.gather(*followers):
         assert seen == ["started", "await", "signal", "done", "end"]
-    assert door.feed.looks - before < 20
+    assert door.feed.reads - before < 20
     assert not door.feed._streams
     await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to go home")
 
 
-async def test_a_client_that_hangs_up_frees_everything(http: httpx.AsyncClient, app: Hark, doors: list[Door]) -> None:
+async def test_a_client_that_disconnects_is_forgotten(http: httpx.AsyncClient, app: Hark, doors: list[AsgiApp]) -> None:
     [door] = doors
     await app.start("Order", id="o-1")
     async with following(http, "o-1") as events:
@@ -170,7 +170,7 @@ async def test_a_slow_client_keeps_nobody_waiting_and_misses_nothing(
     """It is left out of the feed once it is too far behind, and reads what it missed by itself."""
     monkeypatch.setattr(feed, "_ROOM", 3)
     await app.start("Order", id="o-1")
-    door = Door(app)
+    door = AsgiApp(app)
     sent: list[bytes] = []
     slow, over = asyncio.Event(), asyncio.Event()
 
@@ -207,7 +207,7 @@ def _get(path: str) -> dict[str, Any]:
 
 async def test_a_heartbeat_keeps_the_line_open(app: Hark) -> None:
     await app.start("Order", id="o-1")
-    door = Door(app, heartbeat=0.01)
+    door = AsgiApp(app, heartbeat=0.01)
     sent: list[bytes] = []
     enough = asyncio.Event()
 

@@ -200,7 +200,7 @@ class Hark:
         `require_token`: no request without a credential, whoever sends it. See docs/http.md.
         """
         # By name: doors import the app, and the app imports nothing of a door until it is asked for one.
-        return importlib.import_module("hark.doors.http.asgi").Door(self, require_token=require_token)
+        return importlib.import_module("hark.doors.http.asgi").AsgiApp(self, require_token=require_token)
 
     async def serve(self, *, host: str = "127.0.0.1", port: int = 4097, worker: bool = True, **options: Any) -> None:
         """The HTTP API, a worker and timers in this process, until Ctrl-C or SIGTERM: what `hark serve` runs."""

@@ -5,8 +5,19 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import File, Given, Limit, Payload, StillSuspended, Text, command, group, opened, payload_of
-from hark.doors.cli.output import clean, emit, fields, paint, when
+from hark.doors.cli.options import (
+    File,
+    Limit,
+    Options,
+    Payload,
+    StillSuspended,
+    Text,
+    command,
+    group,
+    open_engine,
+    parse_payload,
+)
+from hark.doors.cli.output import colored, print_fields, print_json, printable, when
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
 
 cli = group("Answer what instances ask.")
@@ -18,20 +29,20 @@ _LOOK = 0.1
 
 @command(cli)
 def resolve(
-    given: Given, id: Id, payload: Payload = None, text: Text = False, file: File = None, by: By = None
+    options: Options, id: Id, payload: Payload = None, text: Text = False, file: File = None, by: By = None
 ) -> None:
     """Answer an awakeable.
 
     hark awakeable resolve prom_1abc123 --payload '{"action":"approve"}'
     """
-    value = payload_of(payload, text, file)
-    with opened(given) as hark:
-        _settled(given, hark.resolve(id, value, by=by, via="cli").result())
+    value = parse_payload(payload, text, file)
+    with open_engine(options) as hark:
+        _settled(options, hark.resolve(id, value, by=by, via="cli").result())
 
 
 @command(cli)
 def reject(
-    given: Given,
+    options: Options,
     id: Id,
     error: Annotated[str, typer.Option("--error", help="Why not")] = "rejected",
     by: By = None,
@@ -40,12 +51,12 @@ def reject(
 
     hark awakeable reject prom_1abc123 --error "approval denied"
     """
-    with opened(given) as hark:
-        _settled(given, hark.reject(id, error, by=by, via="cli").result())
+    with open_engine(options) as hark:
+        _settled(options, hark.reject(id, error, by=by, via="cli").result())
 
 
-def _settled(given: Given, found: Any) -> None:
-    emit(found) if given.json else print(f"{_mark(found)} {found.id} {paint(found.status)}")
+def _settled(options: Options, found: Any) -> None:
+    print_json(found) if options.json else print(f"{_mark(found)} {found.id} {colored(found.status)}")
 
 
 def _mark(found: Any) -> str:
@@ -54,7 +65,7 @@ def _mark(found: Any) -> str:
 
 @command(cli, "list")
 def list_(
-    given: Given,
+    options: Options,
     job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job or instance")] = None,
     status: Annotated[
         str | None, typer.Option("--status", help="PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED")
@@ -69,37 +80,37 @@ def list_(
     status = status.upper() if status is not None else None
     if status is not None and status not in _MARKS:
         raise InvalidInput(f"--status {status}: give one of {', '.join(_MARKS)}.")
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.awakeables(job=job, status=status, limit=limit, after=after).result()
-    if given.json:
-        emit(found)
+    if options.json:
+        print_json(found)
         return
     if not found:
         print("No awakeables.")
     for one in found:
         print(f"{_mark(one)} {one.id}")
         print(f"  Job: {one.instance_id}")
-        print(f"  Task: {clean(one.task or '-')}")
-        print(f"  Status: {paint(one.status)}")
+        print(f"  Task: {printable(one.task or '-')}")
+        print(f"  Status: {colored(one.status)}")
         if one.title:
-            print(f"  Title: {clean(one.title)}")
+            print(f"  Title: {printable(one.title)}")
         if one.timeout_at and one.status == "PENDING":
             print(f"  Until: {when(one.timeout_at)}")
 
 
 @command(cli)
-def show(given: Given, id: Id) -> None:
+def show(options: Options, id: Id) -> None:
     """Show one awakeable, whole.
 
     hark awakeable show prom_1abc123
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.awakeable(id).result()
-    if given.json:
-        emit(found)
+    if options.json:
+        print_json(found)
         return
     print(f"{_mark(found)} {found.id}")
-    fields(
+    print_fields(
         [
             ("status", found.status), ("job", found.instance_id), ("task", found.task), ("title", found.title),
             ("description", found.description), ("schema", found.schema),
@@ -113,7 +124,7 @@ def show(given: Given, id: Id) -> None:
 
 @command(cli, "await")
 def await_(
-    given: Given,
+    options: Options,
     id: Id,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it is settled, instead of exit 75")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Stay so long at most")] = None,
@@ -125,14 +136,14 @@ def await_(
     if timeout is not None and not 0 < timeout < 1e9:
         raise InvalidInput(f"--timeout {timeout}: give seconds above zero.")
     until = None if timeout is None else time.monotonic() + timeout
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.awakeable(id).result()
         while found.status == "PENDING" and (wait or timeout) and (until is None or time.monotonic() < until):
             time.sleep(_LOOK)
             found = hark.awakeable(id).result()
     match found.status:
         case "RESOLVED":
-            print(found.payload) if isinstance(found.payload, str) and not given.json else emit(found.payload)
+            print(found.payload) if isinstance(found.payload, str) and not options.json else print_json(found.payload)
         case "PENDING":
             raise StillSuspended(f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then come again.")
         case "TIMEOUT":

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from hark.doors.cli.options import Given, access_of, command, opened
-from hark.doors.cli.output import clean, emit, paint, span, when
+from hark.doors.cli.options import Options, command, door_access, open_engine
+from hark.doors.cli.output import colored, duration, print_json, printable, when
 from hark.model.errors import HarkError
 
 Found = tuple[str, str, str]  # what was looked at, ok | look | wrong, what was found and what to do
@@ -16,31 +16,31 @@ _SKEW = 2.0
 _SQLITE = (3, 51, 3)
 
 
-def declare(cli: typer.Typer) -> None:
+def add_commands(cli: typer.Typer) -> None:
     command(cli)(doctor)
 
 
-def doctor(given: Given) -> None:
+def doctor(options: Options) -> None:
     """Check Python, the store, its workers, timers and waits; exit 1 when something is wrong.
 
     hark doctor --db postgresql://localhost/shop
     """
     found = [_python()]
     try:
-        with opened(given) as hark:
-            if given.remote is not None:
+        with open_engine(options) as hark:
+            if options.remote is not None:
                 hark.list(limit=1).result()
-                found.append(("server", "ok", f"{given.remote} answers"))
+                found.append(("server", "ok", f"{options.remote} answers"))
             else:
-                facts = access_of(hark).health().result()
+                facts = door_access(hark).health().result()
                 found += [*diagnose(facts, hark.url), _secret(os.environ.get("HARK_SECRET"))]
     except HarkError as error:
         found.append(("store", "wrong", str(error)))
-    if given.json:
-        emit([{"check": what, "status": status, "text": text} for what, status, text in found])
+    if options.json:
+        print_json([{"check": what, "status": status, "text": text} for what, status, text in found])
     else:
         for what, status, text in found:
-            print(f"{paint(f'{status:<6}', _STYLE[status])} {what:<12} {clean(text)}")
+            print(f"{colored(f'{status:<6}', _STYLE[status])} {what:<12} {printable(text)}")
     if any(status == "wrong" for _, status, _ in found):
         raise typer.Exit(1)
 
@@ -131,7 +131,7 @@ def _waits(facts: dict[str, Any]) -> Found:
     oldest = facts["oldest_wait"]
     if oldest is None:
         return "waits", "ok", "nobody waits"
-    age = span((datetime.now(UTC) - oldest["since"]).total_seconds())
+    age = duration((datetime.now(UTC) - oldest["since"]).total_seconds())
     name = f" {oldest['name']!r}" if oldest["name"] else ""
     return (
         "waits",

@@ -7,20 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Engine, Given, Limit, access_of, command, group, opened
-from hark.doors.cli.output import emit, short
+from hark.doors.cli.options import Engine, Limit, Options, command, door_access, group, open_engine
+from hark.doors.cli.output import print_json, shorten
 
 timeout = group("Deadlines.")
 _LOOK = 0.5
 _FIRED = {"timeout", "reclaimed"}
 
 
-def declare(cli: typer.Typer) -> None:
+def add_commands(cli: typer.Typer) -> None:
     command(cli)(events)
 
 
 def events(
-    given: Given,
+    options: Options,
     job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job or instance")] = None,
     limit: Limit = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and print what happens")] = False,
@@ -29,19 +29,19 @@ def events(
 
     hark events --job order:42 --limit 100
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.events(job, limit=limit).result()
-        if given.json and not follow:
-            emit(found)
+        if options.json and not follow:
+            print_json(found)
             return
-        _print(given, found)
+        _print(options, found)
         if not follow:
             print("No events.") if not found else None
             return
-        _follow(given, hark, None if job is None else hark.get(job).result().id, found)
+        _follow(options, hark, None if job is None else hark.get(job).result().id, found)
 
 
-def _follow(given: Given, hark: Engine, job: str | None, seen: Sequence[Any]) -> None:
+def _follow(options: Options, hark: Engine, job: str | None, seen: Sequence[Any]) -> None:
     """What comes after: of one by its own numbers, of all by the cursor, which waits for who commits late."""
     cursor = seen[0].cursor if seen else (0, 0)
     shown = {event.cursor for event in seen}
@@ -49,40 +49,40 @@ def _follow(given: Given, hark: Engine, job: str | None, seen: Sequence[Any]) ->
         if job is None:
             news = hark.events_after(cursor).result()
         else:
-            news, _ = access_of(hark).follow({job: cursor[1]}, limit=1000).result()
+            news, _ = door_access(hark).follow({job: cursor[1]}, limit=1000).result()
         if news:
             cursor = news[-1].cursor
-        _print(given, (event for event in news if event.cursor not in shown))
+        _print(options, (event for event in news if event.cursor not in shown))
         sys.stdout.flush()  # into a pipe too
         if not news:
             time.sleep(_LOOK)
 
 
-def _print(given: Given, found: Iterable[Any]) -> None:
+def _print(options: Options, found: Iterable[Any]) -> None:
     for event in found:
-        if given.json:
-            emit(event)
+        if options.json:
+            print_json(event)
         else:
-            data = "" if event.data is None else short(event.data, 100)
-            step = short(event.step or "-", 30)
+            data = "" if event.data is None else shorten(event.data, 100)
+            step = shorten(event.step or "-", 30)
             print(f"{event.at:%Y-%m-%d %H:%M:%S}  {event.instance_id}  {event.type:<12} {step:<20} {data}".rstrip())
 
 
 @command(timeout)
-def check(given: Given) -> None:
+def check(options: Options) -> None:
     """Fire what is due now: timeouts, delays, and work of dead workers. Prints what fired.
 
     hark timeout check
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         before = hark.events(limit=1).result()
         last = before[-1].cursor if before else (0, 0)
         hark.sweep().result()
         fired = [event for event in hark.events(limit=10_000).result() if event.cursor > last and _is_due(event)]
-    if given.json:
-        emit(fired)
+    if options.json:
+        print_json(fired)
         return
-    _print(given, fired)
+    _print(options, fired)
     print(f"{len(fired)} fired." if fired else "Nothing was due.")
 
 

@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Given, Limit, Target, command, group, opened
-from hark.doors.cli.output import ago, clean, emit, fields, paint, short, table, when
+from hark.doors.cli.options import Limit, Options, Target, command, group, open_engine
+from hark.doors.cli.output import ago, colored, print_fields, print_json, print_table, printable, shorten, when
 
 cli = group("Look at instances, and steer them.")
 
 
 @command(cli, "list")
 def list_(
-    given: Given,
+    options: Options,
     status: Annotated[str | None, typer.Option("--status", help="Only these: executing, failed, …")] = None,
     definition: Annotated[str | None, typer.Option("--definition", help="Only of this definition")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="machine, workflow, job, task or bpmn")] = None,
@@ -23,12 +23,12 @@ def list_(
 
     hark instance list --status failed
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.list(status=status, definition=definition, kind=kind, limit=limit, after=after).result()
-    if given.json:
-        emit(found)
+    if options.json:
+        print_json(found)
         return
-    table(
+    print_table(
         ("ID", "DEFINITION", "STATUS", "STEP", "KEY", "WAITS FOR", "STARTED"),
         ([i.id, i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)] for i in found),
         "No instances." if status is definition is kind is None else "No such instances.",
@@ -39,25 +39,25 @@ def list_(
 
 def _waits(instance: Any) -> str:
     names = [wait.name or wait.kind for wait in instance.waits]
-    return short(", ".join(dict.fromkeys(names)) or "-", 40)
+    return shorten(", ".join(dict.fromkeys(names)) or "-", 40)
 
 
 @command(cli)
-def show(given: Given, target: Target) -> None:
+def show(options: Options, target: Target) -> None:
     """Show one instance, whole.
 
     hark instance show order:42
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.get(target).result()
-    _show(given, found)
+    _show(options, found)
 
 
-def _show(given: Given, found: Any) -> None:
-    if given.json:
-        emit(found)
+def _show(options: Options, found: Any) -> None:
+    if options.json:
+        print_json(found)
         return
-    fields(
+    print_fields(
         [
             ("id", found.id), ("definition", f"{found.definition} version {found.version} ({found.kind})"),
             ("status", found.status), ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
@@ -68,12 +68,12 @@ def _show(given: Given, found: Any) -> None:
     )  # fmt: skip
     for wait in found.waits:
         until = f", until {when(wait.deadline)}" if wait.deadline else ""
-        print(f"{'waits for':<16} {wait.kind} {clean(wait.name or '')} since {ago(wait.since)}{until}".rstrip())
+        print(f"{'waits for':<16} {wait.kind} {printable(wait.name or '')} since {ago(wait.since)}{until}".rstrip())
 
 
 @command(cli)
 def cancel(
-    given: Given,
+    options: Options,
     target: Target,
     reason: Annotated[str | None, typer.Option("--reason", help="Kept as its error")] = None,
 ) -> None:
@@ -81,49 +81,49 @@ def cancel(
 
     hark instance cancel order:42 --reason "out of stock"
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.cancel(target, reason).result()
-    emit(found) if given.json else print(f"{found.id} is {paint(found.status)}.")
+    print_json(found) if options.json else print(f"{found.id} is {colored(found.status)}.")
 
 
 @command(cli)
-def retry(given: Given, target: Target) -> None:
+def retry(options: Options, target: Target) -> None:
     """Run a failed instance again, from its failed step.
 
     hark instance retry order:42
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.retry(target).result()
-    emit(found) if given.json else print(f"{found.id} is {paint(found.status)} at {clean(found.step)}.")
+    print_json(found) if options.json else print(f"{found.id} is {colored(found.status)} at {printable(found.step)}.")
 
 
 @command(cli)
-def why(given: Given, target: Target) -> None:
+def why(options: Options, target: Target) -> None:
     """Why is it waiting: for what, since when, what would wake it, what is in its way, and what almost woke it.
 
     hark instance why order:42
     """
-    with opened(given) as hark:
+    with open_engine(options) as hark:
         found = hark.why(target).result()
-    if given.json:
-        emit(found)
+    if options.json:
+        print_json(found)
         return
-    print(f"{clean(found.correlation_key or found.id)} is {paint(found.status)} since {when(found.since)}.")
-    print(clean(found.text))
+    print(f"{printable(found.correlation_key or found.id)} is {colored(found.status)} since {when(found.since)}.")
+    print(printable(found.text))
     for wait in found.waits:
-        print(f"\n  {wait.kind} {clean(wait.name or '')}".rstrip() + f", since {ago(wait.since)}")
+        print(f"\n  {wait.kind} {printable(wait.name or '')}".rstrip() + f", since {ago(wait.since)}")
         if wait.deadline is not None:
             print(f"    gives up {when(wait.deadline)}")
         if wait.note:
-            print(f"    {clean(wait.note)}")
+            print(f"    {printable(wait.note)}")
         if wait.wake:
-            print(f"    {paint(clean(wait.wake), 'bold')}")
+            print(f"    {colored(printable(wait.wake), 'bold')}")
     for blocker in found.blockers:
         if blocker.text != found.text:
-            print(f"\n{clean(blocker.text)}")
+            print(f"\n{printable(blocker.text)}")
         if blocker.until is not None:
             print(f"  until {when(blocker.until)}")
     if found.misses:
         print("\nWhat almost woke it:")
     for miss in found.misses:
-        print(f"  {ago(miss.at)}: {clean(miss.text)}{f' ({miss.count} times)' if miss.count > 1 else ''}")
+        print(f"  {ago(miss.at)}: {printable(miss.text)}{f' ({miss.count} times)' if miss.count > 1 else ''}")

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 import typer
 
-from hark.doors.cli import awakeables, doctor, events, instances, process, project, setup, signals, tokens
+from hark.doors.cli import (
+    awakeables,
+    doctor,
+    events,
+    init_and_demo,
+    instances,
+    migrate,
+    serve_and_worker,
+    start_and_signal,
+    tokens,
+)
 from hark.doors.cli.options import StillSuspended, group
 from hark.model.errors import Conflict, Duplicate, HarkError, InvalidDefinition, InvalidInput, NoTarget, NotFound
 
@@ -25,8 +35,8 @@ _EXIT: dict[type[HarkError], int] = {
 }
 
 cli = group("Durable workflows that wait for the world.", root=True)
-for part in (process, signals, setup, project, doctor, events):
-    part.declare(cli)
+for part in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events):
+    part.add_commands(cli)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(tokens.cli, name="token")

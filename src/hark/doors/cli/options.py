@@ -22,9 +22,9 @@ from hark.model.errors import HarkError, InvalidInput
 if TYPE_CHECKING:
     from hark.app import Hark
     from hark.app.door_access import DoorAccess
-    from hark.doors.cli.remote import Remote
+    from hark.doors.cli.remote import RemoteHark
 
-Engine: TypeAlias = "Hark | Remote"
+Engine: TypeAlias = "Hark | RemoteHark"
 DEFAULT_DB = "sqlite:///hark.db"
 
 _OPTIONS: dict[str, Any] = {
@@ -52,7 +52,7 @@ Limit = Annotated[int, typer.Option("--limit", help="How many at most")]
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class Options:
     """The options of one call, as they were said."""
 
     db: str | None = None
@@ -62,12 +62,12 @@ class Given:
     token: str | None = None
     json: bool = False
 
-    def over(self, earlier: "Given | None") -> "Given":
+    def over(self, earlier: "Options | None") -> "Options":
         """Mine, and where I say nothing, what was said before me."""
         if earlier is None:
             return self
         pairs = zip(_values(self), _values(earlier), strict=True)
-        return Given(*(theirs if mine is None or mine is False else mine for mine, theirs in pairs))
+        return Options(*(theirs if mine is None or mine is False else mine for mine, theirs in pairs))
 
     @property
     def remote(self) -> str | None:
@@ -84,8 +84,8 @@ class Given:
         return self.db if self.db is not None else os.environ.get("HARK_DB") or None
 
 
-def _values(given: Given) -> tuple[Any, ...]:
-    return tuple(getattr(given, field.name) for field in dataclasses.fields(given))
+def _values(options: Options) -> tuple[Any, ...]:
+    return tuple(getattr(options, field.name) for field in dataclasses.fields(options))
 
 
 def _shared() -> list[inspect.Parameter]:
@@ -124,7 +124,7 @@ def group(help: str, *, root: bool = False) -> typer.Typer:
 
             print(f"hark {metadata.version('hark')}")
             raise typer.Exit
-        ctx.obj = Given(**values).over(ctx.obj)
+        ctx.obj = Options(**values).over(ctx.obj)
         if ctx.invoked_subcommand is None:
             print(ctx.get_help())
             raise typer.Exit(2)
@@ -140,14 +140,14 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in inspect.signature(function).parameters.values()
-            if parameter.name != "given"
+            if parameter.name != "options"
         ]
 
         def run(ctx: typer.Context, **values: Any) -> None:
-            given = Given(**{option: values.pop(option) for option in _OPTIONS}).over(ctx.obj)
+            options = Options(**{option: values.pop(option) for option in _OPTIONS}).over(ctx.obj)
             try:
                 try:
-                    function(given, **values)
+                    function(options, **values)
                 finally:
                     sys.stdout.flush()
             except BrokenPipeError:
@@ -166,14 +166,14 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
 # -- where the work is done ------------------------------------------------------------------------
 
 
-def local_app(given: Given) -> "Hark":
-    """The app to work with, not opened: somebody's own, or a bare one on the store."""
+def local_app(options: Options) -> "Hark":
+    """The app to work with, not open_engine: somebody's own, or a bare one on the store."""
     from hark.app import Hark
     from hark.app.door_access import DoorAccess
 
-    if given.app is None:
-        return Hark(DEFAULT_DB if given.url is None else given.url, schema=given.schema or "hark")
-    module, _, attribute = given.app.partition(":")
+    if options.app is None:
+        return Hark(DEFAULT_DB if options.url is None else options.url, schema=options.schema or "hark")
+    module, _, attribute = options.app.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -181,39 +181,39 @@ def local_app(given: Given) -> "Hark":
     except Exception as error:
         said = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
         raise InvalidInput(
-            f"--app {given.app}: {said}. Write it as module:app, from the folder the module is in."
+            f"--app {options.app}: {said}. Write it as module:app, from the folder the module is in."
         ) from error
     if not isinstance(app, Hark):
-        raise InvalidInput(f"--app {given.app} is no Hark app but {type(app).__name__}. Name a variable that is one.")
-    if given.url is not None or given.schema is not None:
-        DoorAccess(app).use_store(given.url, schema=given.schema)
+        raise InvalidInput(f"--app {options.app} is no Hark app but {type(app).__name__}. Name a variable that is one.")
+    if options.url is not None or options.schema is not None:
+        DoorAccess(app).use_store(options.url, schema=options.schema)
     return app
 
 
-def only_local(given: Given, what: str) -> "Hark":
+def local_only_app(options: Options, what: str) -> "Hark":
     """For what a server cannot do for us."""
-    if given.server is not None:
+    if options.server is not None:
         raise InvalidInput(f"`hark {what}` works on a store, not through a server. Leave --server out and give --db.")
-    return local_app(given)
+    return local_app(options)
 
 
 @contextmanager
-def opened(given: Given, *, create: bool = False) -> Iterator[Engine]:
+def open_engine(options: Options, *, create: bool = False) -> Iterator[Engine]:
     """The engine, ready to be asked: through a server, or straight on a store that is there."""
-    server = given.remote
+    server = options.remote
     if server is not None:
-        from hark.doors.cli.remote import Remote
+        from hark.doors.cli.remote import RemoteHark
 
-        yield Remote(server, given.token or os.environ.get("HARK_TOKEN") or None)
+        yield RemoteHark(server, options.token or os.environ.get("HARK_TOKEN") or None)
         return
-    app = local_app(given)
+    app = local_app(options)
     if not create:
-        refuse_what_is_not_there(app)
+        check_database_exists(app)
     with app:
         yield app
 
 
-def refuse_what_is_not_there(app: "Hark") -> None:
+def check_database_exists(app: "Hark") -> None:
     """A slip in --db must not make an empty database and then find nothing in it."""
     from hark.app.door_access import DoorAccess
 
@@ -224,7 +224,7 @@ def refuse_what_is_not_there(app: "Hark") -> None:
         )
 
 
-def access_of(hark: Engine) -> "DoorAccess | Remote":
+def door_access(hark: Engine) -> "DoorAccess | RemoteHark":
     """What only a door asks of the engine: `DoorAccess` of an app; a server answers such questions itself."""
     from hark.app import Hark
     from hark.app.door_access import DoorAccess
@@ -232,7 +232,7 @@ def access_of(hark: Engine) -> "DoorAccess | Remote":
     return DoorAccess(hark) if isinstance(hark, Hark) else hark
 
 
-def payload_of(payload: str | None, text: bool, file: Path | None) -> Any:
+def parse_payload(payload: str | None, text: bool, file: Path | None) -> Any:
     """JSON if it parses, else text; `--text` says text; a file instead of both; none is null."""
     from hark.model import json
 
@@ -251,7 +251,7 @@ def payload_of(payload: str | None, text: bool, file: Path | None) -> Any:
         return payload
 
 
-def json_of(text: str | None, what: str) -> Any:
+def parse_json(text: str | None, what: str) -> Any:
     """An option that must be JSON."""
     from hark.model import json
 

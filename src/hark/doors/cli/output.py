@@ -1,6 +1,6 @@
 """How answers are printed: JSON for programs, tables and blocks for people.
 
-rich is imported when a table is drawn. Colours only on a terminal, and none with NO_COLOR. What others
+rich is imported when a print_table is drawn. Colours only on a terminal, and none with NO_COLOR. What others
 wrote (names, payloads, errors) is printed without its control characters: a signal must not be able to
 move the cursor of whoever looks at it.
 """
@@ -22,14 +22,14 @@ _STYLES = {
 _ANSI = {"green": "32", "red": "31", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 
 
-def emit(value: Any) -> None:
+def print_json(value: Any) -> None:
     """As JSON, on one line."""
     from hark.model import json
 
     print(json.dump(value))
 
 
-def clean(value: Any) -> str:
+def printable(value: Any) -> str:
     """Text that cannot steer a terminal; JSON for what is not text."""
     from hark.model import json
 
@@ -37,8 +37,8 @@ def clean(value: Any) -> str:
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
-def short(value: Any, size: int = 60) -> str:
-    text = clean(value)
+def shorten(value: Any, size: int = 60) -> str:
+    text = printable(value)
     return text if len(text) <= size else text[: size - 1] + "…"
 
 
@@ -47,10 +47,10 @@ def ago(at: datetime | None) -> str:
     if at is None:
         return "-"
     seconds = (datetime.now(UTC) - at).total_seconds()
-    return f"in {span(-seconds)}" if seconds < -0.5 else "just now" if seconds < 1 else f"{span(seconds)} ago"
+    return f"in {duration(-seconds)}" if seconds < -0.5 else "just now" if seconds < 1 else f"{duration(seconds)} ago"
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """In the largest unit that fits, to the nearest: a week is 7 d also a moment later."""
     seconds = round(seconds)
     for size, unit in _UNITS:
@@ -64,7 +64,7 @@ def when(at: datetime | None) -> str:
     return "-" if at is None else f"{ago(at)} ({at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
-def paint(text: str, style: str | None = None) -> str:
+def colored(text: str, style: str | None = None) -> str:
     """A word in its colour, on a terminal."""
     style = _STYLES.get(text) if style is None else style
     if style is None or not _colours():
@@ -76,9 +76,9 @@ def _colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
     """Rows under their names. In a pipe nothing is wrapped or cut."""
-    rows = [[clean(cell) for cell in row] for row in rows]
+    rows = [[printable(cell) for cell in row] for row in rows]
     if not rows:
         print(nothing)
         return
@@ -96,8 +96,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -
     Console(width=width, highlight=False, force_terminal=_colours()).print(drawn)
 
 
-def fields(pairs: Iterable[tuple[str, Any]]) -> None:
+def print_fields(pairs: Iterable[tuple[str, Any]]) -> None:
     """One thing: name and value per line; what is not there is left out."""
     for name, value in pairs:
         if value is not None and value != "-":
-            print(f"{name:<16} {paint(clean(value))}")
+            print(f"{name:<16} {colored(printable(value))}")

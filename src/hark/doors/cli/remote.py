@@ -36,13 +36,13 @@ class RemoteReply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RemoteHandle:
     """Who was started or reached."""
 
     id: str
 
 
-class Remote:
+class RemoteHark:
     """One server and a credential for it."""
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -63,10 +63,10 @@ class Remote:
 
     # -- telling ----------------------------------------------------------------------------------
 
-    def start(self, definition: str, input: Any = None, **options: Any) -> RemoteReply[Named]:
+    def start(self, definition: str, input: Any = None, **options: Any) -> RemoteReply[RemoteHandle]:
         given = {name: value for name, value in options.items() if value is not None}
         made = self._post("/instances", {"definition": definition, "input": input, **given})
-        return RemoteReply(Named(made["id"]))
+        return RemoteReply(RemoteHandle(made["id"]))
 
     def signal(
         self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None
@@ -79,10 +79,10 @@ class Remote:
         body = {"SignalName": name} | ({} if payload is None else {"Payload": payload})
         return RemoteReply(int(self._post("/signal", body, dedup_key)["DeliveredCount"]))
 
-    def message(self, name: str, correlation_key: str, payload: Any = None) -> RemoteReply[Named]:
+    def message(self, name: str, correlation_key: str, payload: Any = None) -> RemoteReply[RemoteHandle]:
         body = {"MessageName": name, "CorrelationKey": correlation_key}
         told = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
-        return RemoteReply(Named(told["WorkflowInstanceIds"][0]))
+        return RemoteReply(RemoteHandle(told["WorkflowInstanceIds"][0]))
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "cli"

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Given, command, group, only_local, refuse_what_is_not_there
-from hark.doors.cli.output import clean, emit, table, when
+from hark.doors.cli.options import Options, check_database_exists, command, group, local_only_app
+from hark.doors.cli.output import print_json, print_table, printable, when
 from hark.model.errors import InvalidInput
 
 cli = group("Credentials for the HTTP API.")
@@ -17,7 +17,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @command(cli)
 def create(
-    given: Given,
+    options: Options,
     scope: Annotated[
         list[str],
         typer.Option("--scope", help="As often as needed: read, signal, answer, operate, or deploy (runs commands)"),
@@ -32,10 +32,10 @@ def create(
     hark token create --scope read --scope answer --name ann --expires 90d
     """
     until = None if expires is None else _until(expires)
-    with only_local(given, "token create") as app:
+    with local_only_app(options, "token create") as app:
         made = app.create_token(scope, name, until).result()
-    if given.json:
-        emit(made)
+    if options.json:
+        print_json(made)
         return
     print(made.secret)
     print(f"It is shown once and kept nowhere. `hark token revoke {made.id}` ends it.", file=sys.stderr)
@@ -54,20 +54,20 @@ def _until(text: str) -> timedelta | datetime:
 
 
 @command(cli, "list")
-def list_(given: Given) -> None:
+def list_(options: Options) -> None:
     """List all tokens ever made, oldest first, without their secrets.
 
     hark token list
     """
-    app = only_local(given, "token list")
-    refuse_what_is_not_there(app)
+    app = local_only_app(options, "token list")
+    check_database_exists(app)
     with app:
         found = app.tokens().result()
-    if given.json:
-        emit([_shown(token) for token in found])
+    if options.json:
+        print_json([_shown(token) for token in found])
         return
     rows = ([one.id, one.name or "-", ", ".join(one.scopes), when(one.created_at), _fate(one)] for one in found)
-    table(("ID", "NAME", "SCOPES", "MADE", "ENDS"), rows, "No tokens.")
+    print_table(("ID", "NAME", "SCOPES", "MADE", "ENDS"), rows, "No tokens.")
 
 
 def _shown(token: Any) -> dict[str, Any]:
@@ -81,14 +81,14 @@ def _fate(token: Any) -> str:
 
 @command(cli)
 def revoke(
-    given: Given, id: Annotated[str, typer.Argument(metavar="ID", help="From `hark token list`; not the secret")]
+    options: Options, id: Annotated[str, typer.Argument(metavar="ID", help="From `hark token list`; not the secret")]
 ) -> None:
     """End a token: from now on it opens nothing.
 
     hark token revoke 01a1df25-632f-7623-bb27-8822e5df9860
     """
-    app = only_local(given, "token revoke")
-    refuse_what_is_not_there(app)
+    app = local_only_app(options, "token revoke")
+    check_database_exists(app)
     with app:
         gone = app.revoke_token(id).result()
-    emit(_shown(gone)) if given.json else print(f"{clean(gone.name or gone.id)} is revoked.")
+    print_json(_shown(gone)) if options.json else print(f"{printable(gone.name or gone.id)} is revoked.")

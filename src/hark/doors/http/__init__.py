@@ -4,7 +4,7 @@
     asgi       a request from its first byte to its answer; the lifespan
     guard      who is it, and may it
     routes     the table that serves, and that openapi.py describes
-    bodies     what comes in: bytes, queries, shapes
+    parsing     what comes in: bytes, queries, shapes
     answers    what goes out: JSON, headers, the one table from errors to codes
     changes · looks · stream · metrics · pages · answer   the handlers
 

@@ -24,9 +24,17 @@ from urllib.parse import parse_qs
 import jinja2
 import msgspec
 
-from hark.doors.http import bodies
+from hark.doors.http import parsing
 from hark.doors.http.form import Form
-from hark.doors.http.responses import Headers, NoRoute, Response, as_error, as_json, safe, status_of
+from hark.doors.http.responses import (
+    Headers,
+    NoRoute,
+    Response,
+    error_response,
+    json_response,
+    status_of,
+    with_security_headers,
+)
 from hark.doors.http.routes import HttpRequest, Route
 from hark.doors.http.write_routes import RejectBody, Rejected, Resolved
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, InvalidInput, NotAssigned, NotFound
@@ -86,19 +94,19 @@ def _behind_a_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Respon
     """Opens the link first. Whatever goes wrong is told to a person as a page, to a program as JSON."""
 
     @functools.wraps(handler)  # by its own name in the description of the API
-    async def handle(call: HttpRequest) -> Response:
-        token = _query(call).get("t", "")
+    async def handle(request: HttpRequest) -> Response:
+        token = _query(request).get("t", "")
         try:
-            question = await call.access.linked(call.args[0], token)
-            return await handler(call, question, token)
+            question = await request.access.linked(request.args[0], token)
+            return await handler(request, question, token)
         except HarkError as error:
-            if _wants_json(call):
-                return as_error(error)
+            if _wants_json(request):
+                return error_response(error)
             match error:
                 case NotFound():
                     return _told(404, "late", "This link does not work", _NO_LINK)
                 case AlreadySettled():
-                    return _settled(await call.app.awakeable(question.id), 409)
+                    return _settled(await request.app.awakeable(question.id), 409)
                 case _:
                     return _told(status_of(error), "bad", "That did not work", str(error))
 
@@ -106,87 +114,87 @@ def _behind_a_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Respon
 
 
 @_behind_a_link
-async def show(call: HttpRequest, question: Awakeable, token: str) -> Response:
+async def show(request: HttpRequest, question: Awakeable, token: str) -> Response:
     """The question, or who has answered it."""
-    if _wants_json(call):
-        return as_json(_for_programs(question))
+    if _wants_json(request):
+        return json_response(_for_programs(question))
     if question.status != "PENDING":
-        return _settled(question, 200, fresh="sent" in _query(call))
-    return _ask(call, question, token, Typed(Form(question.schema)))
+        return _settled(question, 200, fresh="sent" in _query(request))
+    return _ask(request, question, token, Typed(Form(question.schema)))
 
 
 @_behind_a_link
-async def answer(call: HttpRequest, question: Awakeable, token: str) -> Response:
+async def answer(request: HttpRequest, question: Awakeable, token: str) -> Response:
     """An answer: the page's form, or any JSON."""
-    match _content_type(call):
+    match _content_type(request):
         case b"application/x-www-form-urlencoded":
-            return await _answer_form(call, question, token)
+            return await _answer_form(request, question, token)
         case b"application/json":
-            payload = await call.body()
-            await call.app.resolve(question.id, payload, by=_named(call, question), via="link")
-            return as_json(Resolved(question.id, payload))
+            payload = await request.json_body()
+            await request.app.resolve(question.id, payload, by=_named(request, question), via="link")
+            return json_response(Resolved(question.id, payload))
         case _:
             raise InvalidInput("Send the page's own form, or the answer as application/json.")
 
 
 @_behind_a_link
-async def reject(call: HttpRequest, question: Awakeable, token: str) -> Response:
+async def reject(request: HttpRequest, question: Awakeable, token: str) -> Response:
     """A refusal, as JSON."""
-    wish = await call.wish(RejectBody)
-    await call.app.reject(question.id, wish.error, by=_named(call, question), via="link")
-    return as_json(Rejected(question.id, wish.error))
+    wish = await request.body_as(RejectBody)
+    await request.app.reject(question.id, wish.error, by=_named(request, question), via="link")
+    return json_response(Rejected(question.id, wish.error))
 
 
-async def static(call: HttpRequest) -> Response:
-    [name] = call.args
+async def static(request: HttpRequest) -> Response:
+    [name] = request.args
     if name not in _FILES:
         raise NoRoute("There is no such file.")
     headers = [(b"content-type", _FILES[name]), (b"cache-control", b"public, max-age=86400")]
-    return Response(200, _file(name), safe(headers))
+    return Response(200, _file(name), with_security_headers(headers))
 
 
-async def _answer_form(call: HttpRequest, question: Awakeable, token: str) -> Response:
-    posted = await _posted(call)
+async def _answer_form(request: HttpRequest, question: Awakeable, token: str) -> Response:
+    posted = await _posted(request)
     rejecting = _one(posted, "do") == "reject"
     typed = Typed(Form(question.schema), _one(posted, "by").strip(), reason=_one(posted, "reason"), rejecting=rejecting)
     typed.form.fill(posted)
-    if not call.access.is_sealed(_one(posted, "form"), "form", token, _cookie(call)):
+    if not request.access.is_sealed(_one(posted, "form"), "form", token, _cookie(request)):
         alert = "Please check your answer and send it again: this page was opened anew in the meantime."
-        return _ask(call, question, token, typed, 403, alert)
+        return _ask(request, question, token, typed, 403, alert)
     by = _name(question, typed.by)
     if by is _NOBODY or not (by is None or is_name(by)):
         typed.by_problem = "Please say who you are." if by is _NOBODY else "This name is too long."
     value = None if rejecting else typed.form.answer()
-    if typed.by_problem or typed.form.broken:
-        return _ask(call, question, token, typed, 422, _UNFIT)
-    if rejecting and typed.form.approval:
+    if typed.by_problem or typed.form.has_problems:
+        return _ask(request, question, token, typed, 422, _UNFIT)
+    if rejecting and typed.form.is_approval:
         # Rejected is an answer here, and the gate's to act on.
         value, rejecting = {"action": "reject", **({"reason": typed.reason} if typed.reason.strip() else {})}, False
     try:
         if rejecting:
-            await call.app.reject(question.id, typed.reason.strip() or "rejected", by=by, via="link")
+            await request.app.reject(question.id, typed.reason.strip() or "rejected", by=by, via="link")
         else:
-            await call.app.resolve(question.id, value, by=by, via="link")
+            await request.app.resolve(question.id, value, by=by, via="link")
     except InvalidAnswer as error:
-        return _ask(call, question, token, typed, 422, _UNFIT, typed.form.tell(error.problems))
+        return _ask(request, question, token, typed, 422, _UNFIT, typed.form.attach_problems(error.problems))
     except InvalidInput as error:  # what no answer may contain, a NUL for one, or too much of it
-        return _ask(call, question, token, typed, status_of(error), f"Not sent: {error}.")
-    return Response(303, b"", safe([(b"location", f"?t={token}&sent=1".encode())]))
+        return _ask(request, question, token, typed, status_of(error), f"Not sent: {error}.")
+    return Response(303, b"", with_security_headers([(b"location", f"?t={token}&sent=1".encode())]))
 
 
 # -- what comes in ---------------------------------------------------------------------------------
 
 
-def _query(call: HttpRequest) -> dict[str, str]:
+def _query(request: HttpRequest) -> dict[str, str]:
     """The first of each: a mail program may have added its own."""
-    raw = call.scope["query_string"].decode("latin-1")
+    raw = request.scope["query_string"].decode("latin-1")
     return {name: values[0] for name, values in parse_qs(raw, keep_blank_values=True).items()}
 
 
-async def _posted(call: HttpRequest) -> dict[str, list[str]]:
+async def _posted(request: HttpRequest) -> dict[str, list[str]]:
     # Percent signs make three bytes of one.
-    limit = 3 * call.access.max_payload + _SPARE
-    raw = await bodies.read(call.receive, call.header(b"content-length"), limit)
+    limit = 3 * request.access.max_payload + _SPARE
+    raw = await parsing.read_body(request.receive, request.header(b"content-length"), limit)
     try:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
     except ValueError as error:
@@ -197,18 +205,20 @@ def _one(posted: Mapping[str, list[str]], name: str) -> str:
     return posted.get(name, [""])[0]
 
 
-def _content_type(call: HttpRequest) -> bytes:
-    return (call.header(b"content-type") or b"").partition(b";")[0].strip().lower()
+def _content_type(request: HttpRequest) -> bytes:
+    return (request.header(b"content-type") or b"").partition(b";")[0].strip().lower()
 
 
-def _wants_json(call: HttpRequest) -> bool:
-    accept = call.header(b"accept") or b""
-    return b"text/html" not in accept and (b"application/json" in accept or _content_type(call) == b"application/json")
+def _wants_json(request: HttpRequest) -> bool:
+    accept = request.header(b"accept") or b""
+    return b"text/html" not in accept and (
+        b"application/json" in accept or _content_type(request) == b"application/json"
+    )
 
 
-def _cookie(call: HttpRequest) -> str:
+def _cookie(request: HttpRequest) -> str:
     """Ours among those of everything else on this host; not `http.cookies`, which gives up at the first odd one."""
-    for part in (call.header(b"cookie") or b"").split(b";"):
+    for part in (request.header(b"cookie") or b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
         if name == _COOKIE and 16 <= len(value) <= 64:
             return value.decode("latin-1")
@@ -223,8 +233,8 @@ def _name(question: Awakeable, given: str) -> str | None:
     return _NOBODY if names and given not in names else given or None
 
 
-def _named(call: HttpRequest, question: Awakeable) -> str | None:
-    by = _name(question, _query(call).get("by", ""))
+def _named(request: HttpRequest, question: Awakeable) -> str | None:
+    by = _name(question, _query(request).get("by", ""))
     if by is _NOBODY:
         raise NotAssigned(
             f"Say who answers with &by=: one of {', '.join(question.assignees)}.", problems=["by: is required"]
@@ -236,7 +246,7 @@ def _named(call: HttpRequest, question: Awakeable) -> str | None:
 
 
 def _ask(
-    call: HttpRequest,
+    request: HttpRequest,
     question: Awakeable,
     token: str,
     typed: Typed,
@@ -244,22 +254,22 @@ def _ask(
     alert: str = "",
     rest: list[str] | None = None,
 ) -> Response:
-    cookie = _cookie(call) or secrets.token_urlsafe(24)
+    cookie = _cookie(request) or secrets.token_urlsafe(24)
     wrong: list[dict[str, str]] = [
-        {"id": one.id, "label": one.label, "text": text} for one in typed.form.every() for text in one.problems
+        {"id": one.id, "label": one.label, "text": text} for one in typed.form.all_fields() for text in one.problems
     ]
     if typed.by_problem:
         wrong.append({"id": "by", "label": "Your name", "text": typed.by_problem})
     wrong += [{"text": text} for text in rest or ()]
     return _page(
-        "ask.html",
+        "question.html",
         status,
-        [(b"set-cookie", _bake(call, cookie))],
+        [(b"set-cookie", _bake(request, cookie))],
         question=question,
         form=typed.form,
-        send="Approve" if typed.form.approval else "Answer" if question.schema is None else "Send answer",
+        send="Approve" if typed.form.is_approval else "Answer" if question.schema is None else "Send answer",
         token=token,
-        seal=call.access.seal("form", token, cookie),
+        seal=request.access.seal("form", token, cookie),
         who={"names": question.assignees, "typed": typed.by, "problem": typed.by_problem},
         reason=typed.reason,
         rejecting=typed.rejecting,
@@ -269,9 +279,9 @@ def _ask(
     )
 
 
-def _bake(call: HttpRequest, cookie: str) -> bytes:
-    place = call.scope.get("root_path", "").rstrip("/")
-    secure = "; Secure" if call.scope["scheme"] == "https" else ""
+def _bake(request: HttpRequest, cookie: str) -> bytes:
+    place = request.scope.get("root_path", "").rstrip("/")
+    secure = "; Secure" if request.scope["scheme"] == "https" else ""
     return f"{_COOKIE.decode()}={cookie}; Path={place}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
 
 
@@ -293,7 +303,7 @@ def _settled(question: Awakeable, status: int, *, fresh: bool = False) -> Respon
     elif fresh and question.status in ("RESOLVED", "REJECTED"):
         heading, after = "Thank you", " You can close this page."
     return _page(
-        "told.html", status, mood=mood, heading=heading, title=question.title, text=f"{text}{who}{when}.{after}"
+        "message.html", status, mood=mood, heading=heading, title=question.title, text=f"{text}{who}{when}.{after}"
     )
 
 
@@ -304,7 +314,7 @@ _NO_LINK: Final = (
 
 
 def _told(status: int, mood: str, heading: str, text: str, title: str | None = None) -> Response:
-    return _page("told.html", status, mood=mood, heading=heading, text=text, title=title)
+    return _page("message.html", status, mood=mood, heading=heading, text=text, title=title)
 
 
 def _for_programs(question: Awakeable) -> Question:
@@ -341,7 +351,7 @@ def _day(at: datetime) -> str:
 
 def _page(template: str, status: int, headers: Headers = (), **values: Any) -> Response:
     body = _templates().get_template(template).render(style=_style(), **values)
-    return Response(status, body.encode(errors="replace"), safe([*_PAGE, *headers]))
+    return Response(status, body.encode(errors="replace"), with_security_headers([*_PAGE, *headers]))
 
 
 @cache
@@ -370,9 +380,9 @@ _HTML: Final = "text/html"
 ROUTES: list[Route] = [
     Route("GET", "/a/static/{file}", static, None, "A file of the answer page.", {200: "text/css"}, (404,)),
     Route("GET", "/a/{awakeable_id}", show, None, "A question behind a signed link; JSON when asked for.",
-          {200: Question}, (404,), query=LinkQuery, also=_HTML),
+          {200: Question}, (404,), query=LinkQuery, alternative=_HTML),
     Route("POST", "/a/{awakeable_id}", answer, None, "Response it: the page's form, or any JSON as the payload.",
-          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, also=_HTML),
+          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, alternative=_HTML),
     Route("POST", "/a/{awakeable_id}/reject", reject, None, "Refuse it, with a reason.", {200: Rejected},
-          (400, 404, 409, 413), query=LinkQuery, body=RejectBody, also=_HTML),
+          (400, 404, 409, 413), query=LinkQuery, body=RejectBody, alternative=_HTML),
 ]  # fmt: skip

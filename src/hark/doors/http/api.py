@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.doors.http import answer_page, openapi, pages, prometheus, stream
+from hark.doors.http import answer_page, home_page, openapi, prometheus, stream
 from hark.doors.http import read_routes as read
 from hark.doors.http import write_routes as write
 from hark.doors.http.routes import Route
@@ -54,6 +54,6 @@ ROUTES: list[Route] = [
           query=read.WaitsQuery),
     Route("GET", "/metrics", prometheus.metrics, "read", "Metrics for Prometheus.", {200: "text/plain"}),
     Route("GET", "/openapi.json", openapi.openapi, "read", "This description.", {200: Any}),
-    Route("GET", "/", pages.home, "read", "The front page.", {200: "text/html"}),
+    Route("GET", "/", home_page.home, "read", "The front page.", {200: "text/html"}),
     *answer_page.ROUTES,
 ]  # fmt: skip

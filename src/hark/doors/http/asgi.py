@@ -14,19 +14,19 @@ from hark.app.door_access import DoorAccess
 from hark.doors.http import auth
 from hark.doors.http.api import ROUTES
 from hark.doors.http.auth import Caller
-from hark.doors.http.bodies import Gone, Receive, Scope, Send
 from hark.doors.http.feed import Feed
 from hark.doors.http.openapi import document
+from hark.doors.http.parsing import ClientDisconnected, Receive, Scope, Send
 from hark.doors.http.read_routes import VERSION
-from hark.doors.http.responses import Forbidden, Response, Unauthenticated, as_error, as_json
-from hark.doors.http.routes import House, HttpRequest, Route, Table
+from hark.doors.http.responses import Forbidden, Response, Unauthenticated, error_response, json_response
+from hark.doors.http.routes import HttpRequest, Route, RouteTable, ServerContext
 from hark.model.errors import HarkError
 
 _log = logging.getLogger("hark.http")
 _BROKEN = {"error": "The server failed in a way nobody expected. Its log says how; the request may be repeated."}
 
 
-class Door:
+class AsgiApp:
     """The ASGI application."""
 
     def __init__(self, app: Hark, *, require_token: bool = False, heartbeat: float = 15.0) -> None:
@@ -34,9 +34,9 @@ class Door:
         self.require_token = require_token
         access = DoorAccess(app)
         self.feed = Feed(access)
-        self._tokens = auth.Tokens(access)
-        self._house = House(app, access, self.feed, document(ROUTES, VERSION), heartbeat)
-        self._table = Table(ROUTES)
+        self._tokens = auth.TokenLookup(access)
+        self._context = ServerContext(app, access, self.feed, document(ROUTES, VERSION), heartbeat)
+        self._table = RouteTable(ROUTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -66,40 +66,40 @@ class Door:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = HttpRequest(self._house, scope, receive, send)
+        request = HttpRequest(self._context, scope, receive, send)
         try:
-            answer = await self._answer(call)
+            answer = await self._answer(request)
         except HarkError as error:
-            answer = as_error(error)
-        except Gone:
+            answer = error_response(error)
+        except ClientDisconnected:
             return
         except Exception:
             # The path without its query: a link's token is in there.
             _log.exception("%s %s failed in a way nobody expected", scope["method"], scope["path"])
-            answer = as_json(_BROKEN, 500)
+            answer = json_response(_BROKEN, 500)
         if answer is not None:
             await _send(answer, scope, send)
 
-    async def _answer(self, call: HttpRequest) -> Response | None:
-        scope = call.scope
+    async def _answer(self, request: HttpRequest) -> Response | None:
+        scope = request.scope
         path = _path(scope)
         # A drive-by request is refused before anything else is said, also that a path does not exist.
         # A link is a credential of its own: who follows one from a mail comes from another site, or through a proxy.
         caller = None if path.startswith(b"/a/") else await self._caller(scope)
-        route, call.args = self._table.find("GET" if scope["method"] == "HEAD" else scope["method"], path)
+        route, request.args = self._table.find("GET" if scope["method"] == "HEAD" else scope["method"], path)
         _check_scope(route, caller)
-        call.route, call.caller = route, caller or auth.PUBLIC
-        return await route.handler(call)
+        request.route, request.caller = route, caller or auth.ANONYMOUS_CALLER
+        return await route.handler(request)
 
     async def _caller(self, scope: Scope) -> Caller | None:
         """Who it is; None for nobody known. Forbidden for a drive-by request."""
         token = auth.bearer(scope)
         if token is not None:
             return await self._tokens.caller(token)
-        if self.require_token or not auth.comes_from_here(scope):
+        if self.require_token or not auth.is_local_client(scope):
             return None
         auth.refuse_drive_by(scope)
-        return auth.NEAR
+        return auth.LOCAL_CALLER
 
 
 def _check_scope(route: Route, caller: Caller | None) -> None:

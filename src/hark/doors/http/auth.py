@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from hark.app.door_access import DoorAccess
-from hark.doors.http.bodies import Scope
+from hark.doors.http.parsing import Scope
 from hark.doors.http.responses import Forbidden, Unauthenticated
 from hark.model.errors import HarkError
 from hark.model.tokens import SCOPES, is_secret
@@ -25,7 +25,7 @@ from hark.model.values import Token
 
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 _PROXIED: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
-_NEAR: Final = frozenset((b"same-origin", b"same-site", b"none"))
+_OWN_FETCH_SITES: Final = frozenset((b"same-origin", b"same-site", b"none"))
 
 
 class Caller:
@@ -38,8 +38,8 @@ class Caller:
         self.scopes = scopes
 
 
-NEAR: Final = Caller(None, frozenset(SCOPES))
-PUBLIC: Final = Caller(None, frozenset())
+LOCAL_CALLER: Final = Caller(None, frozenset(SCOPES))
+ANONYMOUS_CALLER: Final = Caller(None, frozenset())
 
 
 @lru_cache(1024)
@@ -65,7 +65,7 @@ def bearer(scope: Scope) -> str | None:
     return bytes(token.strip()).decode()
 
 
-def comes_from_here(scope: Scope) -> bool:
+def is_local_client(scope: Scope) -> bool:
     """Is the other end of the connection this machine?"""
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
@@ -81,7 +81,7 @@ def refuse_drive_by(scope: Scope) -> None:
         elif name == b"origin":
             origins.append(value)
         elif name == b"sec-fetch-site":
-            if value not in _NEAR:
+            if value not in _OWN_FETCH_SITES:
                 raise Forbidden("A page of another site asked for this. Without a token only pages of this server may.")
         elif name in _PROXIED or name.startswith(b"x-forwarded"):
             raise Forbidden("This came through a proxy. Give who is behind it a token: `hark token create`.")
@@ -93,7 +93,7 @@ def refuse_drive_by(scope: Scope) -> None:
         raise Forbidden("A page of another origin asked for this. Without a token only pages of this server may.")
 
 
-class Tokens:
+class TokenLookup:
     """Looks tokens up: all that come while a look is under way share the next one.
 
     Nothing is kept, so a token that was revoked opens nothing from the next request on.

@@ -20,7 +20,7 @@ _GLANCE = 0.02  # seconds between glances at our own turns
 _LOOK = 0.5  # seconds between looks into the store
 
 
-class Stream:
+class StreamClient:
     """One client and its place."""
 
     def __init__(self, id: str, seq: int) -> None:
@@ -49,15 +49,15 @@ class Stream:
 class Feed:
     def __init__(self, access: DoorAccess) -> None:
         self._access = access
-        self._streams: set[Stream] = set()
+        self._streams: set[StreamClient] = set()
         self._reader: asyncio.Task[None] | None = None
         self._bell = asyncio.Event()
         self._closed = False
-        self.looks = 0
+        self.reads = 0
 
-    def follow(self, id: str, seq: int) -> Stream:
+    def follow(self, id: str, seq: int) -> StreamClient:
         """Events of this instance after a seq, from now on, until `leave`."""
-        stream = Stream(id, seq)
+        stream = StreamClient(id, seq)
         stream.closed = self._closed
         self._streams.add(stream)
         self._bell.set()
@@ -66,7 +66,7 @@ class Feed:
             self._reader = asyncio.ensure_future(self._read())
         return stream
 
-    def leave(self, stream: Stream) -> None:
+    def unfollow(self, stream: StreamClient) -> None:
         self._streams.discard(stream)
         self._bell.set()
 
@@ -76,9 +76,9 @@ class Feed:
     def close(self) -> None:
         """The server stops: everybody is sent home, also who comes now, and may come back elsewhere."""
         self._closed = True
-        self._send_home()
+        self._close_streams()
 
-    def _send_home(self) -> None:
+    def _close_streams(self) -> None:
         for stream in self._streams:
             stream.closed = True
             stream.ready.set()
@@ -91,7 +91,7 @@ class Feed:
             try:
                 more = await self._look(here) if here else False
             except NotOpen:
-                self._send_home()
+                self._close_streams()
                 return
             except HarkError:  # the store is away: the clients wait, and nothing of theirs is lost
                 await asyncio.sleep(1)
@@ -99,15 +99,15 @@ class Feed:
             if not more:
                 await self._news(turns)
 
-    async def _look(self, streams: list[Stream]) -> bool:
+    async def _look(self, streams: list[StreamClient]) -> bool:
         """Read once for all of them. True when somebody has more to read at once."""
-        self.looks += 1
+        self.reads += 1
         places: dict[str, int] = {}
         for stream in streams:
             places[stream.id] = min(stream.seq, places.get(stream.id, stream.seq))
         events, over = await self._access.follow(places, limit=PAGE)
         found = Counter(event.instance_id for event in events)
-        by_id: dict[str, list[Stream]] = {}
+        by_id: dict[str, list[StreamClient]] = {}
         for stream in streams:
             by_id.setdefault(stream.id, []).append(stream)
         for event in events:

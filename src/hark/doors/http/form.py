@@ -83,7 +83,7 @@ class Form:
     def __init__(self, schema: Any) -> None:
         self._count = 0
         self._schema = schema
-        self.approval = self._is_approval()
+        self.is_approval = self._is_approval()
         self.root = (
             Field((), "lines", "Your answer", "f0")
             if schema is None
@@ -106,24 +106,24 @@ class Form:
 
     def fields(self) -> list[Field]:
         """What is shown: the parts of an object, or the one question."""
-        if self.approval:
+        if self.is_approval:
             return []
         return self.root.fields if self.root.kind == "group" else [self.root]
 
-    def every(self, start: Field | None = None) -> Iterator[Field]:
+    def all_fields(self, start: Field | None = None) -> Iterator[Field]:
         start = start or self.root
         yield start
         for inner in start.fields:
-            yield from self.every(inner)
+            yield from self.all_fields(inner)
 
     def fill(self, posted: Posted) -> None:
         """Keep what was typed."""
-        for one in self.every():
+        for one in self.all_fields():
             one.typed = list(posted.get(one.name, ()))
 
     def answer(self) -> Any:
         """What was typed, as a value. A box of broken JSON is a problem of its own, told by `broken`."""
-        if self.approval:
+        if self.is_approval:
             return {"action": "approve"}
         value = self._read(self.root)
         if value is not _ABSENT:
@@ -131,13 +131,13 @@ class Form:
         return "" if self.root.kind == "text" else None
 
     @property
-    def broken(self) -> bool:
-        return any(one.problems for one in self.every())
+    def has_problems(self) -> bool:
+        return any(one.problems for one in self.all_fields())
 
-    def tell(self, problems: Sequence[str]) -> list[str]:
+    def attach_problems(self, problems: Sequence[str]) -> list[str]:
         """Put each problem beside the field it names; those that name none are returned."""
         rest = []
-        places = {path(one.path): one for one in self.every() if one.path or one.kind != "group"}
+        places = {path(one.path): one for one in self.all_fields() if one.path or one.kind != "group"}
         for problem in problems:
             named = [at for at in places if problem.startswith((f"{at}: ", f"{at}[", f"{at}."))]
             if named:

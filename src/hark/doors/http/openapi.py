@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hark.doors.http.responses import Response, as_json
+from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest, Route
 
 _REF = "#/components/schemas/{name}"
@@ -28,7 +28,7 @@ _PROBLEM = {
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
-    shapes = [shape for route in routes for shape in (route.body, *route.answers.values()) if _is_shape(shape)]
+    shapes = [shape for route in routes for shape in (route.body, *route.responses.values()) if _is_shape(shape)]
     _, components = msgspec.json.schema_components(shapes, ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     names = Counter(route.handler.__name__ for route in routes)
@@ -59,18 +59,18 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "description": "Open to everybody." if route.scope is None else f"A token needs the scope `{route.scope}`.",
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
-        "responses": {str(code): _answer(code, shape) for code, shape in route.answers.items()},
+        "responses": {str(code): _answer(code, shape) for code, shape in route.responses.items()},
     }
     if route.body is not None:
         schema = {} if route.body is Any else msgspec.json.schema(route.body, ref_template=_REF)
         schema.pop("$defs", None)
         required = _is_shape(route.body) and any(field.required for field in msgspec.structs.fields(route.body))
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
-    for code in sorted({*route.fails, *_common(route)}):
+    for code in sorted({*route.error_codes, *_common(route)}):
         operation["responses"][str(code)] = _failure(code)
-    if route.also is not None:
+    if route.alternative is not None:
         for response in operation["responses"].values():
-            response["content"][route.also] = {"schema": {"type": "string"}}
+            response["content"][route.alternative] = {"schema": {"type": "string"}}
     return operation
 
 
@@ -124,5 +124,5 @@ def _failure(code: int) -> dict[str, Any]:
     return {"description": HTTPStatus(code).phrase, "content": content}
 
 
-async def openapi(call: HttpRequest) -> Response:
-    return as_json(call.house.document)
+async def openapi(request: HttpRequest) -> Response:
+    return json_response(request.server.document)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hark.doors.http.responses import Response, as_text
+from hark.doors.http.responses import Response, text_response
 from hark.doors.http.routes import HttpRequest
 
 _KIND = "text/plain; version=0.0.4; charset=utf-8"
 _CAPPED = "Counted up to 10000."
 
 
-async def metrics(call: HttpRequest) -> Response:
-    found = await call.access.metrics()
+async def metrics(request: HttpRequest) -> Response:
+    found = await request.access.metrics()
     tally = found.tally
     ready = {queue: number for queue, (number, _) in found.queues.items()}
     lines = [
@@ -38,7 +38,7 @@ async def metrics(call: HttpRequest) -> Response:
                  _by("status", {"executing": found.executing, "runnable": sum(ready.values()),
                                 "blocked": found.blocked})),
     ]  # fmt: skip
-    return as_text("\n".join(lines) + "\n", _KIND)
+    return text_response("\n".join(lines) + "\n", _KIND)
 
 
 def _family(name: str, kind: str, about: str, samples: Iterable[tuple[str, float]]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from hark.doors.http.responses import Response, as_json
+from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import HarkError, InvalidInput
 from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind
@@ -95,88 +95,88 @@ class Health(msgspec.Struct):
     version: str
 
 
-async def instances(call: HttpRequest) -> Response:
-    wish: InstancesQuery = call.query()
-    found = await call.app.list(
+async def instances(request: HttpRequest) -> Response:
+    wish: InstancesQuery = request.query()
+    found = await request.app.list(
         status=wish.status, definition=wish.definition, kind=wish.kind, limit=wish.limit + 1, after=wish.after
     )
-    return as_json(Instances(found[: wish.limit], _next(found, wish.limit)))
+    return json_response(Instances(found[: wish.limit], _next(found, wish.limit)))
 
 
-async def instance(call: HttpRequest) -> Response:
-    [target] = call.args
-    return as_json(await call.app.get(target))
+async def instance(request: HttpRequest) -> Response:
+    [target] = request.args
+    return json_response(await request.app.get(target))
 
 
-async def why(call: HttpRequest) -> Response:
-    [target] = call.args
-    return as_json(await call.app.why(target))
+async def why(request: HttpRequest) -> Response:
+    [target] = request.args
+    return json_response(await request.app.why(target))
 
 
-async def awakeables(call: HttpRequest) -> Response:
-    wish: AwakeablesQuery = call.query()
-    found = await call.app.awakeables(job=wish.job, status=wish.status, limit=wish.limit + 1, after=wish.after)
-    shown = [_shown(call, one) for one in found[: wish.limit]]
-    return as_json(Awakeables(shown, _next(found, wish.limit)))
+async def awakeables(request: HttpRequest) -> Response:
+    wish: AwakeablesQuery = request.query()
+    found = await request.app.awakeables(job=wish.job, status=wish.status, limit=wish.limit + 1, after=wish.after)
+    shown = [_shown(request, one) for one in found[: wish.limit]]
+    return json_response(Awakeables(shown, _next(found, wish.limit)))
 
 
-async def awakeable(call: HttpRequest) -> Response:
-    [id] = call.args
-    return as_json(_shown(call, await call.app.awakeable(id)))
+async def awakeable(request: HttpRequest) -> Response:
+    [id] = request.args
+    return json_response(_shown(request, await request.app.awakeable(id)))
 
 
-async def history(call: HttpRequest) -> Response:
+async def history(request: HttpRequest) -> Response:
     """The events of one instance: a page of the latest, newest last; `after` goes back in time."""
-    wish: HistoryQuery = call.query()
-    return await _events(call, call.args[0], wish.limit, wish.after)
+    wish: HistoryQuery = request.query()
+    return await _events(request, request.args[0], wish.limit, wish.after)
 
 
-async def events(call: HttpRequest) -> Response:
-    wish: EventsQuery = call.query()
-    return await _events(call, wish.job, wish.limit, wish.after)
+async def events(request: HttpRequest) -> Response:
+    wish: EventsQuery = request.query()
+    return await _events(request, wish.job, wish.limit, wish.after)
 
 
-async def waits(call: HttpRequest) -> Response:
-    wish: WaitsQuery = call.query()
+async def waits(request: HttpRequest) -> Response:
+    wish: WaitsQuery = request.query()
     after = (-1, "")
     if wish.after is not None:
         since, _, id = wish.after.partition("-")
-        after = (number(since), id)
-    found, place = await call.access.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
-    return as_json(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
+        after = (cursor_number(since), id)
+    found, place = await request.access.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
+    return json_response(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
 
 
-async def health(call: HttpRequest) -> Response:
+async def health(request: HttpRequest) -> Response:
     """Quickly: a probe that waits as long as a request may would report the outage of a minute ago."""
     try:
-        await asyncio.wait_for(_ping(call), _QUICK)
+        await asyncio.wait_for(_ping(request), _QUICK)
     except (TimeoutError, HarkError) as error:
         why = str(error) or f"The store has not answered within {_QUICK:g} s."
-        return as_json({"status": "unavailable", "error": why}, 503)
-    return as_json(Health("ok", call.app.url.partition(":")[0], VERSION))
+        return json_response({"status": "unavailable", "error": why}, 503)
+    return json_response(Health("ok", request.app.url.partition(":")[0], VERSION))
 
 
-async def _ping(call: HttpRequest) -> None:
-    await call.access.ping()
+async def _ping(request: HttpRequest) -> None:
+    await request.access.ping()
 
 
-async def _events(call: HttpRequest, target: str | None, limit: int, after: str | None) -> Response:
+async def _events(request: HttpRequest, target: str | None, limit: int, after: str | None) -> Response:
     """The latest, newest last; `next` leads back (`~` before its cursor). After an event's own cursor: forward."""
     if after is not None and not after.startswith("~"):
         tx, seq = _cursor(after)
         if target is None:
-            found = await call.app.events_after((tx, seq), limit=limit + 1)
+            found = await request.app.events_after((tx, seq), limit=limit + 1)
         else:
-            found, _ = await call.access.follow({await _id(call, target): seq}, limit=limit + 1)
+            found, _ = await request.access.follow({await _id(request, target): seq}, limit=limit + 1)
         page = found[:limit]
-        return as_json(Events(page, _place(page[-1]) if len(found) > limit else None))
-    found = await call.app.events(target, limit=limit + 1, before=None if after is None else _cursor(after[1:]))
+        return json_response(Events(page, _place(page[-1]) if len(found) > limit else None))
+    found = await request.app.events(target, limit=limit + 1, before=None if after is None else _cursor(after[1:]))
     page = found[-limit:]
-    return as_json(Events(page, f"~{_place(page[0])}" if len(found) > limit else None))
+    return json_response(Events(page, f"~{_place(page[0])}" if len(found) > limit else None))
 
 
-async def _id(call: HttpRequest, target: str) -> str:
-    return (await call.app.get(target)).id
+async def _id(request: HttpRequest, target: str) -> str:
+    return (await request.app.get(target)).id
 
 
 def _place(event: Event) -> str:
@@ -185,15 +185,15 @@ def _place(event: Event) -> str:
 
 def _cursor(after: str) -> tuple[int, int]:
     tx, _, seq = after.partition(".")
-    return number(tx), number(seq)
+    return cursor_number(tx), cursor_number(seq)
 
 
-def _shown(call: HttpRequest, found: Awakeable) -> Any:
+def _shown(request: HttpRequest, found: Awakeable) -> Any:
     shown = {name: getattr(found, name) for name in AwakeableView.__struct_fields__}
-    if "answer" not in call.caller.scopes:
+    if "answer" not in request.caller.scopes:
         shown["url"] = None
     elif found.url.startswith("/"):
-        shown["url"] = call.origin + found.url
+        shown["url"] = request.origin + found.url
     return AwakeableView(**shown)
 
 
@@ -201,7 +201,7 @@ def _next(found: Sequence[Instance | Awakeable], limit: int) -> str | None:
     return found[limit - 1].id if len(found) > limit else None
 
 
-def number(text: str) -> int:
+def cursor_number(text: str) -> int:
     """A part of a cursor."""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise InvalidInput("this `after` is none that was handed out; leave it out to begin, or use the last `next`")

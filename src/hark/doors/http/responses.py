@@ -82,7 +82,7 @@ _SAFE: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
 )
 _JSON: Final = ((b"content-type", b"application/json"), *_DATA)
-encode: Final = msgspec.json.Encoder().encode
+encode_json: Final = msgspec.json.Encoder().encode
 
 
 class Response:
@@ -96,15 +96,15 @@ class Response:
         self.headers = headers
 
 
-def as_json(value: Any, status: int = 200, headers: Headers = ()) -> Response:
-    return Response(status, encode(value), (*_JSON, *headers) if headers else _JSON)
+def json_response(value: Any, status: int = 200, headers: Headers = ()) -> Response:
+    return Response(status, encode_json(value), (*_JSON, *headers) if headers else _JSON)
 
 
-def as_text(text: str, kind: str, headers: Headers = ()) -> Response:
-    return Response(200, text.encode(), safe([(b"content-type", kind.encode()), *headers]))
+def text_response(text: str, kind: str, headers: Headers = ()) -> Response:
+    return Response(200, text.encode(), with_security_headers([(b"content-type", kind.encode()), *headers]))
 
 
-def safe(headers: Headers) -> Headers:
+def with_security_headers(headers: Headers) -> Headers:
     """With the headers every answer carries, unless the answer has its own."""
     own = {name.lower() for name, _ in headers}
     return [*headers, *(header for header in _SAFE if header[0] not in own)]
@@ -115,7 +115,7 @@ def status_of(error: HarkError) -> int:
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
 
 
-def as_error(error: HarkError) -> Response:
+def error_response(error: HarkError) -> Response:
     body: dict[str, Any] = {"error": str(error)}
     headers: list[tuple[bytes, bytes]] = []
     for name in ("problems", "holder", "status"):
@@ -128,4 +128,4 @@ def as_error(error: HarkError) -> Response:
             headers.append((b"allow", error.allow.encode()))
         case StoreUnavailable():
             headers.append((b"retry-after", b"1"))
-    return as_json(body, status_of(error), headers)
+    return json_response(body, status_of(error), headers)

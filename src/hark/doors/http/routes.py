@@ -13,10 +13,10 @@ import msgspec
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
-from hark.doors.http import bodies
+from hark.doors.http import parsing
 from hark.doors.http.auth import Caller
-from hark.doors.http.bodies import Receive, Scope, Send
 from hark.doors.http.feed import Feed
+from hark.doors.http.parsing import Receive, Scope, Send
 from hark.doors.http.responses import NoMethod, NoRoute, Response
 
 
@@ -25,7 +25,7 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class House:
+class ServerContext:
     """What all requests share."""
 
     app: Hark
@@ -38,12 +38,12 @@ class House:
 class HttpRequest:
     """One request, as a handler sees it."""
 
-    __slots__ = ("access", "app", "args", "caller", "house", "receive", "route", "scope", "send")
+    __slots__ = ("access", "app", "args", "caller", "receive", "route", "scope", "send", "server")
 
-    def __init__(self, house: House, scope: Scope, receive: Receive, send: Send) -> None:
-        self.house = house
-        self.app = house.app
-        self.access = house.access
+    def __init__(self, server: ServerContext, scope: Scope, receive: Receive, send: Send) -> None:
+        self.server = server
+        self.app = server.app
+        self.access = server.access
         self.scope = scope
         self.receive = receive
         self.send = send
@@ -59,22 +59,22 @@ class HttpRequest:
                 return found
         return None
 
-    def text(self, name: bytes) -> str | None:
+    def header_text(self, name: bytes) -> str | None:
         """A header as text: UTF-8, as curl sends it."""
         raw = self.header(name)
-        return None if raw is None else bodies.text(raw)
+        return None if raw is None else parsing.utf8(raw)
 
-    async def body(self, spare: int = 0, absent: Any = None) -> Any:
+    async def json_body(self, spare: int = 0, absent: Any = None) -> Any:
         """The JSON of the body, `absent` when it is empty. `spare`: room for what stands around the payload."""
-        raw = await bodies.read(self.receive, self.header(b"content-length"), self.access.max_payload + spare)
-        return bodies.parse(raw, absent)
+        raw = await parsing.read_body(self.receive, self.header(b"content-length"), self.access.max_payload + spare)
+        return parsing.parse_body(raw, absent)
 
-    async def wish(self, shape: type[bodies.T], spare: int = 0) -> bodies.T:
+    async def body_as(self, shape: type[parsing.T], spare: int = 0) -> parsing.T:
         """The body in this shape; none at all is an empty object, `null` is not."""
-        return bodies.shaped(await self.body(spare, absent={}), shape)
+        return parsing.convert_body(await self.json_body(spare, absent={}), shape)
 
     def query(self) -> Any:
-        return bodies.query(self.scope["query_string"], self.route.query)
+        return parsing.parse_query(self.scope["query_string"], self.route.query)
 
     @property
     def origin(self) -> str:
@@ -97,12 +97,12 @@ class Route:
     scope: str | None
     """The scope a token needs for it; None: open to everybody who reaches us."""
     summary: str
-    answers: dict[int, Any]
-    fails: tuple[int, ...] = ()
+    responses: dict[int, Any]
+    error_codes: tuple[int, ...] = ()
     query: type[msgspec.Struct] = NoQuery
     body: Any = None
     """The type of the JSON body; None: no body is read."""
-    also: str | None = None
+    alternative: str | None = None
     """A media type that any of its answers may have instead: a page, for who asks for one."""
     headers: dict[str, str] = field(default_factory=dict)
     """Request headers that mean something here, with a sentence each."""
@@ -112,7 +112,7 @@ class Route:
         return self.path.split("/")[1:]
 
 
-class Table:
+class RouteTable:
     """Finds the route of a request."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -145,5 +145,5 @@ class Table:
                 if route is None:
                     allow = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
                     raise NoMethod(f"{method} is not served here. Use {allow}; see /openapi.json.", allow=allow)
-                return route, [bodies.decoded(parts[n]) for n in args]
+                return route, [parsing.percent_decoded(parts[n]) for n in args]
         raise NoRoute("Nothing is served under this path. See /openapi.json for what is.")

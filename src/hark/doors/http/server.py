@@ -1,6 +1,6 @@
 """`serve`: the HTTP door and a worker in one process (D1), until SIGTERM or Ctrl-C.
 
-A loopback address needs no credential (see guard.py). Any other bind is refused while the store has no token:
+A loopback address needs no credential (see auth.py). Any other bind is refused while the store has no token:
 whoever can reach it could start, answer and cancel everything.
 """
 
@@ -18,7 +18,7 @@ import uvicorn
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
-from hark.doors.http.asgi import Door
+from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
 
@@ -49,7 +49,7 @@ async def serve(
         access.origin = access.origin or address(listener)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
-        door = Door(app, require_token=require_token or not near)
+        door = AsgiApp(app, require_token=require_token or not near)
         server = _Server(config(door))
 
         def stop() -> None:

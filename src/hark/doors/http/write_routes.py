@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hark.doors.http.responses import Response, as_json
+from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.values import Instance
 
@@ -77,53 +77,53 @@ class Rejected(msgspec.Struct):
     message: str = "Awakeable rejected successfully"
 
 
-async def start(call: HttpRequest) -> Response:
-    wish = await call.wish(StartBody, ENVELOPE)
+async def start(request: HttpRequest) -> Response:
+    wish = await request.body_as(StartBody, ENVELOPE)
     options = msgspec.structs.asdict(wish)
-    handle = await call.app.start(options.pop("definition"), options.pop("input"), **options)
+    handle = await request.app.start(options.pop("definition"), options.pop("input"), **options)
     instance: Instance = await handle.get()
-    return as_json(instance, 201, [(b"location", f"{call.origin}/instances/{instance.id}".encode("latin-1"))])
+    return json_response(instance, 201, [(b"location", f"{request.origin}/instances/{instance.id}".encode("latin-1"))])
 
 
-async def signal(call: HttpRequest) -> Response:
-    target, name = call.args
-    payload = await call.body()
-    delivery = await call.app.signal(target, name, payload, dedup_key=call.text(b"idempotency-key"))
-    return as_json(Delivered(delivery.status), 202)
+async def signal(request: HttpRequest) -> Response:
+    target, name = request.args
+    payload = await request.json_body()
+    delivery = await request.app.signal(target, name, payload, dedup_key=request.header_text(b"idempotency-key"))
+    return json_response(Delivered(delivery.status), 202)
 
 
-async def broadcast(call: HttpRequest) -> Response:
-    wish = await call.wish(BroadcastBody, ENVELOPE)
-    key = call.text(b"idempotency-key")
-    return as_json(Broadcasted(await call.app.broadcast(wish.SignalName, wish.Payload, dedup_key=key)))
+async def broadcast(request: HttpRequest) -> Response:
+    wish = await request.body_as(BroadcastBody, ENVELOPE)
+    key = request.header_text(b"idempotency-key")
+    return json_response(Broadcasted(await request.app.broadcast(wish.SignalName, wish.Payload, dedup_key=key)))
 
 
-async def message(call: HttpRequest) -> Response:
-    wish = await call.wish(MessageBody, ENVELOPE)
-    receiver = await call.app.message(wish.MessageName, wish.CorrelationKey, wish.Variables)
-    return as_json(Messaged([receiver.id]))
+async def message(request: HttpRequest) -> Response:
+    wish = await request.body_as(MessageBody, ENVELOPE)
+    receiver = await request.app.message(wish.MessageName, wish.CorrelationKey, wish.Variables)
+    return json_response(Messaged([receiver.id]))
 
 
-async def resolve(call: HttpRequest) -> Response:
-    [id] = call.args
-    payload = await call.body()
-    await call.app.resolve(id, payload, by=call.caller.name, via="http")
-    return as_json(Resolved(id, payload))
+async def resolve(request: HttpRequest) -> Response:
+    [id] = request.args
+    payload = await request.json_body()
+    await request.app.resolve(id, payload, by=request.caller.name, via="http")
+    return json_response(Resolved(id, payload))
 
 
-async def reject(call: HttpRequest) -> Response:
-    [id] = call.args
-    wish = await call.wish(RejectBody)
-    await call.app.reject(id, wish.error, by=call.caller.name, via="http")
-    return as_json(Rejected(id, wish.error))
+async def reject(request: HttpRequest) -> Response:
+    [id] = request.args
+    wish = await request.body_as(RejectBody)
+    await request.app.reject(id, wish.error, by=request.caller.name, via="http")
+    return json_response(Rejected(id, wish.error))
 
 
-async def cancel(call: HttpRequest) -> Response:
-    [target] = call.args
-    wish = await call.wish(CancelBody)
-    return as_json(await call.app.cancel(target, wish.reason))
+async def cancel(request: HttpRequest) -> Response:
+    [target] = request.args
+    wish = await request.body_as(CancelBody)
+    return json_response(await request.app.cancel(target, wish.reason))
 
 
-async def retry(call: HttpRequest) -> Response:
-    [target] = call.args
-    return as_json(await call.app.retry(target))
+async def retry(request: HttpRequest) -> Response:
+    [target] = request.args
+    return json_response(await request.app.retry(target))

@@ -4,16 +4,16 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.options import DEFAULT_DB, Given, command, only_local
-from hark.doors.cli.output import emit
+from hark.doors.cli.options import DEFAULT_DB, Options, command, local_only_app
+from hark.doors.cli.output import print_json
 
 
-def declare(cli: typer.Typer) -> None:
+def add_commands(cli: typer.Typer) -> None:
     command(cli)(migrate)
 
 
 def migrate(
-    given: Given,
+    options: Options,
     dump_sql: Annotated[bool, typer.Option("--dump-sql", help="Print the SQL instead of running it")] = False,
 ) -> None:
     """Bring the store up to date (opening an app does the same).
@@ -23,8 +23,8 @@ def migrate(
     if dump_sql:
         from hark.app.door_access import dump_migrations
 
-        print(dump_migrations(DEFAULT_DB if given.url is None else given.url, given.schema or "hark"))
+        print(dump_migrations(DEFAULT_DB if options.url is None else options.url, options.schema or "hark"))
         return
-    with only_local(given, "migrate") as app:
+    with local_only_app(options, "migrate") as app:
         place = app.url.split("@")[-1]
-    emit({"store": place, "up_to_date": True}) if given.json else print(f"{place} is up to date.")
+    print_json({"store": place, "up_to_date": True}) if options.json else print(f"{place} is up to date.")

@@ -4,19 +4,19 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.options import File, Given, Payload, Target, Text, command, json_of, opened, payload_of
-from hark.doors.cli.output import emit
+from hark.doors.cli.options import File, Options, Payload, Target, Text, command, open_engine, parse_json, parse_payload
+from hark.doors.cli.output import print_json
 
 Dedup = Annotated[str | None, typer.Option("--dedup-key", metavar="KEY", help="A second one with it is a duplicate")]
 
 
-def declare(cli: typer.Typer) -> None:
+def add_commands(cli: typer.Typer) -> None:
     for verb in (start, signal, broadcast, message):
         command(cli)(verb)
 
 
 def start(
-    given: Given,
+    options: Options,
     definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="Its name")],
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it starts with")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Correlation key: its name in the business")] = None,
@@ -30,16 +30,16 @@ def start(
 
     hark start Checkout --input '{"order": 42}' --key order:42
     """
-    value = json_of(input, "--input")
-    with opened(given, create=given.app is not None) as hark:
+    value = parse_json(input, "--input")
+    with open_engine(options, create=options.app is not None) as hark:
         handle = hark.start(
             definition, value, correlation_key=key, id=id, queue=queue, priority=priority, delay=delay, version=version
         ).result()
-    emit({"id": handle.id}) if given.json else print(handle.id)
+    print_json({"id": handle.id}) if options.json else print(handle.id)
 
 
 def signal(
-    given: Given,
+    options: Options,
     target: Target,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name")],
     payload: Payload = None,
@@ -51,14 +51,14 @@ def signal(
 
     hark signal order:42 payment_confirmed --payload '{"amount": 100}' --dedup-key evt-7
     """
-    value = payload_of(payload, text, file)
-    with opened(given) as hark:
+    value = parse_payload(payload, text, file)
+    with open_engine(options) as hark:
         delivery = hark.signal(target, name, value, dedup_key=dedup_key).result()
-    emit(delivery) if given.json else print(delivery.status)
+    print_json(delivery) if options.json else print(delivery.status)
 
 
 def broadcast(
-    given: Given,
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The broadcast's name")],
     payload: Payload = None,
     text: Text = False,
@@ -69,14 +69,14 @@ def broadcast(
 
     hark broadcast market-open
     """
-    value = payload_of(payload, text, file)
-    with opened(given) as hark:
+    value = parse_payload(payload, text, file)
+    with open_engine(options) as hark:
         count = hark.broadcast(name, value, dedup_key=dedup_key).result()
-    emit({"count": count}) if given.json else print(count)
+    print_json({"count": count}) if options.json else print(count)
 
 
 def message(
-    given: Given,
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The message's name")],
     key: Annotated[str, typer.Argument(metavar="KEY", help="The correlation key it is for")],
     payload: Payload = None,
@@ -87,7 +87,7 @@ def message(
 
     hark message payment order-42 --payload '{"amount": 120}'
     """
-    value = payload_of(payload, text, file)
-    with opened(given) as hark:
+    value = parse_payload(payload, text, file)
+    with open_engine(options) as hark:
         handle = hark.message(name, key, value).result()
-    emit({"id": handle.id}) if given.json else print(handle.id)
+    print_json({"id": handle.id}) if options.json else print(handle.id)

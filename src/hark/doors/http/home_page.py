@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from hark.doors.http.responses import Response, as_text
+from hark.doors.http.responses import Response, text_response
 from hark.doors.http.routes import HttpRequest
 
 _HOME = """<!doctype html>
@@ -18,6 +18,6 @@ _HOME = """<!doctype html>
 """
 
 
-async def home(call: HttpRequest) -> Response:
-    root = escape(call.scope.get("root_path", "").rstrip("/"), quote=True)
-    return as_text(_HOME.format(root=root), "text/html; charset=utf-8")
+async def home(request: HttpRequest) -> Response:
+    root = escape(request.scope.get("root_path", "").rstrip("/"), quote=True)
+    return text_response(_HOME.format(root=root), "text/html; charset=utf-8")

@@ -1,4 +1,4 @@
-"""What comes in: bodies with a limit, JSON through the one border (model/json.py), queries, and their shapes."""
+"""What comes in: parsing with a limit, JSON through the one border (model/json.py), queries, and their shapes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client hung up: nobody is there to be answered."""
 
 
-async def read(receive: Receive, length: bytes | None, limit: int) -> bytes:
+async def read_body(receive: Receive, length: bytes | None, limit: int) -> bytes:
     """The whole body; one that is or becomes too large is refused on the spot, and what follows is thrown away."""
     if length is not None and length.isdigit() and int(length[:20]) > limit:
         raise _too_large(int(length[:20]), limit)
@@ -33,7 +33,7 @@ async def read(receive: Receive, length: bytes | None, limit: int) -> bytes:
     chunks, size = [body], len(body)
     while True:
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientDisconnected
         if size > limit:
             raise _too_large(size, limit)
         if not message.get("more_body", False):
@@ -52,12 +52,12 @@ def _too_large(size: int, limit: int) -> PayloadTooLarge:
     )
 
 
-def parse(body: bytes, absent: Any = None) -> Any:
+def parse_body(body: bytes, absent: Any = None) -> Any:
     """Its JSON; what an empty body means is for the caller to say: null, or an empty object."""
     return json.parse(body) if body else absent
 
 
-def shaped(value: Any, shape: type[T]) -> T:
+def convert_body(value: Any, shape: type[T]) -> T:
     """A value that fits, or InvalidInput that says where it does not."""
     try:
         return msgspec.convert(value, shape)
@@ -65,27 +65,27 @@ def shaped(value: Any, shape: type[T]) -> T:
         raise InvalidInput(f"the body does not fit: {error}; see /openapi.json for its shape") from error
 
 
-def query(raw: bytes, shape: type[T]) -> T:
+def parse_query(raw: bytes, shape: type[T]) -> T:
     """The query string; what is unknown, repeated or malformed is refused, not overlooked."""
     given: dict[str, str] = {}
     for part in filter(None, raw.split(b"&")):
         name, _, value = part.replace(b"+", b" ").partition(b"=")
-        key = decoded(name)
+        key = percent_decoded(name)
         if key in given:
             raise InvalidInput(f"the query has {key!r} twice; give it once")
-        given[key] = decoded(value)
+        given[key] = percent_decoded(value)
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the query does not fit: {error}; see /openapi.json for its parameters") from error
 
 
-def decoded(raw: bytes) -> str:
+def percent_decoded(raw: bytes) -> str:
     """A part of a path or query, without its percent signs."""
-    return text(unquote_to_bytes(raw) if b"%" in raw else raw)
+    return utf8(unquote_to_bytes(raw) if b"%" in raw else raw)
 
 
-def text(raw: bytes) -> str:
+def utf8(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

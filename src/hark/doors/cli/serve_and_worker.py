@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Given, command, only_local
+from hark.doors.cli.options import Options, command, local_only_app
 from hark.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from hark.app import Hark
 
 
-def declare(cli: typer.Typer) -> None:
+def add_commands(cli: typer.Typer) -> None:
     command(cli)(serve)
     command(cli)(worker)
 
@@ -26,7 +26,7 @@ Grace = Annotated[float, typer.Option("--grace", help="Seconds running steps get
 
 
 def serve(
-    given: Given,
+    options: Options,
     host: Annotated[
         str, typer.Option("--host", help="Where to listen; beyond loopback only with tokens")
     ] = "127.0.0.1",
@@ -40,7 +40,7 @@ def serve(
 
     hark serve --app shop:app --port 4097
     """
-    app, queues = only_local(given, "serve"), _queues(queue)
+    app, queues = local_only_app(options, "serve"), _queues(queue)
     from hark.doors.http.server import run  # a third of what `hark --help` may take
 
     _collect_less()
@@ -48,14 +48,14 @@ def serve(
     _leave_steps_behind()
 
 
-def worker(given: Given, queue: Queue = None, grace: Grace = 10.0) -> None:
+def worker(options: Options, queue: Queue = None, grace: Grace = 10.0) -> None:
     """Run the steps of an app until SIGTERM or Ctrl-C.
 
     hark worker --app shop:app --queue default=100 --queue billing=5
     """
-    if given.app is None:
+    if options.app is None:
         raise InvalidInput("A worker runs somebody's code: say whose with --app module:app.")
-    app, queues = only_local(given, "worker"), _queues(queue)
+    app, queues = local_only_app(options, "worker"), _queues(queue)
     _collect_less()
     _run(_work(app, queues, grace))
     _leave_steps_behind()

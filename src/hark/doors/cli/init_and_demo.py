@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.options import Given, command, local_app
-from hark.doors.cli.output import emit, paint
+from hark.doors.cli.options import Options, command, local_app
+from hark.doors.cli.output import colored, print_json
 from hark.model.errors import HarkError, InvalidInput
 
 APP = '''"""A request that waits for somebody's word."""
@@ -83,13 +83,13 @@ STEPS = (
 )
 
 
-def declare(cli: typer.Typer) -> None:
+def add_commands(cli: typer.Typer) -> None:
     command(cli)(init)
     command(cli)(demo)
 
 
 def init(
-    given: Given,
+    options: Options,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or an empty one")] = Path("."),
 ) -> None:
     """Write a small project that runs into an empty folder, and say what to type next.
@@ -107,8 +107,8 @@ def init(
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}. Give a folder of yours.") from error
     first = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
-    if given.json:
-        emit({"folder": str(folder), "files": sorted(FILES), "next": [*first, SERVE, *STEPS]})
+    if options.json:
+        print_json({"folder": str(folder), "files": sorted(FILES), "next": [*first, SERVE, *STEPS]})
         return
     print(f"Wrote {', '.join(FILES)}. Now type:\n")
     for line in [*first, SERVE]:
@@ -119,7 +119,7 @@ def init(
     print("\nIts tests run with `pytest`, once `pip install pytest pytest-asyncio` has been.")
 
 
-def demo(given: Given) -> None:
+def demo(options: Options) -> None:
     """Watch the project of `hark init` run: it starts, waits, says why, is answered and ends. Nothing is left behind.
 
     hark demo
@@ -129,10 +129,10 @@ def demo(given: Given) -> None:
     os.environ.pop("HARK_SERVER", None)
     with tempfile.TemporaryDirectory(prefix="hark-demo-") as folder, chdir(folder):
         (Path(folder) / "hark_demo.py").write_text(APP, "utf-8")
-        app = local_app(Given(db="sqlite:///hark.db", app="hark_demo:app"))
+        app = local_app(Options(db="sqlite:///hark.db", app="hark_demo:app"))
         with app, app.worker():
             for number, line in enumerate(STEPS):
-                print(paint(f"$ {line}", "bold"), flush=True)
+                print(colored(f"$ {line}", "bold"), flush=True)
                 if run([*shlex.split(line)[1:], "--db", "sqlite:///hark.db"]):
                     raise HarkError("The demo stopped at this command. Is the folder for temporary files writable?")
                 print(flush=True)
