@@ -39,6 +39,7 @@ __all__ = [
     "InvalidState",
     "Machine",
     "MalformedJson",
+    "MissingExtra",
     "NearMiss",
     "Next",
     "NoTarget",

@@ -109,7 +109,7 @@ def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Pat
 @pytest.mark.parametrize(
     ("fact", "check", "status"),
     [
-        ({"database": "3.45.0"}, "store", "wrong"),
+        ({"database_problem": "too old"}, "store", "wrong"),
         ({"skew": -7.5}, "clock", "look"),
         ({"abandoned": 2}, "leases", "look"),
         ({"late": 1}, "timers", "wrong"),
@@ -118,10 +118,10 @@ def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Pat
 )
 def test_d4_each_fact_has_its_judgement(fact: dict[str, Any], check: str, status: str) -> None:
     facts = {
-        "schema": 5, "database": "3.51.3", "durable": True, "skew": 0.0, "workers": 1, "dead_workers": 0,
-        "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None, "living": 3, "runnable": 0,
-        "codeless": [], **fact,
+        "schema": 5, "database": "SQLite 3.51.3", "database_problem": None, "durable": True, "skew": 0.0,
+        "workers": 1, "dead_workers": 0, "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
+        "living": 3, "runnable": 0, "codeless": [], **fact,
     }  # fmt: skip
-    judged = {what: found for what, found, _ in diagnose(facts, "sqlite:///x.db")}
+    judged = {what: found for what, found, _ in diagnose(facts)}
     assert judged[check] == status
     assert set(judged.values()) - {"ok"} == ({status} - {"ok"})

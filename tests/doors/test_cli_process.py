@@ -65,8 +65,8 @@ def test_d4_alone_it_prints_its_help(words: tuple[str, ...], code: int) -> None:
         (("signal", "a", "b", "--file", "missing.json"), "--file missing.json"),
         (("signal", "a", "b", "--file", "."), "--file ."),
         (("signal", "a", "b", "--file", "x", "--payload", "1"), "not both"),
-        (("instance", "list", "--db", "mysql://x"), "names no store"),
-        (("migrate", "--db", ""), "names no store"),
+        (("instance", "list", "--db", "mysql://x"), "is not the URL of a store"),
+        (("migrate", "--db", ""), "is not the URL of a store"),
         (("instance", "list", "--server", ""), "http://127.0.0.1:4097"),
         (("instance", "list", "--db", "sqlite:///x.db", "--server", "http://x"), "not both"),
         (("start", "x", "--app", "shop:app", "--server", "http://x"), "not both"),
@@ -97,7 +97,7 @@ def test_d4_a_database_that_is_not_there_is_not_made_by_looking(
 def test_d4_stores_that_cannot_be_used_are_refused_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database, and long enough to be read as a header of one" * 20)
     (tmp_path / "folder.db").mkdir()
-    for name, says in (("text.db", "is no SQLite database"), ("folder.db", "is a folder")):
+    for name, says in (("text.db", "is not a SQLite database"), ("folder.db", "is a folder")):
         assert says in call("instance", "list", "--db", f"sqlite:///{tmp_path}/{name}").line(2)
     assert "SQLite cannot open" in call("migrate", "--db", f"sqlite:///{tmp_path}/nowhere/hark.db").line(1)
     call("instance", "list", "--db", "postgresql://nobody@127.0.0.1:1/none").line(1)

@@ -38,6 +38,7 @@ EXAMPLES: list[HarkError] = [
     errors.StoreUnavailable("m"),
     errors.StoreTooNew("m"),
     errors.NotOpen("m"),
+    errors.MissingExtra("m", extra="postgres"),
     errors.WouldBlockEventLoop("m"),
 ]
 DEFINED = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HarkError)}

@@ -9,10 +9,10 @@ from hark import Await, Child, Context, Done, Hark, InvalidDefinition, InvalidIn
 
 NAN, INFINITY = float("nan"), float("inf")
 URLS: dict[Any, str] = {
-    "": "names no store. Use sqlite:///file.db",
-    "hark.db": "names no store",
-    "mysql://localhost/hark": "names no store",
-    "sqlite:/hark.db": "names no store",
+    "": "is not the URL of a store. Use sqlite:///file.db",
+    "hark.db": "is not the URL of a store",
+    "mysql://localhost/hark": "is not the URL of a store",
+    "sqlite:/hark.db": "is not the URL of a store",
     "sqlite://host/hark.db": "is not a SQLite URL",
     "sqlite:///hark.db?mode=ro": "is not a SQLite URL",
     "sqlite:///hark.db#part": "is not a SQLite URL",

@@ -5,11 +5,10 @@ These are not verbs of `Hark`: a user of the library needs none of them, and the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
-from hark.app.hark import Hark, make_store
+from hark.app.hark import Hark
 from hark.model.errors import InvalidInput
 from hark.model.names import is_name
 from hark.model.tokens import digest
@@ -17,8 +16,9 @@ from hark.model.values import Awakeable, Event, Token, Wait, WaitKind
 from hark.runtime import health, metrics, views
 from hark.runtime.metrics import Metrics
 from hark.runtime.reply import Reply
-from hark.store import migrate
+from hark.store import connect
 from hark.store import statements as sql
+from hark.store.connect import dump_migrations as dump_migrations
 from hark.store.protocol import Store
 
 
@@ -46,16 +46,11 @@ class DoorAccess:
         if app.is_open:
             raise InvalidInput("This app is open. Close it before you give it another store.")
         app.url, app._schema = app.url if url is None else url, app._schema if schema is None else schema
-        app._clerk.make_store = make_store(app.url, app._schema, app._lease, app._clock)
+        app._clerk.make_store = connect.factory(app.url, schema=app._schema, lease=app._lease, clock=app._clock)
 
     def exists(self) -> bool:
         """Whether there is a database file at the app's URL. True for a database server: only opening it can tell."""
-        if not self.app.url.startswith("sqlite:"):
-            return True
-        from hark.store.sqlite import path_of
-
-        path = path_of(self.app.url)
-        return path is None or os.path.exists(path)
+        return connect.exists(self.app.url)
 
     def ping(self) -> Reply[None]:
         """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
@@ -160,9 +155,3 @@ class DoorAccess:
             return bool(await store.read(sql.any_live_token, now=self.app._clerk.now()))
 
         return self.app._read(look)
-
-
-def dump_migrations(url: str, schema: str) -> str:
-    """The SQL that makes a store up to date, for a database whose schema you apply yourself."""
-    Hark(url, schema=schema)  # refuses a URL that is not a store
-    return migrate.dump("sqlite" if url.startswith("sqlite") else "postgres", schema)

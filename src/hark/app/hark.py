@@ -55,7 +55,7 @@ from hark.runtime.clerk import Clerk, not_open
 from hark.runtime.registry import Program, Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.worker import Worker, WorkerServices
-from hark.store import reads
+from hark.store import connect, reads
 from hark.store.protocol import Store
 
 _LIMIT = 10_000
@@ -148,7 +148,7 @@ class Hark:
         rules = Rules(self._limits, _whole(max_crashes, "max_crashes"), limit, min(limit, 5000))
         self._schema = schema
         self._clock = clock
-        make = make_store(url, schema, self._lease, clock)
+        make = connect.factory(url, schema=schema, lease=self._lease, clock=clock)
         self._clerk = Clerk(make, rules, lease=self._lease, retention=self._retention, clock=clock)
         self._services = WorkerServices(self._clerk, self._limits, self._max_payload, self._new, self._link)
 
@@ -594,23 +594,6 @@ def _program(definition: Any) -> Program:
     if program is None:
         raise InvalidInput(f"{definition!r} is no definition. Give a Machine class, a @workflow, or the name of one.")
     return program
-
-
-def make_store(url: str, schema: str, lease: float, clock: Callable[[], int] | None) -> Callable[[], Store]:
-    if not isinstance(url, str) or "\0" in url:
-        raise InvalidInput(f"The store's URL must be text without NUL, not {url!r}. Say sqlite:///file.db, for one.")
-    scheme = url.split("://", 1)[0] if "://" in url else ""
-    if scheme == "sqlite":
-        from hark.store.sqlite import SqliteStore, path_of
-
-        path_of(url)
-        return lambda: SqliteStore(url, clock=clock)
-    if scheme in ("postgresql", "postgres"):
-        from hark.store.postgres import PostgresStore, check_schema
-
-        check_schema(schema)
-        return lambda: PostgresStore(url, schema=schema, lease=lease, clock=clock)
-    raise InvalidInput(f"{url!r} names no store. Use sqlite:///file.db, sqlite:// (in memory) or postgresql://…")
 
 
 def _target(target: Any) -> str:

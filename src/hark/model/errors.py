@@ -25,6 +25,7 @@
     ├── StoreUnavailable
     ├── StoreTooNew
     ├── NotOpen
+    ├── MissingExtra (ImportError)     .extra
     └── WouldBlockEventLoop (RuntimeError)
 
 The first argument is the message: what was wrong, then what to do. Data follows by keyword and is kept
@@ -211,6 +212,14 @@ class StoreTooNew(HarkError):
 
 class NotOpen(HarkError):
     """The app is not open: use `async with app:`, or `with app:` in synchronous code."""
+
+
+class MissingExtra(HarkError, ImportError):
+    """A feature needs a package that is not installed; `pip install 'hark[extra]'` installs it."""
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message)
+        self.extra = extra
 
 
 class WouldBlockEventLoop(HarkError, RuntimeError):

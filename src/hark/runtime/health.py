@@ -21,10 +21,12 @@ async def facts(store: Store) -> dict[str, Any]:
     living = await store.read(reads.living)
     [[late, since]] = await store.read(reads.late, before=now - _LATE)
     oldest = await store.read(reads.oldest_wait)
+    server = await store.server()
     live = [names for _, until, names, _ in workers if until >= now]
     return {
         "schema": (await store.read(reads.schema_version))[0][0],
-        "database": (await store.read(reads.server_version))[0][0],
+        "database": server.name,
+        "database_problem": server.problem,
         "durable": store.durable,
         "skew": skew / 1_000_000,
         "workers": len(live),

@@ -33,12 +33,12 @@ def missing(dialect: str, current: int) -> list[tuple[int, str, str]]:
     return [script for script in known if script[0] > current]
 
 
-def dump(dialect: str, schema: str) -> str:
-    """All migrations as one script, for those who apply SQL themselves. Only PostgreSQL has a schema."""
+def dump(dialect: str, schema: str | None = None) -> str:
+    """All migrations of a dialect as one script, into `schema` if the database has schemas."""
     parts = [f"-- {name}\n{sql.strip()}\n" for _, name, sql in scripts(dialect)]
     newest = scripts(dialect)[-1][0]
     place = ""
-    if dialect == "postgres":
+    if schema is not None:
         place = f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET search_path TO "{schema}";\n'
     head = "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY);\n"
     rows = "".join(

@@ -17,7 +17,7 @@ import asyncpg
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Lost, Refused, StoreFault
+from hark.store.protocol import Conflicted, Full, Lost, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_… is PostgreSQL's own
@@ -150,6 +150,18 @@ class PostgresStore:
         self._opened = False
         self._announcing: asyncio.Task[None] | None = None
         self._again = False
+
+    @staticmethod
+    def check(url: str, schema: str) -> None:
+        check_schema(schema)
+
+    @staticmethod
+    def exists(url: str) -> bool:
+        return True
+
+    @staticmethod
+    def dump_migrations(schema: str) -> str:
+        return migrate.dump("postgres", schema)
 
     # -- connecting -------------------------------------------------------------------------------
 
@@ -310,6 +322,10 @@ class PostgresStore:
             return self._clock()
         async with self._seat() as db:
             return int(await db.fetchval(f"SELECT {_NOW}"))
+
+    async def server(self) -> Server:
+        async with self._seat() as db:
+            return Server(f"PostgreSQL {await db.fetchval('SHOW server_version')}")
 
     def quiet_until(self) -> int:
         return self._quiet

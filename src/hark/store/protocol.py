@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hark.store.sql import R, Sql
 
@@ -74,6 +74,15 @@ class Lease(Protocol):
     def close(self) -> None: ...
 
 
+class Server(NamedTuple):
+    """The database behind a store, for people: `hark doctor` shows it."""
+
+    name: str
+    """The product and its version, and where it is if that is not a secret."""
+    problem: str | None = None
+    """Why this version must not be used, and what to do; None if it is fine."""
+
+
 class Store(Protocol):
     durable: bool
     """False for in-memory SQLite: no other process, so no lease to renew."""
@@ -100,6 +109,10 @@ class Store(Protocol):
         """The database's clock, in µs."""
         ...
 
+    async def server(self) -> Server:
+        """Which database this is."""
+        ...
+
     def quiet_until(self) -> int:
         """Nobody reclaims before this time: after a restart, owners renew first."""
         ...
@@ -109,4 +122,34 @@ class Store(Protocol):
     async def announce(self) -> None: ...
     async def changed(self) -> bool:
         """Has another process written since the last call? True when the store cannot tell."""
+        ...
+
+
+class StoreType(Protocol):
+    """What a URL scheme stands for (see connect.py): the class of a store, asked before a store is made.
+
+    No member opens a connection.
+    """
+
+    def __call__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None) -> Store:
+        """Make the store at `url`, without opening it.
+
+        Args:
+            url: As `check` accepted it.
+            schema: Ignored by a database that has no schemas.
+            lease: Seconds a worker's lease lasts. A write that waits longer than that has lost its work.
+            clock: The time in µs, instead of the database's own clock. For tests.
+        """
+        ...
+
+    def check(self, url: str, schema: str) -> None:
+        """Raise InvalidInput if the URL is malformed or the database cannot have such a schema."""
+        ...
+
+    def exists(self, url: str) -> bool:
+        """Return False if there is certainly no database at `url`; True if only a connection could tell."""
+        ...
+
+    def dump_migrations(self, schema: str) -> str:
+        """Return the SQL that `open` would run on an empty database."""
         ...

@@ -245,7 +245,6 @@ misses_named = Sql(
 # -- the doctor ------------------------------------------------------------------------------------
 
 schema_version = Sql("SELECT max(version) FROM migrations")
-server_version = Sql("SHOW server_version", sqlite="SELECT sqlite_version()")
 all_workers = Sql("SELECT id, until, definitions, started_at FROM workers ORDER BY started_at, id LIMIT 1000")
 living = Sql("SELECT definition, version, status, count(*) FROM instances WHERE finished_at IS NULL GROUP BY 1, 2, 3")
 late = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")

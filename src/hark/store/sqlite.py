@@ -21,13 +21,14 @@ import msgspec
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Refused, StoreFault
+from hark.store.protocol import Conflicted, Full, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
 _encode: Final = msgspec.json.Encoder().encode
 # A writer waits this long for another one, looking every fifth of a millisecond, then every whole one.
 # `busy_timeout` backs off to 100 ms between looks: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
 _PATIENCE: Final = 10_000
+_OLDEST_SAFE: Final = (3, 51, 3)
 
 
 def _clock() -> int:
@@ -72,7 +73,7 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
         db.execute("PRAGMA synchronous = FULL")
     except apsw.NotADBError as error:
         raise InvalidInput(
-            f"{path!r} is no SQLite database; it was left as it is. Give the path of one, or of a new file."
+            f"{path!r} is not a SQLite database; it was left as it is. Give the path of one, or of a new file."
         ) from error
     except apsw.Error as error:
         if path and os.path.isdir(path):
@@ -103,6 +104,13 @@ def _run(db: apsw.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None,
     except apsw.Error as error:
         raise _fault(error) from error
     return found if sql.row is None else list(itertools.starmap(sql.row, found))
+
+
+def _server(version: str, url: str) -> Server:
+    if tuple(int(part) for part in version.split(".")) < _OLDEST_SAFE:
+        problem = f"SQLite {version} can corrupt a shared WAL: upgrade with `pip install -U apsw`"
+        return Server(f"SQLite {version}", problem)
+    return Server(f"SQLite {version} ({url})")
 
 
 class SqliteTx:
@@ -139,7 +147,11 @@ class SqliteTx:
 class SqliteStore:
     """A Store on one file, or in memory."""
 
-    def __init__(self, url: str, *, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, url: str, *, schema: str = "", lease: float = 0.0, clock: Callable[[], int] | None = None
+    ) -> None:
+        # No use for the schema (a file is one) nor for the lease (a write waits _PATIENCE at most).
+        self._url = url
         self._path = path_of(url)
         self._clock = clock or _clock
         self.durable = self._path is not None
@@ -151,6 +163,19 @@ class SqliteStore:
         self._beside = 0
         self._crowded_until = 0.0
         self._tx: SqliteTx | None = None  # the last one
+
+    @staticmethod
+    def check(url: str, schema: str) -> None:
+        path_of(url)
+
+    @staticmethod
+    def exists(url: str) -> bool:
+        path = path_of(url)
+        return path is None or os.path.exists(path)
+
+    @staticmethod
+    def dump_migrations(schema: str) -> str:
+        return migrate.dump("sqlite")
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
@@ -222,6 +247,9 @@ class SqliteStore:
 
     async def time(self) -> int:
         return self._clock()
+
+    async def server(self) -> Server:
+        return _server(apsw.sqlite_lib_version(), self._url)
 
     def quiet_until(self) -> int:
         return 0

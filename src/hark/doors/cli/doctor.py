@@ -13,7 +13,6 @@ from hark.model.errors import HarkError
 
 Found = tuple[str, str, str]  # what was looked at, ok | look | wrong, what was found and what to do
 _SKEW = 2.0
-_SQLITE = (3, 51, 3)
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -33,7 +32,7 @@ def doctor(options: Options) -> None:
                 found.append(("server", "ok", f"{options.remote} answers"))
             else:
                 facts = door_access(hark).health().result()
-                found += [*diagnose(facts, hark.url), _secret(os.environ.get("HARK_SECRET"))]
+                found += [*diagnose(facts), _secret(os.environ.get("HARK_SECRET"))]
     except HarkError as error:
         found.append(("store", "wrong", str(error)))
     if options.json:
@@ -60,21 +59,18 @@ def _secret(given: str | None) -> Found:
     return "secret", "ok", "links are signed with HARK_SECRET"
 
 
-def diagnose(facts: dict[str, Any], url: str) -> list[Found]:
+def diagnose(facts: dict[str, Any]) -> list[Found]:
     """The facts of a store, judged."""
     return [
-        _database(facts, url), _schema(facts), _clock(facts), _workers(facts), _code(facts), _leases(facts),
+        _database(facts), _schema(facts), _clock(facts), _workers(facts), _code(facts), _leases(facts),
         _timers(facts), _waits(facts),
     ]  # fmt: skip
 
 
-def _database(facts: dict[str, Any], url: str) -> Found:
-    version = str(facts["database"])
-    if not url.startswith("sqlite:"):
-        return "store", "ok", f"PostgreSQL {version} answers"
-    if tuple(int(part) for part in version.split(".")) < _SQLITE:
-        return "store", "wrong", f"SQLite {version} can corrupt a shared WAL: upgrade with `pip install -U apsw`"
-    return "store", "ok", f"SQLite {version}, {url}"
+def _database(facts: dict[str, Any]) -> Found:
+    if facts["database_problem"] is not None:
+        return "store", "wrong", facts["database_problem"]
+    return "store", "ok", f"{facts['database']} answers"
 
 
 def _schema(facts: dict[str, Any]) -> Found:

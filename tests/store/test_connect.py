@@ -1,0 +1,108 @@
+"""A URL chooses the store; nothing outside store/ tests which database it is."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hark
+from hark import Hark, InvalidInput, MissingExtra
+from hark.store import connect, sqlite
+from hark.store.protocol import Store as StoreProtocol
+from hark.store.sqlite import SqliteStore
+from tests.support.stores import Store, sqlite_file
+
+
+def factory(store: Store) -> StoreProtocol:
+    return connect.factory(store.url, schema=store.options.get("schema", "hark"), lease=30.0)()
+
+
+async def test_a_url_makes_its_store(store: Store) -> None:
+    made = factory(store)
+    await made.open()
+    try:
+        product = {"sqlite": "SQLite 3.", "postgres": "PostgreSQL 18"}[store.name]
+        server = await made.server()
+        assert server.name.startswith(product)
+        assert server.problem is None
+    finally:
+        await made.close()
+
+
+@pytest.mark.parametrize("url", ["", "hark.db", "sqlite:hark.db", "mysql://localhost/x", "SQLITE://", 3, "sqlite://\0"])
+def test_a_url_without_a_store_is_refused(url: Any) -> None:
+    for ask in (
+        lambda: Hark(url),
+        lambda: connect.exists(url),
+        lambda: connect.dump_migrations(url, "hark"),
+    ):
+        with pytest.raises(InvalidInput, match=r"sqlite:///file\.db"):
+            ask()
+
+
+@pytest.mark.parametrize("schema", ["", "pg_mine", "Mine", "a-b", 'x"; DROP'])
+def test_a_schema_postgresql_cannot_have_is_refused_before_anything_is_opened(schema: str) -> None:
+    for ask in (
+        lambda: connect.factory("postgresql://localhost:1/none", schema=schema, lease=1),
+        lambda: connect.dump_migrations("postgresql://localhost:1/none", schema),
+    ):
+        with pytest.raises(InvalidInput, match="lower-case letters"):
+            ask()
+
+
+def test_a_file_exists_or_not_and_a_server_has_to_be_asked(tmp_path: Path) -> None:
+    store = sqlite_file(tmp_path)
+    assert not connect.exists(store.url)
+    (tmp_path / "hark.db").touch()
+    assert connect.exists(store.url)
+    assert connect.exists("sqlite://")
+    assert connect.exists("postgresql://localhost:1/none")
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_a_missing_driver_says_which_extra_installs_it(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    monkeypatch.delitem(sys.modules, "hark.store.postgres", raising=False)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'hark\[postgres\]'") as missing:
+        Hark(f"{scheme}://localhost/none")
+    assert missing.value.extra == "postgres"
+    assert isinstance(missing.value, ImportError)
+
+
+def test_a_registered_scheme_opens_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_STORES", dict(connect._STORES))
+    connect.register("file", "tests.store.test_connect:FileStore")
+    with Hark("file://") as app:
+        assert app.list().result() == []
+
+
+class FileStore(SqliteStore):
+    """A store of another package: the URL is its own."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url.replace("file:", "sqlite:"), **options)
+
+    @staticmethod
+    def check(url: str, schema: str) -> None:
+        assert url.startswith("file:")
+
+
+def test_sqlite_before_3_51_3_is_reported_as_a_problem() -> None:
+    assert sqlite._server("3.51.3", "sqlite://").problem is None
+    assert sqlite._server("3.100.0", "sqlite://").problem is None
+    for old in ("3.51.2", "3.45.0", "3.9.1"):
+        assert "upgrade" in str(sqlite._server(old, "sqlite://").problem)
+
+
+def test_only_the_store_tests_which_database_it_is() -> None:
+    """No `if sqlite` outside store/: texts for people may name a database, code may not compare with its name."""
+    package = Path(hark.__file__).parent
+    for file in package.rglob("*.py"):
+        if file.is_relative_to(package / "store"):
+            continue
+        text = file.read_text("utf-8")
+        for comparison in ('"sqlite"', '"postgres"', '"postgresql"', 'startswith("sqlite', 'startswith("postgres'):
+            assert comparison not in text, (file, comparison)
+        assert "hark.store.sqlite" not in text, file
+        assert "hark.store.postgres" not in text, file
