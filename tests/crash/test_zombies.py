@@ -17,7 +17,7 @@ from tests.support.inspect import everything, query
 from tests.support.stores import Store
 
 
-async def test_x2_fault_26_27_a_zombie_commits_nothing_whatever_its_outcome(store: Store, tmp_path: Path) -> None:
+async def test_x2_fault_26_and_27_a_zombie_commits_nothing_whatever_its_outcome(store: Store, tmp_path: Path) -> None:
     with Workers(store, tmp_path, lease=3.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
