@@ -1,9 +1,8 @@
 """An errand: one small piece of work that touches every kind of turn, written so that it can be resumed.
 
 A client starts four machines and sends one signal; together they go through next, retry, await, pack, timeout,
-spawn and join, effects of three kinds, a broadcast, a concurrency key and done. Every call that was
-acknowledged is written down outside the database and never made again: what was acknowledged and then
-lost leaves the errand unfinished.
+spawn and join, effects of three kinds, a broadcast, a concurrency key and done. Every acknowledged call
+is recorded outside the database and never repeated: if an acknowledged call were lost, the errand would not finish.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Leaf(Machine):
 
 
 class Notes(Machine):
-    """Gathers the notes that rode on the order's outcomes: a pack."""
+    """Collects the signals that the order's outcomes sent: a pack."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -121,7 +120,7 @@ class Errand:
             input = {"errand": self.number, "steps": 0}
             answers = await self.app.start_many([Start(kind, input, id=id) for id, kind in definitions.items()])
             refused = [answer for answer in answers if isinstance(answer, Duplicate)]
-            assert [answer.holder for answer in refused] in ([], list(definitions))  # all of them, or none
+            assert [answer.holder for answer in refused] in ([], list(definitions))  # all or nothing
             self.note("started")
 
     def note(self, what: str) -> None:

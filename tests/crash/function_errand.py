@@ -1,7 +1,7 @@
 """The same for durable functions: one errand that writes every kind of line into its journal.
 
 Runs are counted outside the database: each happens at least once, and again only where its process died.
-Effects are counted by who receives them: each happens once.
+Effects are counted by their receivers: each happens once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTES = 4
 
 
 def trace(folder: str, what: str) -> str:
-    """One line, in one write: it survives whatever happens to us next."""
+    """Appends one line in a single write, so that it survives a kill of this process."""
     fd = os.open(Path(folder) / "trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(fd, f"{what}\n".encode())
     os.close(fd)
@@ -82,7 +82,7 @@ class FunctionErrand(Errand):
             (release, order, {"errand": self.number, "folder": folder}),
         ):
             if id not in self.done_before():
-                with contextlib.suppress(Duplicate):  # it was started, and the answer was lost
+                with contextlib.suppress(Duplicate):  # the start committed and its reply was lost
                     await self.app.start(definition, input, id=id)
                 self.note(id)
         if "paid" not in self.done_before():
@@ -98,7 +98,7 @@ class FunctionErrand(Errand):
         while True:
             asked = [one for one in await self.app.awakeables(job=order) if one.title == "go on?"]
             if asked:
-                with contextlib.suppress(AlreadySettled):  # by us, and the answer was lost
+                with contextlib.suppress(AlreadySettled):  # settled by this process, and the reply was lost
                     await self.app.resolve(asked[0].id, "yes", by="errand")
                 return
             await asyncio.sleep(0.002)

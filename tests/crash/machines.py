@@ -20,7 +20,7 @@ def folder() -> Path:
 
 
 def trace(what: str) -> None:
-    """One line, in one write: it survives whatever happens to us next."""
+    """Appends one line in a single write, so that it survives a kill of this process."""
     fd = os.open(folder() / "trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(fd, f"{os.getpid()} {what}\n".encode())
     os.close(fd)
@@ -55,7 +55,7 @@ class Gated(Machine):
 
 
 class Blocking(Machine):
-    """Waits at a gate and blocks its whole event loop meanwhile."""
+    """Waits at a gate and blocks its event loop while it waits."""
 
     @step
     async def start(self, ctx: Context) -> Done:
@@ -66,7 +66,7 @@ class Blocking(Machine):
 
 
 class Threaded(Machine):
-    """A plain step that no cancellation can reach."""
+    """A synchronous step, which cancellation cannot interrupt."""
 
     @step
     def start(self, ctx: Context) -> Done:
@@ -77,7 +77,7 @@ class Threaded(Machine):
 
 
 class Killer(Machine):
-    """Each of its steps kills its worker as often as the input says, then gets through."""
+    """Each of its steps kills its worker as often as the input says, then completes."""
 
     @step
     async def start(self, ctx: Context) -> Next:
@@ -116,7 +116,7 @@ class Family(Machine):
 
 
 class Zombie(Machine):
-    """In the process called «zombie» it is late with its outcome, and elsewhere even later."""
+    """In the process called "zombie" its outcome is late; in any other process it is later still."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -151,7 +151,7 @@ class Zombie(Machine):
 
 
 class Witness(Machine):
-    """Shows what its inbox got."""
+    """Returns what its inbox received."""
 
     @step
     async def start(self, ctx: Context) -> Await:

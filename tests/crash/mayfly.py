@@ -1,6 +1,6 @@
-"""A client that dies between the COMMIT of what it asked for and the answer, and its heir, who asks again.
+"""A client that dies between the COMMIT of its request and the reply, and a second client that repeats the request.
 
-`python -m tests.crash.mayfly URL OPTIONS` prints what the heir was answered, as JSON.
+`python -m tests.crash.mayfly URL OPTIONS` prints the replies to the second client, as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hark.store.sqlite import SqliteTx
 
 
 class Patient(Machine):
-    """Wakes at nothing, or at the bell."""
+    """Waits for the signal `bell`."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -86,7 +86,7 @@ def main() -> int:
                 asyncio.run(live(url, options, verb, mortal=True))
             except BaseException:
                 traceback.print_exc()
-            os._exit(1)  # it should have died
+            os._exit(1)  # the first client should have died here
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != -signal.SIGKILL:
             return 1
     print(json.dumps([asyncio.run(live(url, options, verb, mortal=False)) for verb in VERBS]))

@@ -27,7 +27,7 @@ def main() -> int:
         pid = os.fork()
         if pid == 0:
             os.close(release)
-            os.read(start, 1)  # until our parent lets go of its end: all at once
+            os.read(start, 1)  # until the parent closes its end of the pipe, so that all processes start together
             try:
                 asyncio.run(open_and_work(url, json.loads(options)))
             except BaseException:

@@ -1,4 +1,4 @@
-"""Real worker processes on a store: started, stopped, killed, and asked what they did."""
+"""Real worker processes on a store: started, stopped, killed, and traced."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Workers:
         )
 
     async def freeze(self, process: subprocess.Popen[str]) -> None:
-        """SIGSTOP, but not with SQLite's only write lock in its hand: there nobody can take over."""
+        """SIGSTOP, but not while the process holds SQLite's only write lock: no other process could take over then."""
         for _ in range(100):
             process.send_signal(signal.SIGSTOP)
             if self.store.name == "postgres" or self._writable():
@@ -104,7 +104,7 @@ class Workers:
             db.close()
 
     async def bury(self) -> None:
-        """The leases of all processes that are gone are over, now."""
+        """Expire the leases of all processes that have ended."""
         await query(self.store, "UPDATE workers SET until = 0")
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class Workers:
 
 
 async def until(condition: Callable[[], Any | Awaitable[Any]], what: str) -> None:
-    """Look again and again, with patience."""
+    """Poll until the condition holds or the time is up."""
     end = time.monotonic() + PATIENCE
     while True:
         met = condition()
@@ -136,7 +136,7 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], what: str) -> Non
 
 
 async def gone(process: subprocess.Popen[str]) -> int:
-    """Its exit code, when it has one."""
+    """Wait for the process to end and return its exit code."""
     await until(lambda: process.poll() is not None, "the process to end")
     return process.returncode
 

@@ -1,6 +1,6 @@
-"""PostgreSQL is restarted at random under clients that do round trips: every one comes back with the right answer.
+"""PostgreSQL is restarted at random under clients that do round trips: every round trip returns the right result.
 
-HARK_CHAOS=full does it as the fault list says: 20 restarts, 5 to 40 seconds apart, and 10,000 round trips at least.
+HARK_CHAOS=full runs the whole of fault 36: 20 restarts, 5 to 40 seconds apart, and 10,000 round trips at least.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Clients:
             self.trips += 1
 
     async def round_trip(self, id: str) -> None:
-        """A client knows its ids and keys, so it may ask again when it was told that nothing happened."""
+        """A client knows its ids and keys, so it may repeat a call that failed with "nothing was stored"."""
         while True:
             try:
                 with contextlib.suppress(Duplicate):

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, and clocks that are set while somebody sleeps."""
+"""Wrong clocks, and clocks that are set while an instance sleeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sleeper(Machine):
 
 
 class Clock:
-    """This process's clock, off by as many seconds as we say."""
+    """This process's clock, off by the given number of seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.off = 0.0
@@ -72,7 +72,7 @@ async def test_s6_fault_40_timers_follow_the_database_whatever_the_workers_clock
 async def test_s6_fault_41_a_workers_clock_that_is_set_fires_nothing_early_late_or_twice(
     pg_store: Store, tmp_path: Path, clock: Clock, jump: float
 ) -> None:
-    """Its only seat is taken, so no turn tells it the time."""
+    """Its only slot is taken, so no turn updates its idea of the database time."""
     workers = Workers(pg_store, tmp_path, lease=1.0)
     app, other = Hark(pg_store.url, **workers.options), Hark(pg_store.url, **pg_store.options)
     app.register(Gated, Sleeper)

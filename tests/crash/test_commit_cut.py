@@ -1,4 +1,4 @@
-"""The connection is cut exactly at COMMIT: what became of it is read, never guessed, and nothing happens twice."""
+"""The connection is cut at COMMIT: the outcome is read from the database, never guessed; nothing happens twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.stores import Store
 
 
 class Counter(Machine):
-    """Counts what it is told, one at a time."""
+    """Counts the signals it receives, one at a time."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -96,7 +96,7 @@ async def test_fault_70_a_turn_sent_again_after_an_unknown_commit_is_applied_onc
         counter, sender = await app.start(Counter, id="counter"), await app.start(Sender, id="sender")
         while len(await app.waits()) < 3:
             await asyncio.sleep(0.01)
-        proxy.at_commit(accident)  # the delivery, and the claim of whom it wakes
+        proxy.at_commit(accident)  # the delivery, and the claim of the instance it wakes
         await app.signal("sender", "go")
         proxy.at_commit(accident)  # the outcome with its effects
         assert await sender.result(timeout=30) == 2
@@ -121,7 +121,7 @@ async def test_fault_37_a_commit_still_in_progress_is_awaited(app: Hark, proxy: 
 
 
 async def is_asking(store: Store) -> Any:
-    """Has the clerk come back on a new connection, while its old transaction is still open?"""
+    """Has the clerk reconnected while its old transaction is still open?"""
     return await query(
         store,
         "SELECT 1 FROM pg_stat_activity WHERE application_name = 'hark clerk' AND query LIKE '%pg_xact_status%'",

@@ -1,4 +1,4 @@
-"""The disk is full, or lies about having written: nothing is acknowledged that is not there, and work resumes."""
+"""The disk is full, or fsync fails: nothing is acknowledged that is not stored, and work resumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.faulty_disk import FaultyDisk
 from tests.support.inspect import query
 from tests.support.stores import Store
 
-# What a server says when a table cannot grow, from the server itself.
+# The error of a server whose table cannot grow, raised by the server itself.
 _FILL = """
 CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
@@ -78,7 +78,7 @@ def disk_of(store: Store) -> Iterator[Disk]:
 async def test_x5_fault_38_a_full_disk_is_a_clean_error_and_work_resumes_automatically(
     store: Store, tmp_path: Path
 ) -> None:
-    """It stays full for longer than the lease; two workers, and neither takes the other for dead."""
+    """The disk stays full for longer than the lease; neither of two workers reclaims the other's work."""
     workers = Workers(store, tmp_path, lease=3.0, max_crashes=1)
     with disk_of(store) as disk:
         first, second = (Hark(store.url, **workers.options) for _ in range(2))

@@ -1,4 +1,4 @@
-"""SIGTERM: running steps finish within the grace, the rest is handed back, and the process ends with 0."""
+"""SIGTERM: running steps finish within the grace period, the rest is handed back, and the exit code is 0."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_m5_unfinished_steps_are_handed_back_and_not_counted(store: Store,
 async def test_m9_a_step_claimed_while_the_worker_stops_is_handed_back_and_not_begun(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or it would run beside its next owner, whatever its concurrency key says."""
+    """Otherwise it would run at the same time as in its next worker, in spite of its concurrency key."""
     workers = Workers(store, tmp_path)
     kind = {"sqlite": SqliteTx, "postgres": PostgresTx}[store.name]
     committing, go_on = threading.Event(), threading.Event()

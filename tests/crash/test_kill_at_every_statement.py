@@ -1,7 +1,7 @@
-"""kill -9 between any two statements of a turn, and the next process finds all of it done, once.
+"""kill -9 between any two statements of a turn; the next process completes everything, once.
 
-See victim.py for who dies and errand.py for what is done and looked at. HARK_CHAOS=full dies at each
-statement of the whole errand instead of at each pair that follow each other.
+See victim.py for the process that is killed and errand.py for its work and the checks. HARK_CHAOS=full kills at each
+statement of the whole errand instead of at each distinct pair of consecutive statements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from tests.crash.processes import ROOT
 from tests.support.stores import Store
 
-PARTS = 2  # that can run side by side
+PARTS = 2  # that can run in parallel
 
 
 @pytest.mark.timeout(600)

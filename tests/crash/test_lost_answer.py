@@ -1,4 +1,4 @@
-"""The client dies after the COMMIT and before the answer: its heir asks again, and nothing happens twice."""
+"""The client dies after the COMMIT and before the reply; a second client repeats the calls without a second effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a store: ten at once, and one from the future."""
+"""Opening a store: ten processes at once, and a store with a newer schema."""
 
 from __future__ import annotations
 

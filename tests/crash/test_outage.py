@@ -1,4 +1,4 @@
-"""The database goes away and comes back: nobody hangs, nothing is lost, and nobody is blamed."""
+"""The database goes down and comes back: no caller hangs, nothing is lost, and no instance is quarantined."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def outage_store(server: PostgresServer) -> Iterator[Store]:
 async def test_m5_an_outage_longer_than_the_lease_quarantines_no_instance(
     server: PostgresServer, outage_store: Store, tmp_path: Path
 ) -> None:
-    """Two workers, no seat free: neither has a reason to write, and each could take the other for dead."""
+    """Two workers without a free slot: neither has a reason to write, and each could reclaim the other's work."""
     with Workers(outage_store, tmp_path, lease=2.0, max_crashes=1) as workers:
         first, second = (Hark(outage_store.url, **workers.options) for _ in range(2))
         async with two_busy_workers(first, second, workers) as (handles, owners):
             for _ in range(2):
                 begun = await leases(outage_store)
                 await asyncio.to_thread(server.kill)
-                await asyncio.sleep(2.5)  # the outage itself: the leases run out
+                await asyncio.sleep(2.5)  # the outage itself: the leases expire
                 await asyncio.to_thread(server.start)
                 await until(lambda begun=begun: all_renewed(outage_store, begun, 5.0), "both to be back for a while")
             assert set(begun) == set(owners)
@@ -63,7 +63,7 @@ async def test_m5_the_first_worker_back_after_an_outage_waits_one_lease_before_r
                 await workers.bury()  # the outage was longer than the lease
                 near.up.set()
                 await until(lambda: all_renewed(pg_store, {owners[0]: 0}, 0), "the first to be back")
-                first._clerk.store._quiet = 0  # as if only its lease had noticed the outage
+                first._clerk.store._quiet = 0  # as if only its lease connection had failed during the outage
                 await first.sweep()
                 far.up.set()
                 await until(lambda: all_renewed(pg_store, dict.fromkeys(owners, 0), 0), "the second to be back")
@@ -73,7 +73,7 @@ async def test_m5_the_first_worker_back_after_an_outage_waits_one_lease_before_r
 async def test_m5_a_worker_that_could_not_renew_its_own_lease_reclaims_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database reads and does not write, or hangs: no connection breaks, and all leases run out together."""
+    """The database is read-only, or hangs: no connection breaks, and all leases expire together."""
     stuck, failed = set[str](), set[str]()
     kind = {"sqlite": SqliteLease, "postgres": PostgresLease}[store.name]
     renew = kind.renew

@@ -1,4 +1,4 @@
-"""A worker that dies is not an exception: its steps run again, unless it is the step that kills."""
+"""A worker that dies is not an exception: its steps run again, unless the step itself kills the worker."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.stores import Store
 
 
 async def live_and_die(app: Hark, workers: Workers) -> None:
-    """One more worker that the step kills, and its lease is over."""
+    """Start another worker that the step kills, and expire its lease."""
     assert await gone(workers.start()) == -signal.SIGKILL
     await workers.bury()
     await until(lambda: reclaimed(app, workers.store), "its work to be taken back")
 
 
 async def reclaimed(app: Hark, store: Store) -> bool:
-    """Not at once when the server itself has just started: then leases may be old through no fault of their owners."""
+    """Not immediately after the server has started: leases may have expired through no fault of their owners."""
     await app.sweep()
     return await query(store, "SELECT count(*) FROM workers") == [(0,)]
 
@@ -50,7 +50,7 @@ async def test_m5_crashes_are_counted_in_a_row_and_any_committed_outcome_resets_
             await app.register(*ALL)
             handle = await app.start(Killer, {"deaths": 1})
             await live_and_die(app, workers)
-            await live_and_die(app, workers)  # the first step gets through now, and the second kills
+            await live_and_die(app, workers)  # the first step completes now, and the second kills
             workers.start()
             assert await handle.result(timeout=60) == 1
             assert [life.what for life in workers.trace()] == ["start", "start", "again", "again"]

@@ -1,4 +1,4 @@
-"""The server dies in the middle of a COMMIT and forgets the transaction's number, which then becomes another's."""
+"""The server dies during a COMMIT and reuses the number of the lost transaction for another one."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Patient(Machine):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    # What is not committed stays in memory, so that a kill forgets it for sure: nobody else commits meanwhile …
+    # Uncommitted data stays in memory, so that a kill surely loses it: no other session may commit meanwhile,
     with PostgresServer(options={"wal_writer_delay": "10s", "autovacuum": "off"}) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def _nobody_announces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """… not even a NOTIFY of the turn before."""
+    """not even with a NOTIFY of the previous turn."""
 
     async def silence(store: PostgresStore) -> None:
         pass
@@ -59,7 +59,7 @@ def _nobody_announces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _callers_wait_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long its recovery takes."""
+    """Wait until the server accepts connections, however long its recovery takes."""
     monkeypatch.setattr(clerk, "_PATIENCE", 100.0)
 
 
@@ -71,8 +71,8 @@ def crash_store(server: PostgresServer) -> Iterator[Store]:
 
 
 class Crash:
-    """At the COMMIT the server is killed; before anybody gets through to it again, others may use up the
-    numbers it has forgotten."""
+    """Kill the server at the COMMIT; before the app reconnects, other sessions may use up the
+    transaction numbers it has lost."""
 
     def __init__(self, server: PostgresServer, proxy: Proxy, *, use_again: bool) -> None:
         self.server = server
@@ -81,7 +81,7 @@ class Crash:
         self.forgotten = 0
         self.reached = 0
         writer = int(server.psql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"))
-        os.kill(writer, signal.SIGSTOP)  # until the kill: it comes by every ten seconds, also in between
+        os.kill(writer, signal.SIGSTOP)  # until the kill; the background writer runs every ten seconds
 
     async def __call__(self, line: Line, commit: bytes) -> None:
         self.proxy.up.clear()
@@ -114,7 +114,7 @@ async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothi
 async def test_b1_fault_37_a_broadcast_whose_commit_was_lost_in_a_crash_is_repeated(
     server: PostgresServer, crash_store: Store
 ) -> None:
-    """So large that it only marks whom it reaches: its commit leaves no event to look for."""
+    """So large that it only marks its subscribers: its commit writes no event that could prove it."""
     async with Proxy(server.url) as proxy, Hark(proxy.url, broadcast_limit=1, **crash_store.options) as app:
         listeners = [await app.start(Listener) for _ in range(2)]
         async with app.worker():

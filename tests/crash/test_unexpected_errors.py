@@ -1,4 +1,4 @@
-"""Errors nobody expected: they are logged, and what does not concern them goes on."""
+"""Unexpected errors are logged, and unrelated work continues."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_x5_a_poll_that_fails_is_repeated(
 async def test_x5_a_request_that_fails_does_not_fail_others_in_its_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that nobody waits for, at the head of a turn: the rest of the turn is done and answered."""
+    """A failing request without a caller at the head of a turn: the others of the turn are applied and answered."""
 
     async def fail(turn: Any) -> None:
         if turn.reclaims:

@@ -1,4 +1,4 @@
-"""The database cannot be reached for a while: callers are told, outcomes are kept, waiters wait on."""
+"""The database is unreachable for a while: callers get an error, outcomes are kept, and waits for results continue."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_datab
         await workers.until_traced("start 0")
         proxy.go_away()
         workers.open_gate()
-        await until(lambda: not app._clerk.worker._tasks, "the step to end")  # its outcome waits in the clerk now
+        await until(lambda: not app._clerk.worker._tasks, "the step to end")  # its outcome is queued in the clerk now
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="Nothing was stored"):
                 await app.signal(handle.id, "tick")
@@ -100,7 +100,7 @@ async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, wor
         result = asyncio.create_task(asyncio.wait_for(patient.result(), 60))
         await until(lambda: app._clerk.completions.waiting, "somebody to wait for the result")
         proxy.go_away()
-        told = app.signal("patient", "tick", "told")  # asked during the outage, done after it
+        told = app.signal("patient", "tick", "told")  # requested during the outage, done after it
         await asyncio.sleep(0.3)
         assert not told.done()
         proxy.up.set()
@@ -110,7 +110,7 @@ async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, wor
 
 
 async def test_x5_a_connection_that_stops_responding_is_abandoned(proxy: Proxy, workers: Workers) -> None:
-    """No reset, no error: nothing comes back. The time-outs lie below the lease."""
+    """No reset and no error: the connection just stops responding. The timeouts are shorter than the lease."""
     app = await opened(proxy, workers)
     async with app.worker():
         patient = await app.start(Patient, id="patient")
@@ -143,7 +143,7 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
     app.register(Patient)
     async with app, app.worker():
         patient = await app.start(Patient, id="patient")
-        for moment in (0, 0.05):  # while it registers, and when it has
+        for moment in (0, 0.05):  # while it registers, and after it has registered
             waiter = asyncio.create_task(wait_for_result(app))
             await asyncio.sleep(moment)
             waiter.cancel()

@@ -1,4 +1,4 @@
-"""A process that was stopped past its lease, and comes back: whatever it still says is refused."""
+"""A process that is stopped past its lease and then continues: every outcome it still sends is refused."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A process that has itself killed, over and over: between any two statements of its turns, one death each.
+"""A process that is killed over and over: between any two statements of its turns, one kill each.
 
-`python -m tests.crash.victim ERRAND FOLDER URL OPTIONS PART PARTS [full]` forks one child per death (the imports are
-paid once). Each child first finishes what the one before it left, looks whether all of it happened once,
-and then does an errand of its own, in which SIGKILL strikes at the first boundary where nobody has died yet.
-The child that gets through its errand alive has shown that there are no more.
+`python -m tests.crash.victim ERRAND FOLDER URL OPTIONS PART PARTS [full]` forks one child per kill (so that
+imports are paid once). Each child first finishes what the previous one left, checks that all of it happened once,
+and then runs an errand of its own, in which SIGKILL strikes at the first boundary that no child was killed at yet.
+A child that survives its errand has shown that there are no more boundaries.
 
 A boundary is a pair of statements that follow each other; with `full`, each one of the errand's.
 """
@@ -34,7 +34,7 @@ ERRANDS: dict[str, type[Errand]] = {"machines": Errand, "functions": FunctionErr
 
 
 class Bomb:
-    """Goes off at a boundary that is not on the list of deaths yet."""
+    """Kills this process at a boundary that is not on the list of kills yet."""
 
     def __init__(self, deaths: Path, part: int, parts: int, full: bool) -> None:
         self.armed = False
@@ -58,7 +58,7 @@ class Bomb:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def plant(self) -> None:
-        """Between any two statements; before BEGIN, before COMMIT, and after it when nobody was told yet."""
+        """Between any two statements; before BEGIN, before COMMIT, and after it but before any reply."""
         for kind in (SqliteTx, PostgresTx):
             self._wrap(kind, "fetch", before=name_of)
             self._wrap(kind, "reserve", before=lambda *_: "reserve")
@@ -91,7 +91,7 @@ async def live(kind: type[Errand], number: int, folder: Path, store: Store, bomb
 
 
 async def finish(errand: Errand, app: Hark, store: Store) -> None:
-    """The dead one's lease is over at once: time is not what is tested here."""
+    """Expire the killed worker's lease immediately: time is not what is tested here."""
     await query(store, "UPDATE workers SET until = 0 WHERE started_at < (SELECT max(started_at) FROM workers)")
     work = asyncio.create_task(errand.run())
     while not work.done():

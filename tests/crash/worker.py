@@ -1,6 +1,6 @@
 """The app of the worker processes: `hark worker --app tests.crash.worker:app`, or `python -m tests.crash.worker`.
 
-Run as a module it is a worker that is hard of hearing: it learns of a lost lease only when the database
+Run as a module it is a worker that ignores notifications: it notices a lost lease only when the database
 refuses its outcome, and traces that.
 """
 
@@ -32,7 +32,7 @@ def make_deaf() -> None:
                 trace(f"refused {commit.claim.id}")
 
     async def hear_nothing(self: Clerk) -> None:
-        """Would tell the worker which of its steps were taken over."""
+        """Ignored: would notify the worker which of its steps were reclaimed."""
 
     Worker.take = traced  # type: ignore[method-assign]
     Clerk._find_lost = hear_nothing  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 """For the tests of machines: an engine on the given store, and workers that die on demand.
 
-A worker dies here the way the database sees it: it holds its claims, says nothing more, and its lease
-runs out on the clock of somebody else.
+A worker dies here as seen from the database: it holds its claims, sends nothing more, and its lease
+expires by the clock of another app.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def neighbour(app: Harness, store: Store, *definitions: Any, **options: Any) -> 
 
 
 class Fuse:
-    """While it is lit, a step that touches it never returns; the spared touches do."""
+    """While it is lit, a step that touches it never returns, except for the spared touches."""
 
     def __init__(self, *spared: int) -> None:
         self.lit = True
@@ -44,7 +44,7 @@ class Fuse:
 
 @asynccontextmanager
 async def doomed(app: Harness, store: Store, fuse: Fuse, *definitions: Any, **options: Any) -> AsyncIterator[Harness]:
-    """A worker that has touched the fuse, will not come back from it, and takes nothing more."""
+    """A worker whose step has touched the fuse, will not return, and claims nothing more."""
     before = fuse.touched
     other = neighbour(app, store, *definitions, **options)
     worker = other.worker({"default": 10}, grace=0)
@@ -55,6 +55,6 @@ async def doomed(app: Harness, store: Store, fuse: Fuse, *definitions: Any, **op
 
 
 async def kill_a_worker(app: Harness, store: Store, fuse: Fuse, *definitions: Any, **options: Any) -> None:
-    """A worker takes what is runnable and dies of it; `app` finds its lease run out."""
+    """A worker claims what is runnable and dies; `app` finds its lease expired."""
     async with doomed(app, store, fuse, *definitions, **options):
         await app.advance(LEASE + 1)

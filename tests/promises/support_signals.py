@@ -1,4 +1,4 @@
-"""Machines, gates and a hand on the kernel, for the tests of signals, broadcasts, cancel and retry."""
+"""Machines, gates and direct access to the kernel, for the tests of signals, broadcasts, cancel and retry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.stores import Store
 
 
 class Impatient(Harness):
-    """A result that never comes fails the test soon, instead of holding up the run."""
+    """A result that never arrives fails the test soon, instead of blocking the run."""
 
     def result(self, target: Any, timeout: Any = None) -> Any:
         return super().result(target, 30 if timeout is None else timeout)
@@ -32,7 +32,7 @@ def harness(store: Store, *definitions: type[Machine], **options: Any) -> Harnes
 
 
 def seen(ctx: Context) -> dict[str, Any]:
-    """What a step was shown, as a result to look at."""
+    """What a step saw, as its result."""
     return {
         "awaited": [[signal.name, signal.payload] for signal in ctx.awaited],
         "all": [[signal.name, signal.payload] for signal in ctx.all],
@@ -48,7 +48,7 @@ def _await(state: dict[str, Any], then: str) -> Await:
 
 
 class Waiter(Machine):
-    """Waits once, for what its input says, and ends with what it saw."""
+    """Waits once for the names in its input, and ends with what it saw."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -60,7 +60,7 @@ class Waiter(Machine):
 
 
 class Pack(Machine):
-    """Waits again and again until it was handed `size` signals, or its time is up."""
+    """Awaits again until it was handed `size` signals or timed out."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -75,7 +75,7 @@ class Pack(Machine):
 
 
 class Gate:
-    """Holds a step in the middle until the test lets it go."""
+    """Stops a step in the middle until the test releases it."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -180,14 +180,14 @@ def outcome(
     handed: Sequence[int] = (),
     effects: Sequence[Effect] = (),
 ) -> Commit:
-    """A decision as an interpreter would hand it to the clerk."""
+    """A decision as an interpreter would return it."""
     label = {Advance: "next", Redo: "retry", Park: "await", Finish: "done"}[type(move)]
     decision = Decision(label, step or claim.step, claim.state, move, tuple(consume), tuple(handed), list(effects))
     return Commit(claim=claim, decision=decision)
 
 
 async def until_blocked(store: Store, turns: Turns) -> None:
-    """Until that connection waits for a lock another one holds."""
+    """Wait until that connection is blocked by a lock of another one."""
 
     async def blocked() -> bool:
         return bool((await query(store, f"SELECT cardinality(pg_blocking_pids({turns.pid()}))"))[0][0])

@@ -1,4 +1,4 @@
-"""A4, fault 43: an answer after the timeout comes too late, also while the asker is busy and no timer can fire."""
+"""A4, fault 43: an answer after the timeout is too late, even while the instance executes and no timer can fire."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ SECOND = 1_000_000
 
 
 class Asker:
-    """An instance that asked with ten seconds to answer, and is busy with something else."""
+    """An instance with an awakeable that times out after ten seconds, executing something else."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -36,7 +36,7 @@ class Asker:
         return answers
 
     async def told(self) -> list[str]:
-        """What its next activation finds, after a park that keeps the question."""
+        """What its next activation finds, after a park that keeps the wait for the awakeable."""
         seqs = [row.seq for row in self.claim.inbox]
         await self.turns.commit(self.claim, Park(disarm=()), consume=seqs, handed=seqs)
         await self.turns.run(sweep=True)

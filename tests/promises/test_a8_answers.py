@@ -1,4 +1,4 @@
-"""A8: an awakeable carries what the answerer needs, refuses what does not fit, and records who answered how."""
+"""A8: an awakeable carries what the answerer needs, validates the answer, and records who answered and how."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -55,7 +55,7 @@ async def test_a8_an_answer_that_does_not_match_is_refused_with_the_reasons_and_
 async def test_a8_a_valid_answer_after_an_invalid_one_settles_the_awakeable(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, id):
         with pytest.raises(InvalidAnswer):
-            await app.resolve(id)  # null is an answer too, and no verdict
+            await app.resolve(id)  # null is an answer too, and does not match the schema
         settled = await app.resolve(id, Verdict(True, 3), by="ann")
         assert (settled.status, settled.payload) == ("RESOLVED", {"approve": True, "amount": 3})
         assert await app.drain() == {"steps": 1, "done": 1}
@@ -63,7 +63,7 @@ async def test_a8_a_valid_answer_after_an_invalid_one_settles_the_awakeable(stor
 
 
 async def test_a8_an_invalid_answer_does_not_affect_others_in_its_turn(store: Store) -> None:
-    """All in one turn: each is decided for itself, and the first that fits wins."""
+    """All in one turn: each is validated separately, and the first valid one settles it."""
     async with asked(store, schema=Verdict) as (app, id):
         replies = [app.resolve(id, payload) for payload in ("no", {"approve": True}, {"approve": False}, 7)]
         answers: list[Any] = []

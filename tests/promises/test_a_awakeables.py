@@ -1,4 +1,4 @@
-"""A1–A4, A7: questions with a public address, asked by durable functions."""
+"""A1–A4, A7: awakeables created by durable functions."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a2_the_padded_id_settles_too(store: Store) -> None:
 
 
 async def test_a2_an_id_that_encodes_another_instance_than_its_owner_still_settles(store: Store) -> None:
-    """The id is where the lock begins, not a proof of whose it is."""
+    """The id says which row to lock first; it does not prove the owner."""
     async with harness(store, ask, Asker) as app:
         other, _ = await asked(app)
         id = await put(app, store, "owner", named=other.id.replace("-", "."))
@@ -163,7 +163,7 @@ async def test_a3_fault_44_an_awakeable_settled_before_it_is_awaited_returns_imm
 
 
 async def test_a3_an_awakeable_can_be_answered_as_soon_as_its_id_was_passed_on(store: Store) -> None:
-    """What a run is told is in the store: an answer that comes while it still runs is not lost."""
+    """An awakeable is in the store before a run can pass on its id: an answer during that run is not lost."""
     answered = asyncio.Event()
 
     @workflow
@@ -207,7 +207,7 @@ async def test_a4_an_answered_instance_that_has_not_run_yet_does_not_time_out(
         assert [wait.name for wait in await app.waits(kind="awakeable")] == [id]
         await app.resolve(id, "in time")
         assert await app.waits(kind="awakeable") == []
-        await app.advance(120)  # nobody has come to run it
+        await app.advance(120)  # no worker has run it yet
         assert (await app.awakeable(id)).status == "RESOLVED"
         await app.drain()
         assert await it.result() == {"answer": "in time"}

@@ -198,7 +198,7 @@ async def test_api_starting_by_name_needs_no_code_here(store: Store) -> None:
 
 
 async def test_api_no_version_means_the_newest_known_also_when_it_came_later(store: Store) -> None:
-    """Another process may register a newer one at any time; who starts by name must not go on with an old list."""
+    """Another process may register a newer version at any time; a start by name must not use a stale list."""
 
     def flow(number: int) -> type[Machine]:
         class Flow(Machine, version=number):
@@ -266,7 +266,7 @@ async def test_api_a_delivery_woke_was_stored_or_was_a_duplicate(app: Harness) -
     await app.drain()
     assert (await second.signal("unrelated")).status == "stored"
     assert (await second.signal("payment_confirmed")).status == "woke"
-    assert (await second.signal("payment_confirmed")).status == "stored"  # awake already
+    assert (await second.signal("payment_confirmed")).status == "stored"  # already woken
 
 
 async def test_api_a_finished_target_is_no_target_and_a_known_key_still_a_duplicate(app: Harness) -> None:
@@ -297,7 +297,7 @@ async def test_api_signal_with_start_starts_or_delivers(app: Harness) -> None:
 
 async def test_api_broadcast_returns_its_subscriber_count_and_a_duplicate_returns_the_same(app: Harness) -> None:
     listeners = await app.start_many([(Listener, None)] * 3)
-    assert await app.broadcast("open", 0) == 0  # nobody waits yet
+    assert await app.broadcast("open", 0) == 0  # no instance waits yet
     await app.drain()
     assert await app.broadcast("open", {"n": 1}, dedup_key="k") == 3
     assert await app.broadcast("open", {"n": 2}, dedup_key="k") == 3
@@ -318,7 +318,7 @@ async def test_api_a_missing_awakeable_is_not_found(app: Harness) -> None:
     assert await app.awakeables() == []
 
 
-# -- looking ---------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 async def test_api_an_instance_has_these_attributes(app: Harness) -> None:

@@ -43,7 +43,7 @@ def subscribing(id: str, broadcast: str = "x") -> Park:
 
 
 async def subscribe(store: Store, clock: Any, ids: Sequence[str]) -> None:
-    """Park many waiters at once, past the worker."""
+    """Park many subscribers at once, without a worker."""
     async with Turns(store, clock) as turns:
         await turns.park_all("Waiter", ids, subscribing, "woken")
 
@@ -99,7 +99,7 @@ async def test_b1_without_subscribers_the_count_is_zero_and_nothing_is_kept(stor
     async with harness(store, Waiter) as app:
         assert await app.broadcast("x", 1) == 0
         await app.start(Waiter, {"broadcasts": ["x"]}, id="late")
-        assert await app.broadcast("x", 2) == 0  # started, but it has not subscribed yet
+        assert await app.broadcast("x", 2) == 0  # started, but not subscribed yet
         await app.drain()
         assert (await app.get("late")).status == "awaiting_signal"
         assert await count(store, "signals") == 0
@@ -134,7 +134,7 @@ async def test_b1_any_kind_of_workflow_subscribes(store: Store) -> None:
 
 
 async def test_b1_a_subscriber_whose_step_runs_is_still_one(store: Store) -> None:
-    """Its wait lives until the outcome that replaces it, so what is broadcast meanwhile is stored."""
+    """A wait lives until the outcome that replaces it, so a broadcast during the step is stored."""
     gate = Gate()
 
     class Slow(Machine):
@@ -187,7 +187,7 @@ async def test_b1_finished_instances_are_not_subscribers(store: Store, limit: in
         assert await statuses(app, "failed", "cancelled", "s-0000") == ["failed", "cancelled", "done"]
         await app.retry("failed")
         await app.drain()
-        assert (await app.get("failed")).error == "1 in the inbox"  # what was broadcast meanwhile passed it by
+        assert (await app.get("failed")).error == "1 in the inbox"  # it did not receive what was broadcast meanwhile
 
 
 async def test_b1_two_broadcasts_in_a_row_are_two(store: Store) -> None:
@@ -208,7 +208,7 @@ async def test_b1_a_duplicate_reaches_no_subscriber_and_returns_the_first_count(
         await subscribe(store, app.clock, ["late"])
         assert await app.broadcast("x", 1, dedup_key="monday") == 12
         assert await app.drain() == {"steps": 0}
-        # The key is the name's own, and nobody's reaching is remembered too.
+        # Dedup keys are scoped to the name, and a count of zero is remembered too.
         assert await app.broadcast("y", 1, dedup_key="monday") == 0
         assert await app.broadcast("x", 2, dedup_key="tuesday") == 1
         assert await rows(store, PER_INSTANCE) == [(1,)] * 13
@@ -252,7 +252,7 @@ CURE = {"sqlite": "DROP TRIGGER poison", "postgres": "DROP TRIGGER poison ON sig
 
 
 async def test_b1_a_delivery_that_fails_rolls_back_the_whole_broadcast(store: Store) -> None:
-    """Whole or absent: not even those before the bad one have it, nor is its dedup key spent."""
+    """All or nothing: not even subscribers before the bad one have it, and its dedup key is not used up."""
     async with harness(store, Waiter) as app:
         await subscribe(store, app.clock, names(6))
         for statement in POISON[store.name]:
@@ -292,7 +292,7 @@ async def test_b1_fault_57_one_subscriber_fails_and_the_others_continue(store: S
 
 
 class Thrower(Machine):
-    """Subscribes, is woken by something else, and throws what it subscribes to."""
+    """Subscribes, is woken by something else, and broadcasts what it subscribes to."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -341,11 +341,11 @@ async def test_b1_fault_54_a_thrower_that_continues_has_it_in_the_inbox_but_was_
 
 
 async def test_b1_fault_58_a_crash_in_the_middle_of_a_thousand(store: Store) -> None:
-    """After the marks, in a chunk and between chunks: the rest is delivered, and nobody gets it twice."""
+    """After the marks, in a chunk and between chunks: the rest is delivered, and no subscriber receives it twice."""
     ids = names(1000)
     async with harness(store, Waiter, broadcast_limit=100) as app:
         await subscribe(store, app.clock, ids)
-        assert await app.broadcast("x", 1) == 1000  # no worker: it marks, and dies
+        assert await app.broadcast("x", 1) == 1000  # no worker: the process marks, and dies
         assert await count(store, "signals") == 0
         assert await count(store, "deliveries") == 1000
     async with Turns(store, broadcast_limit=100) as crashing:
@@ -371,7 +371,7 @@ async def test_b1_during_chunked_delivery_marked_instances_receive_it_and_later_
         publish = Publish(name="x", payload="1")
         await turns.run(publish)
         assert publish.answer == 26
-        # Marked, and before its chunk comes: woken by another and gone on; ended; and one who subscribes only now.
+        # Marked, and before its chunk: one is woken and continues, one ends, and another subscribes only now.
         await turns.run(Deliver(target="busy", name="go"))
         claim = await turns.claim("Busy")
         await turns.commit(claim, subscribing("again"), step="later", consume=[row.seq for row in claim.inbox])
@@ -388,7 +388,7 @@ async def test_b1_during_chunked_delivery_marked_instances_receive_it_and_later_
 
 
 async def test_b1_marks_made_during_a_scan_for_marks_are_not_lost(store: Store) -> None:
-    """The poll reads that there are none, a broadcast marks, and only then does the poll hear its answer."""
+    """The poll reads that there are no marks, a broadcast marks, and only then does the poll get its result."""
     asked, answer, heard = threading.Event(), threading.Event(), threading.Event()
     async with harness(store, Waiter, broadcast_limit=10) as app:
         await subscribe(store, app.clock, names(25))
@@ -400,11 +400,11 @@ async def test_b1_marks_made_during_a_scan_for_marks_are_not_lost(store: Store) 
                 asked.set()
                 while not answer.is_set():
                     await asyncio.sleep(0.001)
-                asyncio.get_running_loop().call_soon(heard.set)  # when the poll has gone on
+                asyncio.get_running_loop().call_soon(heard.set)  # when the poll has continued
             return found
 
         app._clerk.store.read = slow
-        await subscribe(store, app.clock, ["one-more"])  # the poll looks when somebody else has written
+        await subscribe(store, app.clock, ["one-more"])  # the poll reads when another process has written
         await until(asked.is_set, "the poll to look")
         assert await app.broadcast("x", 1) == 26
         answer.set()

@@ -1,4 +1,4 @@
-"""D6: scripted answers, for functions that ask people."""
+"""D6: scripted answers, for functions with awakeables."""
 
 from typing import Any
 

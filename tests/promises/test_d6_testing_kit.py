@@ -173,7 +173,7 @@ async def test_d6_a_drain_leaves_what_is_not_due(store: Store) -> None:
 
 
 async def test_d6_a_drain_runs_past_all_that_a_limit_refuses(store: Store) -> None:
-    """Refused rows make room for the next a bounded number of times in a turn; a drain goes on until none is left."""
+    """A turn replaces refused rows by others a bounded number of times; a drain continues until none is left."""
     order.clear()
     async with harness(store, Recorder, rate_limits={"api": Rate(allowed=2, period=60)}) as app:
         for n in range(25):

@@ -1,4 +1,4 @@
-"""D7: why an instance waits: for what, since when, what would wake it, what is in its way, what almost woke it."""
+"""D7: why an instance waits: for what, since when, what would wake it, what blocks it, and near misses."""
 
 import shlex
 from collections.abc import AsyncIterator
@@ -164,7 +164,7 @@ async def test_d7_the_wait_for_an_awakeable_shows_its_title(store: Store) -> Non
         assert wait.note == f"Deploy?; the answer has to fit a schema: hark awakeable show {wait.name}"
         await app.resolve(str(wait.name), True)
         await app.drain()
-        assert (await app.why(run)).status == "awaiting_signal"  # asleep
+        assert (await app.why(run)).status == "awaiting_signal"  # a sleep
         assert [wait.kind for wait in (await app.why(run)).waits] == ["timer"]
 
 
@@ -195,7 +195,7 @@ async def parked(app: Hark, id: str) -> bool:
     return (await app.get(id)).status == "awaiting_signal"
 
 
-# -- what is in its way ------------------------------------------------------------------------------
+# -- what blocks it ----------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -272,7 +272,7 @@ async def test_d7_why_of_a_finished_instance_says_how_it_ended_and_what_to_do(st
         assert "no stock" in (await app.why(order)).text
 
 
-# -- what almost woke it -----------------------------------------------------------------------------
+# -- near misses -------------------------------------------------------------------------------------
 
 
 async def test_d7_a_signal_with_another_name_in_the_inbox_is_a_near_miss(store: Store) -> None:
@@ -382,7 +382,7 @@ async def test_d7_messages_with_another_name_key_or_time_are_near_misses(store: 
         }
 
 
-# -- what is kept of it ------------------------------------------------------------------------------
+# -- how near misses are stored ----------------------------------------------------------------------
 
 
 async def test_d7_all_near_misses_of_a_turn_are_one_statement_and_a_turn_without_any_has_none(

@@ -1,4 +1,4 @@
-"""Durable functions: journaled, suspended with nothing held, replayed down the same road."""
+"""Durable functions: journaled, suspended without resources, replayed deterministically."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ async def test_a_signal_that_never_comes_is_a_signaltimeout(store: Store) -> Non
         assert (await it.get()).status == "awaiting_signal"
         await app.advance(60)
         await app.drain()
-        await it.signal("paid", 9)  # fault 21: timed out, then the signal: it stays for the next wait
+        await it.signal("paid", 9)  # fault 21: a signal after the timeout stays for the next wait
         await app.drain()
         assert await it.result() == "late: 9"
     assert seen[0] == 'SignalTimeout: signal "paid" timed out after 60 s'
@@ -581,7 +581,7 @@ async def test_a_failed_cancelled_or_impossible_child_is_callfailed(store: Store
     assert seen[-3].id == "fails"
 
 
-# -- several at once -------------------------------------------------------------------------------
+# -- gather and first ------------------------------------------------------------------------------
 
 
 async def test_gather_runs_side_by_side_and_keeps_the_order_of_its_arguments(store: Store) -> None:
@@ -712,7 +712,7 @@ async def test_first_over_branches_stops_the_loser_where_it_waits(store: Store) 
 
 
 async def test_a_slow_run_does_not_delay_a_concurrent_deadline_or_answer(store: Store) -> None:
-    """A run is under way, and what is waited for beside it is heard at once."""
+    """While a run executes, a concurrent wait is answered immediately."""
     never = asyncio.Event()
     begun: list[str] = []
     cancelled: list[str] = []
@@ -749,7 +749,7 @@ async def test_a_slow_run_does_not_delay_a_concurrent_deadline_or_answer(store: 
             await until(lambda: app.list(definition="Waiter", status="awaiting_signal"), "the child to wait")
             await app.signal("w", "hello", "there")
             assert await it.result(timeout=60) == [1, 1, 5, 6, "timed out", [1, ["there"]]]
-    # One signal was there before the run beside it could begin.
+    # One signal arrived before the concurrent run could start.
     assert begun == cancelled == ["timer", "signal", "question", "child"]
 
 
@@ -794,7 +794,7 @@ async def test_continue_as_new_starts_with_an_empty_journal(store: Store) -> Non
         assert {awakeable.status for awakeable in await app.awakeables()} == {"CANCELLED"}
 
 
-# -- what goes wrong -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 async def test_awaiting_a_foreign_awaitable_is_an_error_that_says_what_to_do(store: Store) -> None:
@@ -854,7 +854,7 @@ async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
 ) -> None:
     import time
 
-    monkeypatch.setattr(watchdog, "_LOOK", 0.02)  # it needs nine looks, and gets many more than that
+    monkeypatch.setattr(watchdog, "_LOOK", 0.02)  # the watchdog needs nine checks, and gets many more than that
 
     @workflow
     async def sleepy(ctx: FunctionContext) -> None:
@@ -874,10 +874,10 @@ async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
 async def test_a_long_replay_is_not_mistaken_for_code_that_blocks_the_loop(
     store: Store, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Between two lines it is as quick as it was when they were written; only all of them together take long."""
+    """Between two journal lines it is as quick as it was live; only all of them together take long."""
     import time
 
-    monkeypatch.setattr(watchdog, "_LOOK", 0.05)  # nine looks: what takes 0.01 s is none of its business
+    monkeypatch.setattr(watchdog, "_LOOK", 0.05)  # nine checks: code that takes 0.01 s is not reported
 
     async def one() -> int:
         return 1

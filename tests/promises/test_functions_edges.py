@@ -1,5 +1,5 @@
-"""Durable functions where they are used in ways nobody planned: shared promises, code that will not be left,
-a context in the wrong hands, work that is interrupted while it waits as well."""
+"""Durable functions used in unusual ways: shared promises, code that refuses to be closed,
+a context used outside its workflow, runs that are interrupted while other operations are open."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def one() -> int:
     return 1
 
 
-# -- promises in several hands ---------------------------------------------------------------------
+# -- shared promises -------------------------------------------------------------------------------
 
 
 async def test_awaiting_a_withdrawn_operation_raises_an_error_that_says_so(store: Store) -> None:
@@ -110,7 +110,7 @@ async def test_branches_that_await_each_other_fail_instead_of_waiting_for_ever(s
         assert "can never come" in str((await it.get()).error)
 
 
-# -- code that is left -----------------------------------------------------------------------------
+# -- code that is closed ---------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -133,7 +133,7 @@ async def test_a_bare_except_in_a_loop_does_not_block_the_worker(store: Store) -
             await it.signal("x", n)
         await app.drain()
         assert await it.result(timeout=0) == [0, 1]
-    gc.collect()  # what would not be left is said here, and not in some other test
+    gc.collect()  # collect here, so that an unclosed coroutine is reported in this test and not in another
 
 
 async def test_an_abandoned_async_generator_requests_no_further_operations(
@@ -229,7 +229,7 @@ async def test_continue_as_new_applies_requested_effects_and_withdraws_open_oper
         await app.drain()
         assert (await app.get("child")).status == "cancelled"
         assert await told.result(timeout=0) == 7
-        # Answers to what nobody waits for any more are not carried along for ever.
+        # Answers to withdrawn operations do not stay in the inbox.
         left = f"SELECT kind FROM signals WHERE instance_id = '{it.id}' AND consumed_at IS NULL"
         assert await rows(store, left) == []
 
@@ -443,7 +443,7 @@ async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(stor
 
     @workflow
     async def sleeps(ctx: FunctionContext) -> Any:
-        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(3)))[0]  # not over before both begin again
+        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(3)))[0]  # not finished before both start again
 
     async with Hark(store.url, **store.options) as app:
         app.register(hears, sleeps)
@@ -457,7 +457,7 @@ async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(stor
 
 
 async def test_claims_not_yet_started_when_the_worker_stops_do_not_start(store: Store) -> None:
-    """Hundreds were claimed at once, and each waits in its run: the round begins one of them per turn of the loop."""
+    """Hundreds are claimed at once; each waits in its run: the shared task starts one of them per loop iteration."""
     begun: list[int] = []
     alive = 0
 
@@ -489,7 +489,7 @@ async def test_claims_not_yet_started_when_the_worker_stops_do_not_start(store: 
 
 
 async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: Store) -> None:
-    """It runs, so nobody fires its deadline but itself; when it looks, the deadline is past and the answer is there."""
+    """It executes, so only it can fire its own deadline; when it checks, the deadline is past and it is answered."""
 
     @workflow
     async def races(ctx: FunctionContext) -> Any:
@@ -520,7 +520,7 @@ async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: S
 async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_no_timeout(
     store: Store, how: str, together: bool
 ) -> None:
-    """The first answer wakes it and leaves its wait as it is; that wait never fires, whatever becomes of it."""
+    """The first answer wakes it and leaves its wait unmarked; that wait never fires."""
     broken = [True]
 
     async def mended() -> None:

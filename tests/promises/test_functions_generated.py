@@ -1,8 +1,8 @@
-"""Functions nobody wrote: random programs, and a world that answers, sends and waits in random order.
+"""Generated functions: random programs, and an environment that answers, sends and waits in random order.
 
-The oracle: a replay sees what was seen before, and goes on; each run is done once per attempt; effects arrive once, in
-the order of the calls; nobody ever leaves its road; and when the world answers for long enough, it ends, and nothing
-of it is left waiting.
+The oracle: a replay sees what was seen before, and continues; each run is done once per attempt; effects arrive once,
+in the order of the calls; no function diverges from its journal; and when the environment answers for long enough, the
+function ends and leaves no open wait.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 _nodes = st.recursive(_leaves, _nested, max_leaves=6)
-_broken = st.tuples(st.just("broken"), st.integers(1, 2))  # fails the function so often; a retry goes on
+_broken = st.tuples(st.just("broken"), st.integers(1, 2))  # fails the function that often; a retry continues
 _beside = st.tuples(st.just("beside"), st.integers(1, 2), st.lists(_nodes, min_size=1, max_size=2).map(tuple))
 _frail = st.tuples(st.just("broken call"), st.integers(1, 2))
 _impatient = st.tuples(st.just("impatient"), _names)
@@ -66,7 +66,7 @@ _events = st.lists(
 
 
 class World:
-    """What the programs of one example did, as the world saw it."""
+    """What the programs of one example did, as the environment saw it."""
 
     def __init__(self, program: list[Node], visits: int) -> None:
         self.program = program
@@ -235,11 +235,11 @@ async def _mend(app: Harness, it: Any) -> bool:
     instance = await it.get()
     if instance.status != "failed":
         return False
-    # What «broken» and «impatient» raise, and nothing else.
+    # What "broken" and "impatient" raise, and nothing else.
     assert "OSError" in str(instance.error) or "SignalTimeout" in str(instance.error), instance.error
     await app.retry(it.id)
     if "beside" in {node[0] for node in _world.program}:
-        _world.roads.clear()  # what was asked for after the failure is asked for anew: another road
+        _world.roads.clear()  # operations requested after the failure are requested again: the journal differs
     return True
 
 
@@ -279,7 +279,7 @@ def _judge(world: World, instance: Any, notes: list[Any], cancelled: bool) -> No
 
 
 def _runs(world: World) -> dict[str, int]:
-    """How often each run may happen at the most."""
+    """How often each run may happen at most."""
     found: dict[str, int] = {}
 
     def look(node: Node, path: str, times: int = 1) -> None:

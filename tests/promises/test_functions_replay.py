@@ -1,4 +1,4 @@
-"""Replay is checked: another road than the journal's is NonDeterministic. A retry goes on where it failed."""
+"""Replay is checked: divergence from the journal is NonDeterministic. A retry continues where it failed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_divergence_from_the_journal_fails_with_entry_expected_and_found(s
         for text in (f"entry {entry} ", expected, found, "retry", "version="):
             assert text in error, error
         assert await rows(store, "SELECT seq, entry, kind, name, value FROM journal ORDER BY seq") == before
-        # Mended, it goes on: the journal and the signal are as they were.
+        # With the code fixed, it continues: the journal and the signal are as they were.
         current = built
         await app.retry(it.id)
         await app.drain()
@@ -122,7 +122,7 @@ async def test_divergence_from_the_journal_fails_with_entry_expected_and_found(s
 
 
 async def test_a_function_that_ends_before_its_journal_does_has_diverged(store: Store) -> None:
-    """The first of the lines that nobody asked for is named, in whatever order they are kept."""
+    """The first line that no operation asked for is named, in whatever order the lines are stored."""
     brief = False
 
     @workflow
@@ -228,7 +228,7 @@ async def test_x8_a_retry_repeats_what_failed_and_nothing_before_it(store: Store
         broken = False
         await app.retry(it.id)
         await app.drain()
-        # The signal the failed road had taken is there again for the new one.
+        # The signal consumed by the failed attempt is available again.
         assert await it.result() == ["data", "now", "uploaded", "for that"]
         assert calls == ["fetch", "upload", "undo", "upload"]
 
@@ -360,7 +360,7 @@ async def test_m6_an_instance_finishes_on_the_version_it_started(store: Store) -
 
 
 async def test_timeouts_and_answers_read_together_are_applied_in_journal_order(store: Store) -> None:
-    """Both are there when it wakes: what won is in the journal, and a replay does not choose again."""
+    """Both are available when it wakes: the winner is in the journal, and a replay does not choose again."""
     roads: list[Any] = []
 
     @workflow
@@ -433,7 +433,7 @@ async def test_a_withdrawn_branch_cannot_request_operations_while_it_closes(stor
 
 
 async def test_m10_functions_that_share_a_slot_are_not_replayed_from_the_start_at_every_step(store: Store) -> None:
-    """Each makes room for the other, but not before it has gone as far as its replay cost."""
+    """Each yields its slot to the other, but not before it has made as much progress as its replay cost."""
     replayed = 0
 
     @workflow

@@ -15,7 +15,7 @@ from tests.support.stores import Store
 
 
 class Says(Machine):
-    """Says its name when it runs."""
+    """Records its name when it runs."""
 
     ran: list[str]
 

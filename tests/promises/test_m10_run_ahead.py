@@ -1,4 +1,4 @@
-"""Run-ahead: who goes on to the next step keeps its seat, unless somebody in line has more right to it."""
+"""Run-ahead: an instance keeps its slot for its next step, unless a more urgent instance waits for one."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ ran: list[str] = []
 
 
 class Walks(Machine):
-    """`a3` takes three steps and says where it is at each."""
+    """`a3` takes three steps and records each."""
 
     gate: asyncio.Event
 
@@ -49,7 +49,7 @@ async def test_m10_without_a_backlog_every_next_step_runs_ahead_on_its_claim(sto
         assert (await handle.get()).status == "done"
         assert ran == [f"a{n}" for n in range(9, 0, -1)]
         assert [e.type for e in await app.events(handle)] == ["started", *["next"] * 8, "done"]
-        # One claim, eight times on, one end; a claim for every step would have added eight.
+        # One claim, eight steps that run ahead, one end; a claim for every step would have added eight.
         assert await query(store, "SELECT epoch FROM instances") == [(10,)]
 
 
@@ -117,7 +117,7 @@ async def test_m10_the_backlog_of_another_queue_takes_no_slot(store: Store, gate
 
 
 async def test_m10_a_narrow_queue_beside_a_wide_one_is_as_fair(store: Store, gate: asyncio.Event) -> None:
-    """Whoever is left in the line of the narrow queue is remembered, however empty the wide one is."""
+    """The backlog of the narrow queue is remembered, however empty the wide one is."""
     async with harness(store, Walks, Side) as app, app.worker({"default": 100, "side": 1}):
         handles = await app.start_many([Start(Side, ["a", 1])])
         await until(lambda: ran == ["a1"], "a to run")
@@ -140,5 +140,5 @@ async def test_m10_an_instance_that_yields_keeps_its_key_and_waits_for_its_slot(
         gate.set()
         for handle in handles:
             await handle.result(timeout=30)
-        # b has waited longest when a gives the key up; then a waits for b to end, seat or no seat.
+        # b has waited longest when a releases the key; then a waits for b to end, even with a free slot.
         assert ran == ["a2", "u1", "b2", "b1", "a1"]

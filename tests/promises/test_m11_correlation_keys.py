@@ -1,4 +1,4 @@
-"""M11: a business identity, unique among the living; a second start names the holder; `forever` is the wider scope."""
+"""M11: a business identity, unique among live instances; a second start names the holder; `forever` is wider."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.stores import Store
 
 
 class Order(Machine):
-    """Lives until it is told how to end."""
+    """Lives until a signal says how to end."""
 
     @step
     async def start(self, ctx: Context) -> Await:

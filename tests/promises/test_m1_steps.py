@@ -53,7 +53,7 @@ async def test_m1_the_new_state_is_committed_before_execution_proceeds(store: St
             return Done()
 
         async def look(self, ctx: Context) -> None:
-            row = await app.get(ctx.id)  # on a connection of its own: it sees what is committed
+            row = await app.get(ctx.id)  # on a connection of its own, which sees only committed data
             seen.append((row.status, row.step, row.state))
 
     async with harness(store, Looks) as app:

@@ -40,7 +40,7 @@ class Basket:
 
 
 class Counts(Machine):
-    """The steps that all kinds of state go through."""
+    """The steps used with every kind of state."""
 
     async def add(self, ctx: Context) -> Next:
         ctx.state.n += 1
@@ -185,7 +185,7 @@ async def test_m3_state_on_any_outcome_replaces_and_left_out_keeps_what_the_step
 
 
 class Typed(Machine):
-    """Does something wrong with its state, and tells `handle` about it."""
+    """Makes its state invalid, so that `handle` is called."""
 
     @dataclass
     class State:

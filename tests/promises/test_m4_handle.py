@@ -1,4 +1,4 @@
-"""M4: a raised exception goes to `handle`, which returns any outcome; all that cannot be committed goes there too."""
+"""M4: a raised exception goes to `handle`, which returns any outcome; so does an outcome that cannot be committed."""
 
 import asyncio
 from typing import Any
@@ -31,14 +31,14 @@ class Unspeakable(Exception):
 
 
 class Rude(BaseException):
-    """Not an Exception, and not a sign that the worker ends either."""
+    """Neither an Exception nor a request to stop the worker."""
 
 
 def raise_(error: BaseException) -> Any:
     raise error
 
 
-# What a step may do wrong, and what `handle` then gets.
+# Mistakes of a step, and the error that `handle` gets for each.
 WRONGS: dict[str, tuple[Any, type[BaseException]]] = {
     "raises": (lambda ctx: raise_(KeyError("sku")), KeyError),
     "raises a BaseException": (lambda ctx: raise_(Rude("oh")), Rude),

@@ -1,4 +1,4 @@
-"""M5: a worker that dies is no exception; a step that keeps killing its worker is quarantined."""
+"""M5: a worker that dies is not an exception; a step that keeps killing its worker is quarantined."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.stores import Store
 
 
 class Deadly(Machine):
-    """Touches the fuse; `handle` must never hear of it."""
+    """Touches the fuse; `handle` must never be called for it."""
 
     fuse: Fuse
 
@@ -205,7 +205,7 @@ async def test_m5_signals_and_the_timeout_survive_a_crash(store: Store) -> None:
 
 
 async def test_m5_an_instance_whose_lease_was_renewed_is_not_reclaimed(store: Store, fuse: Fuse) -> None:
-    """The look for dead workers and the turn that takes their work are two: a renewal in between counts."""
+    """Finding dead workers and reclaiming their work are separate: a renewal in between counts."""
     from hark.kernel.requests import Reclaim
 
     async with harness(store, Deadly, max_crashes=1) as app:

@@ -1,4 +1,4 @@
-"""M5: a real process that ends inside a step. However it ends: no exception, one death, the step runs again."""
+"""M5: a real process that ends inside a step. However it ends: not an exception, one crash, and the step runs again."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ asyncio.run(main(sys.argv[1], json.loads(sys.argv[2])))
 
 
 class Fatal(Machine):
-    """The same machine, where it is harmless."""
+    """The same machine, without the exit."""
 
     @step
     async def start(self, ctx: Context) -> Done:

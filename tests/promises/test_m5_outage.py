@@ -1,4 +1,4 @@
-"""M5: a database outage longer than the lease quarantines nobody. Real time, a server of its own."""
+"""M5: a database outage longer than the lease quarantines no instance. Real time, a server of its own."""
 
 import asyncio
 import time
@@ -15,13 +15,13 @@ from tests.support.inspect import pass_through_the_clerk, query, until
 from tests.support.postgres import PostgresServer
 from tests.support.stores import Store
 
-LEASE = 3.0  # the grace after the outage too: all that must come before the owner renews has to fit
+LEASE = 3.0  # the grace period after the outage too: everything before the owner's renewal has to fit
 
 
 async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The worst order is forced: another process looks for the dead, twice, before the owner could renew."""
+    """The worst order is forced: another process searches for dead workers twice before the owner can renew."""
     may_renew, go = Event(), asyncio.Event()
     may_renew.set()
     renew = PostgresLease.renew
@@ -57,7 +57,7 @@ async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instanc
                 await until(lambda: _patrolled(other), "the other one to look for the dead")
                 await pass_through_the_clerk(other)
             may_renew.set()
-            # A row whose owner has no lease at all: when that is taken back, looking has begun again.
+            # A row whose owner has no lease at all: once it is reclaimed, the search has resumed.
             nobody = "UPDATE instances SET lease_owner = 'nobody' WHERE id = '{}' RETURNING id".format
             await query(store, nobody(ghost.id))
             await until(lambda: _failed(other, ghost.id), "the dead to be looked for in earnest", 60)
@@ -68,7 +68,7 @@ async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instanc
 
 
 async def _patrolled(app: Hark) -> bool:
-    """Once, on its clerk's own loop, with a database that answers."""
+    """Once, on the clerk's own loop, with a database that responds."""
     loop = app._clerk._loop
     assert loop is not None
     with suppress(StoreFault):

@@ -1,4 +1,4 @@
-"""M6: the options of a machine, and what can be seen to be wrong with one when its class is made."""
+"""M6: the options of a machine, and the mistakes found when its class is defined."""
 
 from dataclasses import dataclass
 from typing import Any

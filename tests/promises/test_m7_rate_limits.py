@@ -14,7 +14,7 @@ SECOND = Rate(allowed=1, period=1, burst=1)
 
 
 class Call(Machine):
-    """Says its name when it runs."""
+    """Records its name when it runs."""
 
     ran: list[str]
 
@@ -31,7 +31,7 @@ def ran() -> list[str]:
 
 
 async def calls(app: Harness, names: str, **options: Any) -> list[Any]:
-    """Started one after the other, so their order in line is plain."""
+    """Started one after the other, so that their queue order is known."""
     return [await app.start(Call, name, **options) for name in names]
 
 
@@ -326,7 +326,7 @@ async def test_m7_a_cancelled_instance_leaves_its_tokens_to_the_next(store: Stor
         await app.drain()
         await b.cancel()
         await app.advance(1)
-        # Let back into the line by the sweep, and gone before anybody could run it.
+        # Unblocked by the sweep, and cancelled before a worker could run it.
         await c.cancel()
         await app.drain()
         await app.advance(1)

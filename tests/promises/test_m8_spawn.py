@@ -1,4 +1,4 @@
-"""M8: Spawn fans out and parks atomically; the parent goes on when all, or `join=k`, have ended, however they ended."""
+"""M8: Spawn starts children and parks atomically; the parent continues when all, or `join=k`, have ended."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.stores import Store
 
 
 class Leaf(Machine):
-    """A child that ends as its input says, or waits to be told."""
+    """A child that ends as its input says, or waits for a signal."""
 
     @step
     async def start(self, ctx: Context) -> Any:
@@ -28,7 +28,7 @@ class Leaf(Machine):
 
 
 def fan(*children: Child, join: Any = "all") -> type[Machine]:
-    """A parent of these children, that tells what it sees of them."""
+    """A parent of these children that returns what it sees of them."""
 
     class Fan(Machine):
         @step

@@ -1,4 +1,4 @@
-"""M9: at most K at once per key across all workers, and the slot comes free by whatever ends its use."""
+"""M9: at most K at once per key across all workers, and every way to stop using the slot releases it."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.stores import Store
 class Counted(Machine):
     """Counts how many of each key are inside at once.
 
-    Stays until as many as shall be were inside together, and then until three turns of the loop have passed.
+    Stays until the expected number were inside together, and then for three iterations of the loop.
     """
 
     inside: dict[str, int]
@@ -219,7 +219,7 @@ async def test_m9_a_slot_is_released_by_a_worker_that_stops(store: Store, fuse: 
 
 
 async def test_m9_a_new_key_is_acquired_before_the_next_step_runs(store: Store, fuse: Fuse) -> None:
-    """Next(concurrency_key=…) waits for the other key like anybody else."""
+    """Next(concurrency_key=…) waits for the other key like any other instance."""
     async with harness(store, Holder, Second) as app:
         await app.start(Holder, "hang", concurrency_key="other")
         async with app.worker({"default": 5}, grace=0):
@@ -233,7 +233,7 @@ async def test_m9_a_new_key_is_acquired_before_the_next_step_runs(store: Store, 
 
 
 async def promised(app: Harness, store: Store, fuse: Fuse) -> tuple[Handle, Handle]:
-    """Two in line for `k`, which comes free; the first is let go and finds no seat in its queue."""
+    """Two are blocked on `k`, which is released; the first is unblocked and finds no free slot in its queue."""
     holder = await app.start(Holder, "hang", concurrency_key="k")
     await until(lambda: fuse.touched == 1, "the key to be taken")
     first = await app.start(Second, concurrency_key="k", queue="side")

@@ -1,4 +1,4 @@
-"""M9 and fault 72, the functional half: a backlog that cannot run does not keep the others from running."""
+"""M9 and fault 72, the functional half: a backlog that cannot run does not block the others."""
 
 import asyncio
 

@@ -11,7 +11,7 @@ from tests.support.stores import Store
 
 
 class Ear(Machine):
-    """Collects what it is told."""
+    """Collects the signals it receives."""
 
     @step
     async def start(self, ctx: Context) -> Await:

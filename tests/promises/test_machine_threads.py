@@ -102,7 +102,7 @@ async def test_api_a_cancelled_sync_step_finishes_and_its_outcome_is_refused(sto
         assert cancelled.status == "cancelled"
         go.set()
         assert await asyncio.to_thread(out.wait, 30)
-        # The seat has been free since the cancel: who comes now runs, and the late outcome has come by then.
+        # The slot has been free since the cancel: the next instance runs, and the late outcome has arrived by then.
         assert await (await app.start(Quick)).result(timeout=30) is None
     async with harness(store) as app:
         assert [(i.status, i.result) for i in await app.list(definition="Blocks")] == [("cancelled", None)]

@@ -9,7 +9,7 @@ from tests.support.stores import Store
 
 
 async def test_s10_signals_of_one_sender_arrive_in_the_order_of_its_calls(store: Store) -> None:
-    """Awaited or not: it acts when it is called."""
+    """Awaited or not: a verb takes effect when it is called."""
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"]}, id="w")
         replies = [app.signal("w", "go", n) for n in range(200)]
@@ -89,7 +89,7 @@ async def test_s10_signals_and_broadcasts_of_one_step_share_one_order(store: Sto
 
 
 async def test_s10_fault_14_many_senders_one_instance_each_seen_once_and_in_order(store: Store) -> None:
-    """Eight senders, half of them plain threads, while the receiver collects."""
+    """Eight senders, half of them threads, while the receiver collects."""
     senders, each = 8, 25
     app = Hark(store.url, **store.options)
     acknowledged: list[str] = []
@@ -118,7 +118,7 @@ async def test_s10_fault_14_many_senders_one_instance_each_seen_once_and_in_orde
 
 
 async def test_s10_fault_14_senders_in_two_processes_that_share_nothing_but_the_store(store: Store) -> None:
-    """Two apps on one store, each its own clerk: one line per sender, all of them seen."""
+    """Two apps on one store, each with its own clerk: FIFO per sender, and every signal seen."""
     one, two = Hark(store.url, **store.options), Hark(store.url, **store.options)
     async with one, two, one.worker():
         await one.start(Pack, {"names": ["item"], "size": 60}, id="p")
@@ -135,7 +135,7 @@ async def test_s10_fault_14_senders_in_two_processes_that_share_nothing_but_the_
 
 async def test_s10_the_order_holds_across_activations(store: Store) -> None:
     class OneByOne(Machine):
-        """Consumes as it goes; the order of what it saw is the order of what was sent."""
+        """Consumes one signal per step; the order seen is the order sent."""
 
         @step
         async def start(self, ctx: Context) -> Await:

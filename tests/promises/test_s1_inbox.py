@@ -8,7 +8,7 @@ from tests.support.stores import Store
 
 
 class Ender(Machine):
-    """Completions at once, well or badly as its input says."""
+    """Ends immediately, done or failed as its input says."""
 
     @step
     async def start(self, ctx: Context) -> Done | Stop:
@@ -73,7 +73,7 @@ async def test_s1_fault_12_a_missing_target_raises_and_leaves_no_row(store: Stor
         with pytest.raises(NoTarget, match="no such instance"):
             await app.signal("nobody", "go", dedup_key="one")
         assert await count(store, "signals") == 0
-        # Nor is the name or the dedup key spoilt for who comes later.
+        # The name and the dedup key stay usable for later signals.
         await app.start(Waiter, {"names": ["go"]}, id="nobody")
         assert (await app.signal("nobody", "go", dedup_key="one")).status == "stored"
 

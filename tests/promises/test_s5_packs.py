@@ -1,4 +1,4 @@
-"""S5: packs. Awaiting again accumulates, does not spin, and does not sleep through anything."""
+"""S5: packs. Awaiting again accumulates, does not spin, and misses no signal."""
 
 import asyncio
 
@@ -79,7 +79,7 @@ async def test_s5_an_older_signal_that_was_not_handed_wakes_too(store: Store) ->
 
 
 async def test_s5_reading_the_whole_inbox_does_not_count_as_handed(store: Store) -> None:
-    """A step that saw a signal in `ctx.all` and then awaits its name gets it at once."""
+    """A step that saw a signal in `ctx.all` and then awaits its name gets it immediately."""
 
     class Looks(Machine):
         @step
@@ -104,7 +104,7 @@ async def test_s5_reading_the_whole_inbox_does_not_count_as_handed(store: Store)
 
 
 async def test_s5_handed_is_per_activation_not_permanent(store: Store) -> None:
-    """a was handed two activations ago and left; whoever awaits it again gets it at once."""
+    """a was handed two activations ago and not consumed; a step that awaits it again gets it immediately."""
 
     class Returns(Machine):
         @step
@@ -153,7 +153,7 @@ async def test_s5_a_retry_waits_out_its_delay_whatever_arrives(store: Store) -> 
         assert await app.drain() == {"steps": 0}
         await app.advance(0.001)
         assert await app.drain() == {"steps": 1, "done": 1}
-        # Read anew at this activation: at least what it saw before.
+        # Read again at this activation: at least what it saw before.
         assert (await handle.result()) == {
             "awaited": [["item", 1], ["item", 2], ["all", 3]], "all": [["item", 1], ["item", 2], ["all", 3]],
             "timed_out": False, "attempt": 1,
@@ -198,7 +198,7 @@ async def test_s5_a_wide_pack_of_several_names_and_kinds(store: Store) -> None:
 
 
 class Walked(tuple[int, ...]):
-    """Says how often somebody walked through it to find something."""
+    """Counts how often it is iterated."""
 
     walks = 0
 

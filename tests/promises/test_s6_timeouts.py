@@ -1,4 +1,4 @@
-"""S6: timeouts and deadlines. A timeout is a wake, and a signal in the same turn wins over it."""
+"""S6: timeouts and deadlines. A timeout is a wake-up, and a signal in the same turn takes precedence."""
 
 import asyncio
 from datetime import datetime, timedelta, timezone
@@ -71,7 +71,7 @@ async def test_s6_a_signal_in_time_prevents_the_timeout(store: Store) -> None:
 
 
 async def test_s6_attempt_is_untouched_by_a_timeout(store: Store) -> None:
-    """A wake is neither a retry nor a progress: what the outcome before it set is what the step sees."""
+    """A wake-up is neither a retry nor progress: the step sees the attempt that the previous outcome set."""
 
     class Tries(Machine):
         @step
@@ -302,7 +302,7 @@ async def test_s6_fault_23_a_deadline_that_passed_while_no_worker_ran_fires_at_t
 
 
 async def test_s6_timers_follow_the_engines_clock_on_a_running_worker(store: Store) -> None:
-    """No hand on the clock here: a worker that rests wakes up by itself when something is due."""
+    """With the real clock: an idle worker wakes up when something is due."""
     from hark import Hark
 
     app = Hark(store.url, **store.options)

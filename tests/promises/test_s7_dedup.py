@@ -1,4 +1,4 @@
-"""S7: dedup outlives consumption, and the end of the instance."""
+"""S7: deduplication outlives consumption, and the end of the instance."""
 
 import asyncio
 
@@ -154,7 +154,7 @@ async def test_s7_fault_19_the_answer_was_lost_and_the_client_sends_again(store:
     async with harness(store, Waiter) as app, Turns(store, app.clock) as turns:
         await app.start(Waiter, {"names": ["go"]}, id="w")
         await app.drain()
-        await turns.run(Deliver(target="w", name="go", payload="1", dedup_key="evt"))  # and nobody hears of it
+        await turns.run(Deliver(target="w", name="go", payload="1", dedup_key="evt"))  # and its reply is lost
         assert (await app.signal("w", "go", 1, dedup_key="evt")).status == "duplicate"
         assert await app.drain() == {"steps": 1, "done": 1}
         assert (await app.result("w"))["all"] == [["go", 1]]

@@ -1,4 +1,4 @@
-"""S8: effects ride the outcome. They commit with it, exactly once, or not at all."""
+"""S8: effects commit with the outcome, exactly once, or not at all."""
 
 from collections.abc import Callable
 from typing import Any
@@ -297,7 +297,7 @@ async def test_s8_malformed_arguments_raise_at_the_call(sqlite_store: Store, iss
 
 
 async def test_s8_the_receivers_run_after_the_commit_and_see_all_of_it(store: Store) -> None:
-    """Signal and broadcast to one instance from one step: both there in the one activation they cause."""
+    """Signal and broadcast to one instance from one step: both are in the one activation they cause."""
 
     def issue(ctx: Context) -> None:
         ctx.signal("receiver", "go", 1)

@@ -1,6 +1,6 @@
-"""S8, settlements: `ctx.resolve` and `ctx.reject` commit with the outcome, once, and the asker wakes by it.
+"""S8, settlements: `ctx.resolve` and `ctx.reject` commit with the outcome, once, and wake the awakeable's owner.
 
-No dialect of this engine creates awakeables yet, so the asker is parked by hand, as an interpreter would.
+The owner is parked directly, as an interpreter would park it.
 """
 
 import json

@@ -97,7 +97,7 @@ async def test_s9_a_dedup_key_a_finished_holder_has_seen_starts_nothing(store: S
 
 
 async def test_s9_any_kept_holder_that_has_seen_the_dedup_key_is_returned(store: Store) -> None:
-    """Not only the latest: the webhook of last week's order is a duplicate while a newer one is there."""
+    """Not only the latest: the webhook of last week's order is a duplicate although a newer holder exists."""
     async with harness(store, Waiter) as app:
         handles = []
         for n in range(3):
@@ -154,7 +154,7 @@ async def test_s9_a_start_that_fails_stores_nothing(store: Store) -> None:
             with pytest.raises(InvalidInput):
                 app.signal_with_start(Waiter, key, name)
         assert await count(store, "instances") == await count(store, "signals") == 0
-        # But a live holder needs no definition to be known.
+        # But with a live holder the definition need not be known.
         holder = await app.start(Waiter, GO, correlation_key="k")
         assert (await app.signal_with_start("NobodyKnowsThis", "k", "go")).id == holder.id
 

@@ -1,7 +1,7 @@
 """X2: a worker whose lease was lost cannot commit anything, whatever it does later.
 
 The zombie is a second app on the same store whose step waits at a gate while the other app's clock runs
-past the lease. It is made deaf, so that nothing but the fence can stop it.
+past the lease. Its notifications are disabled, so that only the fence can stop it.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ class Parent(Machine):
 
 
 class Gate:
-    """Holds the first run of the step; what it returns when let go is the test's."""
+    """Stops the first run of the step; the test chooses what it returns when released."""
 
     def __init__(self, outcome: Callable[[Context], Any]) -> None:
         self.outcome = outcome
         self.reached = asyncio.Event()
         self.open = asyncio.Event()
         self.runs = 0
-        self.second = asyncio.Event()  # holds a later run, when the test clears it
+        self.second = asyncio.Event()  # stops a later run, when the test clears it
         self.second.set()
 
     async def pass_by(self, ctx: Context) -> Any:
@@ -79,7 +79,7 @@ def slow(gate: Gate) -> type[Machine]:
 
 
 class Scene:
-    """A zombie about to return, and the app that has taken its work over."""
+    """A zombie about to return, and the app that has reclaimed its work."""
 
     def __init__(self, store: Store, gate: Gate, zombie: Harness, other: Harness, worker: Worker) -> None:
         self.store, self.gate, self.zombie, self.other, self.worker = store, gate, zombie, other, worker
@@ -92,7 +92,7 @@ class Scene:
     async def let_the_zombie_commit(self) -> None:
         self.gate.open.set()
         await until(lambda: self.worker.tally.get("steps"), "the zombie's step to return")
-        await asyncio.sleep(0)  # the worker's outbox goes to its clerk in the next round of the loop
+        await asyncio.sleep(0)  # the worker's outbox goes to its clerk in the next iteration of the loop
         await pass_through_the_clerk(self.zombie)
 
     async def assert_nothing_moves(self) -> None:
@@ -124,7 +124,7 @@ async def scene(store: Store, outcome: Callable[[Context], Any]) -> AsyncIterato
 
 
 async def _deaf() -> None:
-    """Hears neither hints nor the poll."""
+    """Ignores hints and polls."""
 
 
 def _raise(ctx: Context) -> Any:
@@ -166,7 +166,7 @@ async def test_x2_effects_of_a_zombie_are_dropped(store: Store) -> None:
         await play.take_over()
         await play.other.drain()
         await play.assert_nothing_moves()
-        # Its names are free, and the bystander hears those who are alive.
+        # Its keys are free, and the bystander receives signals from live instances.
         await play.other.start(Bystander, id="zombies-start", correlation_key="zombies-key")
         assert (await play.other.signal("bystander", "hello", "from the living")).status == "woke"
         await play.other.drain()
@@ -174,7 +174,7 @@ async def test_x2_effects_of_a_zombie_are_dropped(store: Store) -> None:
 
 
 async def test_x2_a_zombie_is_refused_while_its_instance_is_runnable(store: Store) -> None:
-    """Its seat is free by that, so it may take the work again, from the beginning and at a new epoch."""
+    """That frees its slot, so it may claim the instance again, from the beginning and at a new epoch."""
     async with scene(store, lambda ctx: Done("zombie")) as play:
         await play.take_over()
         await play.let_the_zombie_commit()
@@ -238,7 +238,7 @@ async def test_x2_the_signals_handed_to_a_zombie_stay_for_the_next_activation(st
 
 
 async def test_x2_an_expired_lease_that_no_worker_reclaimed_is_still_valid(store: Store) -> None:
-    """The other side of the fence: nobody took the work, so the late outcome is the only one, and it counts."""
+    """The other side of the fence: no worker reclaimed the work, so the late outcome is the only one, and it counts."""
     async with scene(store, lambda ctx: Done("late, but first")) as play:
         play.zombie.clock.now += int((LEASE + 1) * 1_000_000)
         await play.let_the_zombie_commit()
@@ -246,7 +246,7 @@ async def test_x2_an_expired_lease_that_no_worker_reclaimed_is_still_valid(store
 
 
 async def test_x2_a_step_that_outlives_its_workers_grace_commits_nothing(store: Store) -> None:
-    """It ignores being cancelled; its work was handed back, and that is another epoch."""
+    """The step ignores its cancellation; its work was handed back, which is another epoch."""
     entered, left, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Stubborn(Machine):

@@ -1,4 +1,4 @@
-"""X3: the link to a question. Signed, expiring, made with keys that can be changed, and shown to nobody by accident."""
+"""X3: the link to an awakeable: signed, expiring, with key rotation, and never shown by accident."""
 
 import asyncio
 import logging
@@ -95,7 +95,7 @@ async def test_fault_66_a_link_expires_with_its_awakeable(store: Store) -> None:
         assert (await app.awakeable(id)).status == "TIMEOUT"
         assert not await opens(app, id, token)
         [[nonce]] = await query(store, f"SELECT nonce FROM awakeables WHERE id = '{id}'")
-        longer = token_of(app._link(id, nonce, app.clock.now + 60 * SECOND))  # as a replay would make it
+        longer = token_of(app._link(id, nonce, app.clock.now + 60 * SECOND))  # as a replay would create it
         assert not await opens(app, id, longer)
 
 
@@ -105,7 +105,7 @@ async def test_x3_a_link_to_an_awakeable_without_timeout_lasts_thirty_days_and_r
     async with asked(store) as (app, id):
         first = (await app.awakeable(id)).url
         app.clock.now += 10 * DAYS * SECOND
-        assert (await app.awakeable(id)).url == first  # the same for a while: a replay sees what it saw
+        assert (await app.awakeable(id)).url == first  # unchanged for a while, so that a replay sees the same link
         app.clock.now += LIFE - 10 * DAYS * SECOND - 1
         assert await opens(app, id, token_of(first))
         second = (await app.awakeable(id)).url

@@ -1,4 +1,4 @@
-"""X4, before anything runs: options of Hark and machine classes that cannot work say so at once."""
+"""X4, before anything runs: invalid options of Hark and invalid machine classes are refused immediately."""
 
 from datetime import timedelta
 from typing import Any
@@ -295,7 +295,7 @@ async def test_x4_two_different_definitions_of_one_name_and_version_are_refused(
     one, two = make(1), make(2)
     async with Hark("sqlite://") as app:
         await app.register(one)
-        await app.register(one)  # the same again is nothing new
+        await app.register(one)  # registering the same definition again is allowed
         with pytest.raises(InvalidDefinition, match=r"'Same' version 3 is registered twice.*name= or version="):
             app.register(two)
         with pytest.raises(InvalidDefinition):

@@ -1,4 +1,4 @@
-"""X4, at the engine: what is malformed is refused at the call, with a next step, and nothing is stored."""
+"""X4, at the engine: malformed input is refused at the call, with a next step, and nothing is stored."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Empty(Machine):
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """One store for all: what is refused leaves it as it was."""
+    """One store for all tests of this file: a refused call leaves it unchanged."""
     if request.param == "sqlite":
         yield sqlite_file(tmp_path_factory.mktemp("bad-input"))
         return
@@ -123,7 +123,7 @@ NAMED: dict[str, Callable[[Hark, Any], Any]] = {
 
 
 async def refused(app: Hark, store: Store, call: Call, error: type[HarkError], message: str) -> HarkError:
-    """It raises this, says this, and every table is as it was."""
+    """The call raises this error with this text, and every table is unchanged."""
     before = await everything(store)
     with pytest.raises(error, match=message) as caught:
         await call(app)
@@ -361,7 +361,7 @@ async def test_x4_a_refused_call_does_not_affect_others_in_its_turn(app: Harness
 
 
 async def test_x4_a_page_after_an_unknown_id_is_an_error_not_an_empty_page(app: Harness) -> None:
-    """Retention may have taken it: an empty page would say that all has been seen."""
+    """Retention may have removed it: an empty page would mean that everything has been seen."""
     with pytest.raises(NotFound, match=r"no 'gone' to go on after.*from the beginning"):
         await app.list(after="gone")
 

@@ -87,7 +87,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def app(shared: Store) -> Iterator[Hark]:
-    """One worker for all: the bad must not harm it."""
+    """One worker for all tests of this file: a bad step must not affect it."""
     app = Hark(shared.url, rate_limits=LIMITS, max_payload=LIMIT, **shared.options)
     app.register(Bystander, Elsewhere)
     with app, app.worker():
@@ -98,7 +98,7 @@ def app(shared: Store) -> Iterator[Hark]:
 
 
 async def others(store: Store, id: str) -> Tables:
-    """All rows that are not this instance's own."""
+    """All rows that belong to other instances."""
     return {
         table: [row for row in rows if table not in ("instances", "events") or id not in row]
         for table, rows in (await everything(store)).items()
@@ -117,7 +117,7 @@ OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
     "the class instead of an outcome": (lambda ctx: Done, "no outcome"),
     "an exception returned": (lambda ctx: ValueError("x"), "no outcome"),
     "several outcomes": (lambda ctx: (Next("other"), Done()), "no outcome"),
-    # steps that are not there
+    # steps that do not exist
     "a next that is not there": (lambda ctx: Next("no" + "where"), "no step 'nowhere'. It has: other, start"),
     "a then that is not there": (lambda ctx: Await("x", then="no" + "where"), "no step 'nowhere'"),
     "a then of a spawn that is not there": (lambda ctx: Spawn([], then="no" + "where"), "no step 'nowhere'"),
@@ -319,7 +319,7 @@ async def test_x4_input_that_does_not_match_is_refused_by_the_worker_if_the_star
             return Stop(error)
 
     async with Harness(Typed, url=store.url, **store.options) as worker:
-        async with Harness(url=store.url, **store.options) as starter:  # knows the name from the store alone
+        async with Harness(url=store.url, **store.options) as starter:  # knows only the name, from the store
             bad = await starter.start("Typed", {"n": "one"})
             mendable = await starter.start("Typed", {"n": "mendable"})
         assert await worker.drain() == {"steps": 3, "stop": 1, "next": 1, "done": 1}

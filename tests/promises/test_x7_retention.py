@@ -46,7 +46,7 @@ class Family(Machine):
 
 
 class Subscriber(Machine):
-    """Lives long: takes a signal, consumes it, waits for the next."""
+    """Long-lived: consumes one signal after another."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -85,7 +85,7 @@ async def test_x7_retention_removes_finished_instances_with_all_their_rows(store
             with pytest.raises(NotFound):
                 await app.get(id)
         with pytest.raises(NoTarget):
-            await app.signal("old", "news", dedup_key="1")  # forgotten with its instance
+            await app.signal("old", "news", dedup_key="1")  # removed with its instance
         tables = await everything(store)
         left = {name for name, rows in tables.items() if rows}
         assert left == {"definitions", "secrets"}  # the store's own
@@ -160,7 +160,7 @@ async def test_x7_a_batch_skips_instances_that_must_stay(store: Store) -> None:
 async def test_x7_instances_that_must_stay_are_scanned_outside_the_turns(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many they are, the turn that forgets is only asked about those that can go."""
+    """However many must stay, the retention turn only gets the ids that can be removed."""
     monkeypatch.setattr(views, "_PAGE", 2)
     async with open_app(store) as app:
         for n in range(5):
@@ -209,7 +209,7 @@ async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:
         with pytest.raises(NotFound):
             await app.get("invoice-1")
         await app.start(Brief, correlation_key="invoice-2")  # a live key was freed by its end
-        # However often retention comes by.
+        # However often retention runs.
         await app.drain()
         await app.advance(3650 * DAY)
         await app.forget(before=now_of(app))
@@ -291,8 +291,8 @@ async def test_x7_history_can_be_exported_first(store: Store) -> None:
         sent = [(signal["name"], signal["payload"], signal["dedup_key"]) for signal in old["signals"]]
         assert sent == [("news", {"n": 1}, "k"), ("other", "never consumed", None), ("news", "end", None)]
         assert (younger["status"], younger["error"]) == ("failed", "as asked")
-        assert json.parse(json.dump(exported))  # it can be written down
-        # Exporting takes nothing away, and what goes next is what was exported.
+        assert json.parse(json.dump(exported))  # it can be written as JSON
+        # Exporting removes nothing, and what is removed next is what was exported.
         assert await app.export(before=before) == exported
         assert [history["id"] for history in await app.export(before=before, limit=1)] == ["old"]
         assert await app.forget(before=before, limit=1) == ["old"]
@@ -309,7 +309,7 @@ async def test_x7_a_failed_instance_that_is_retried_in_time_stays(store: Store) 
         await app.retry("again")
         assert await app.forget(before=now_of(app)) == []
         await app.drain()
-        assert await app.forget(before=now_of(app)) == []  # it ended now, not a day ago
+        assert await app.forget(before=now_of(app)) == []  # it ended just now, not a day ago
         await app.advance(1)
         assert await app.forget(before=now_of(app)) == ["again"]
 
@@ -331,7 +331,7 @@ async def test_x7_an_idle_bucket_is_removed_and_recreated_full(store: Store) -> 
 
 
 async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batch after batch, until nothing old is left; not a thousand a minute."""
+    """Batch after batch until nothing old is left, not one batch per minute."""
     monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
         handles = await app.start_many([(Brief, None)] * 2500)
@@ -340,7 +340,9 @@ async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: 
             for handle in handles:
                 await handle.result(timeout=30)
         await app.advance(timedelta(days=7, seconds=1))
-        monkeypatch.setattr(clerk, "_HOUSEKEEPING", 3600.0)  # the first comes at once, the second not in this test
+        monkeypatch.setattr(
+            clerk, "_HOUSEKEEPING", 3600.0
+        )  # the first run is immediate, the second is not reached in this test
         async with app.worker():
             await until(lambda: _only(app, "alive"), "retention to remove all that is old")
 

@@ -1,4 +1,4 @@
-"""X8: cancelling is immediate and takes children and awakeables in the same commit."""
+"""X8: cancelling is immediate and cancels children and awakeables in the same commit."""
 
 import asyncio
 from typing import Any
@@ -39,7 +39,7 @@ GO = {"names": ["go"]}
 
 
 class Tree(Machine):
-    """Spawns a line of itself, `depth` deep, with a waiter at its end."""
+    """Spawns a chain of itself, `depth` deep, with a waiting instance at its end."""
 
     @step
     async def start(self, ctx: Context) -> Spawn:
@@ -176,7 +176,7 @@ def _leaf() -> NewInstance:
 
 
 async def test_x8_fault_74_a_cancel_while_it_executes_with_children_and_awakeables(store: Store) -> None:
-    """Woken by one of its waits, the others kept: all of it goes in one commit, and the outcome is refused."""
+    """Woken by one of its waits, the others kept: all are removed in one commit, and the outcome is refused."""
     async with Turns(store) as turns:
         await turns.register("M", "C")
         await turns.start("M", "m")
@@ -187,7 +187,7 @@ async def test_x8_fault_74_a_cancel_while_it_executes_with_children_and_awakeabl
             Arm("awakeable", "w-a", name="prom_1a"),
         )
         await turns.commit(await turns.claim("M"), Park(arms, awakeables=(NewAwakeable("prom_1a", 0, "w-a"),)))
-        running = (await turns.run(lanes=["C"])).claims[0]  # one child executes, the other is in line
+        running = (await turns.run(lanes=["C"])).claims[0]  # one child executes, the other is runnable
         await turns.run(Deliver(target="m", name="go"))
         claim = await turns.claim("M")
         await turns.run(cancel := Cancel(target="m"))
@@ -220,7 +220,7 @@ async def test_x8_fault_74_a_cancel_and_an_outcome_in_one_turn(store: Store) -> 
 
 
 async def test_x8_a_spawn_committed_before_the_cancel_is_cancelled_with_its_children(pg_store: Store) -> None:
-    """The cancel looked before the children were there; it waits for the parent, looks again and runs once more."""
+    """The cancel read the tree before the children existed; it waits for the parent, rereads and runs again."""
     async with Turns(pg_store) as worker, Turns(pg_store) as canceller:
         await worker.register("M")
         await worker.start("M", "m")

@@ -1,4 +1,4 @@
-"""X8: a step that executes when it is cancelled is told, and whatever it answers is refused."""
+"""X8: a step that executes when it is cancelled is notified, and its outcome is refused."""
 
 import asyncio
 import contextlib
@@ -94,7 +94,7 @@ async def test_x8_an_executing_step_is_cancelled_and_its_outcome_is_refused(stor
 
 
 class Stubborn(Machine):
-    """Hears that it is cancelled, and stays."""
+    """Ignores its cancellation."""
 
     reached: asyncio.Event
     leave: asyncio.Event
@@ -113,7 +113,7 @@ class Stubborn(Machine):
 async def test_x8_the_slot_of_the_queue_is_free_as_of_the_cancel(
     request: pytest.FixtureRequest, queues: dict[str, int], place: str
 ) -> None:
-    """The cancelled step holds on; the next in line runs beside it. In memory nobody's poll could help out."""
+    """The cancelled step keeps running; the next instance runs concurrently. In memory there is no poll to help."""
     Stubborn.reached, Stubborn.leave = asyncio.Event(), asyncio.Event()
     stores = {"memory": lambda: Store("memory", "sqlite://"), "postgres": lambda: request.getfixturevalue("pg_store")}
     store = stores.get(place, lambda: request.getfixturevalue("sqlite_store"))()
@@ -173,7 +173,7 @@ async def test_x8_a_step_in_a_thread_finishes_and_its_outcome_is_refused(store: 
                 await until(entered.is_set, "the thread to enter")
                 await app.cancel(id)
                 await app.start(Quick, id=f"after-{id}")
-                await app.result(f"after-{id}", timeout=30)  # the seat is free, the thread still in the step
+                await app.result(f"after-{id}", timeout=30)  # the slot is free, the thread still in the step
                 leave.set()
                 await until(left.is_set, "the thread to run out")
             await pass_through_the_clerk(app)
@@ -183,7 +183,7 @@ async def test_x8_a_step_in_a_thread_finishes_and_its_outcome_is_refused(store: 
 
 
 async def test_x8_a_step_is_notified_by_the_commit_of_the_cancel() -> None:
-    """In memory there is no poll that would find out later."""
+    """In memory there is no poll that would notice later."""
     told = Told()
     machine = executing(told, lambda ctx: Done())
     async with harness(Store("memory", "sqlite://"), machine) as app, app.worker():
@@ -197,7 +197,7 @@ async def test_x8_a_step_is_notified_by_the_commit_of_the_cancel() -> None:
 
 
 async def test_x8_a_step_in_another_process_is_notified_too(store: Store) -> None:
-    """Two apps on one store: who cancels is not who runs it."""
+    """Two apps on one store: one cancels, the other executes."""
     told = Told()
     machine = executing(told, lambda ctx: Done("ignored it"))
     worker, other = Hark(store.url, **store.options), Hark(store.url, **store.options)

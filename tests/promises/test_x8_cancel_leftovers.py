@@ -1,4 +1,4 @@
-"""X8: a cancel reaches whoever a parent left behind when it went on with `join=k` and ended."""
+"""X8: a cancel reaches the children that a parent left running when it continued after `join=k` and ended."""
 
 from hark import Await, Child, Context, Done, Machine, Spawn, step
 from hark.testing import Harness

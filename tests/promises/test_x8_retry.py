@@ -1,4 +1,4 @@
-"""X8: a retry runs a failed instance again from its failed step, or is refused and nothing moves."""
+"""X8: a retry runs a failed instance again from its failed step, or is refused and nothing changes."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ class Quick(Machine):
 
 
 class Fragile(Machine):
-    """Fails until it is mended, after it was told to go."""
+    """After the signal `go`, fails until it is fixed."""
 
     mended = False
 
@@ -173,7 +173,7 @@ async def test_x8_a_retry_and_a_start_of_its_key_are_serialised(pg_store: Store,
 
 
 class Parent(Machine):
-    """Waits for some of its children, and can fail in what it does then."""
+    """Waits for some of its children, and can fail afterwards."""
 
     @step
     async def start(self, ctx: Context) -> Spawn:
@@ -190,7 +190,7 @@ async def test_x8_a_child_that_ends_again_does_not_count_twice(store: Store) -> 
     async with harness(store, Parent, Fragile, Waiter) as app:
         await app.start(Parent, {"join": 2}, id="parent")
         await app.drain()
-        for _ in range(3):  # it ends again and again, badly, and each time only the first counts
+        for _ in range(3):  # it fails again and again, and only the first end counts
             if (await app.get("fragile")).status == "failed":
                 await app.retry("fragile")
             else:
@@ -236,14 +236,14 @@ async def test_x8_fault_75_a_child_whose_parent_continued_is_retried_alone(store
 
 
 async def test_x8_a_retried_parent_has_its_children_again(store: Store) -> None:
-    """One of them ended while the parent was failed; it is seen, and no second join comes of it."""
+    """A child ended while the parent was failed; it is visible, and causes no second join."""
     async with harness(store, Parent, Fragile, Waiter) as app:
         await app.start(Parent, {"join": 1, "fail": True}, id="parent")
         await app.drain()
         await app.signal("fragile", "go")
         await app.drain()
         assert (await app.get("parent")).error == "the parent is broken"
-        assert (await app.get("waiter")).status == "awaiting_signal"  # a failure is no cancel
+        assert (await app.get("waiter")).status == "awaiting_signal"  # a failure is not a cancel
         await app.signal("waiter", "go")
         await app.drain()
         Fragile.mended = True
@@ -254,7 +254,7 @@ async def test_x8_a_retried_parent_has_its_children_again(store: Store) -> None:
 
 
 async def test_x8_children_that_end_while_the_parent_is_failed_are_not_lost(store: Store) -> None:
-    """The kernel's own case: it failed with a join still open, beside the one that led to the failure."""
+    """At the kernel level: it failed with another join still open."""
     async with Turns(store) as turns:
         await turns.register("M", "C")
         await turns.start("M", "m")

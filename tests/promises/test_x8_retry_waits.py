@@ -1,4 +1,4 @@
-"""X8: a retry takes back what the failed instance waited for: its messages if they are free, and its questions."""
+"""X8: a retry restores what the failed instance waited for: its messages if they are free, and its awakeables."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,7 @@ def _payment(wait: str) -> Arm:
 
 
 async def _fail_while_waiting(turns: Turns, id: str, *arms: Arm, awakeables: tuple[NewAwakeable, ...] = ()) -> None:
-    """Parked on all of it and woken by a message of its own; then it fails."""
+    """Parked on several waits and woken by a message of its own; then it fails."""
     await turns.start("M", id)
     wake = Arm("message", f"wake-{id}", name="wake", key=id)
     await turns.commit(await turns.claim("M"), Park((*arms, wake), awakeables=awakeables), step="woken")
@@ -87,12 +87,12 @@ async def test_x8_a_retry_and_a_park_on_its_message_are_serialised(pg_store: Sto
             assert type(retry.answer) is Conflict
             assert "instance new" in str(retry.answer)
         else:
-            with pytest.raises(Refused):  # its step is told, and `handle` decides
+            with pytest.raises(Refused):  # its step gets the error, and `handle` decides
                 await meeting
             assert retry.answer == "old"
 
 
-# -- questions ---------------------------------------------------------------------------------------
+# -- awakeables --------------------------------------------------------------------------------------
 
 
 def _asked(id: str, index: int) -> tuple[NewAwakeable, Arm]:

@@ -1,1 +1,1 @@
-"""What tests stand on: a real PostgreSQL, and stores to point an app at."""
+"""Test infrastructure: a real PostgreSQL, and stores for an app to use."""

@@ -1,4 +1,4 @@
-"""A real server on a free port, a client for it, and instances that have asked somebody something."""
+"""A real server on a free port, a client for it, and instances with pending awakeables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.stores import Store
 
 
 class Order(Machine):
-    """Waits for `paid`, then ends with what came; `refused` makes it fail."""
+    """Waits for `paid`, then ends with its payload; `refused` makes it fail."""
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -55,7 +55,7 @@ async def serving(app: Hark, **options: Any) -> AsyncIterator[httpx.AsyncClient]
 
 
 async def ask(store: Store, *ids: str, timeout: int | None = None, **about: Any) -> None:
-    """Pending awakeables with these ids, each of an instance of its own that nobody here runs."""
+    """Pending awakeables with these ids, each of an instance of its own that no worker runs."""
     async with Turns(store) as turns:
         await turns.register("Asks")
 

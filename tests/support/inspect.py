@@ -1,4 +1,4 @@
-"""Looking at a store from outside: its whole content, and the statements a turn sends to it."""
+"""Inspect a store from outside: its whole content, and the statements that turns send to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TABLES = {
     "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1",
     "postgres": "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
 }
-# Leases are renewed all the time, whoever is refused; and who is refused is remembered, apart, for `why`.
+# Leases are renewed all the time, and near misses are recorded for `why`: neither counts as a change.
 _UNTOLD = ("workers", "migrations", "misses")
 
 
@@ -35,7 +35,7 @@ def name_of(sql: Sql) -> str:
 
 @asynccontextmanager
 async def asking(store: Store) -> AsyncIterator[Callable[[str], Awaitable[list[tuple[Any, ...]]]]]:
-    """A connection of our own, for any SQL."""
+    """A separate connection, for any SQL."""
     if store.name == "sqlite":
         db = apsw.Connection(path_of(store.url) or "", flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(10_000)
@@ -76,7 +76,7 @@ async def everything(store: Store) -> Tables:
 
 
 async def until(condition: Callable[[], Any | Awaitable[Any]], what: str, seconds: float = 30) -> None:
-    """Look again until it is so."""
+    """Poll until the condition holds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while True:
@@ -88,7 +88,7 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], what: str, second
 
 
 async def pass_through_the_clerk(app: Hark) -> None:
-    """Return when all that was queued before has been decided; a request that leaves no row."""
+    """Return when every request queued before has been committed, by means of a request that writes no row."""
     with pytest.raises(NoTarget):
         await app.signal("nobody-has-this-name", "x")
 

@@ -1,8 +1,8 @@
-"""The kernel in two hundred lines of plain Python: what must have become of everybody after a turn.
+"""A model of the kernel in two hundred lines of plain Python: what every instance must look like after a turn.
 
 One writer, no SQL, no locks: an instance is an object, its inbox a list. The phases are those of a turn (ends,
-starts, deliveries with the broadcasts among them, outcomes, the sweep), each over everybody before the next. Who is
-claimed, and who is blocked by a limit, the model does not say: it only knows who could be.
+starts, deliveries with the broadcasts among them, outcomes, the sweep), each over all instances before the next. Which
+instances are claimed or blocked by a limit is not modelled: only which could be.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Instance:
         return {wait.name for wait in self.waits.values() if wait.kind == "broadcast"}
 
     def post(self, *letter: Any) -> bool:
-        """Into the inbox; does it wake?"""
+        """Add a row to the inbox; True if it wakes the instance."""
         self.inbox.append(letter)  # type: ignore[arg-type]
         if not self.parked or not any(wait.takes(letter) for wait in self.waits.values()):  # type: ignore[arg-type]
             return False
@@ -97,7 +97,7 @@ class Model:
     # -- one turn ---------------------------------------------------------------------------------
 
     def turn(self, requests: list[Request], now: int, sweep: bool) -> dict[Request, Any]:
-        """Do it all; what each is answered: a word, an id, or the name of an error."""
+        """Apply all requests and return their answers: a status, an id, or the name of an error."""
         self.expected = {}
         self._ended = []
         addresses = {r.target: self.find(r.target) for r in requests if isinstance(r, Deliver | Cancel | RetryInstance)}
@@ -236,7 +236,7 @@ class Model:
         addresses: dict[str, str | None],
         listening: dict[str, set[str | None]],
     ) -> None:
-        """S10: in the order of the calls, whether one is meant or everybody."""
+        """S10: in the order of the calls, signals and broadcasts alike."""
         for request in requests:
             if isinstance(request, Deliver):
                 self.expected[request] = self._deliver(request, addresses[request.target])
@@ -266,7 +266,7 @@ class Model:
         return len(reached)
 
     def _outcomes(self, live: list[Commit], stillborn: dict[str, int], now: int) -> bool:
-        """True when a deadline was past as it was armed: then the turn sweeps."""
+        """True if a deadline was already past when it was armed: then the turn sweeps."""
         past = False
         for commit in live:
             inst, decision = self.all[commit.claim.id], commit.decision

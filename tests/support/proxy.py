@@ -2,7 +2,7 @@
 
 >>> async with Proxy(url) as proxy:
 ...     app = Hark(proxy.url)
-...     proxy.at_commit(cut_after)  # the next COMMIT happens, and nobody hears of it
+...     proxy.at_commit(cut_after)  # the next COMMIT happens, and its reply is lost
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Line:
         self.client = client
         self.server = server
         self.answered = asyncio.Event()  # the server has answered since it was last cleared
-        self.mute = False  # the server's answers do not reach the client
-        self.flowing = asyncio.Event()  # cleared: nothing passes, and nothing breaks either
+        self.mute = False  # the server's replies do not reach the client
+        self.flowing = asyncio.Event()  # cleared: no data passes, and the connection stays open
         self.flowing.set()
 
     def cut(self) -> None:
-        """Both ends at once, as if a cable was pulled and plugged in again."""
+        """Close both ends, as if the cable had been pulled and plugged in again."""
         for end in (self.client, self.server):
             end.transport.abort()
 
@@ -43,7 +43,7 @@ async def cut_before(line: Line, commit: bytes) -> None:
 
 
 async def cut_after(line: Line, commit: bytes) -> None:
-    """The server commits; its answer never reaches the client."""
+    """The server commits; its reply never reaches the client."""
     line.mute = True
     line.answered.clear()
     line.server.write(commit)
@@ -52,7 +52,7 @@ async def cut_after(line: Line, commit: bytes) -> None:
 
 
 class Delayed:
-    """The client is cut off at once; the COMMIT is on its way still, and arrives when we say so."""
+    """The client is disconnected immediately; the COMMIT is delayed and arrives when the test says so."""
 
     def __init__(self) -> None:
         self.let_go = asyncio.Event()
@@ -85,21 +85,21 @@ class Proxy:
         return urlunsplit(self._target._replace(netloc=f"{self._target.username}@127.0.0.1:{port}"))
 
     def at_commit(self, accident: Accident) -> None:
-        """Arm: the next COMMIT meets this accident, and only that one."""
+        """Arm: the next COMMIT, and only that one, gets this fault."""
         self._accident = accident
 
     def cut(self) -> None:
-        """Every connection, now."""
+        """Cut every connection now."""
         for line in list(self._lines):
             line.cut()
 
     def go_silent(self) -> None:
-        """Every connection of now stays open and carries nothing any more; new ones work."""
+        """Every present connection stays open but passes no data; new ones work."""
         for line in self._lines:
             line.flowing.clear()
 
     def go_away(self) -> None:
-        """As if the server was gone: all connections are cut and new ones refused, until `up.set()`."""
+        """As if the server were down: all connections are cut and new ones refused, until `up.set()`."""
         self.up.clear()
         self.cut()
 
@@ -127,7 +127,7 @@ class Proxy:
             return
         try:
             theirs, ours = await asyncio.open_connection(self._target.hostname, self._target.port)
-        except OSError:  # the server is down, so we are
+        except OSError:  # the server is down, so the proxy is too
             writer.transport.abort()
             return
         line = Line(writer, ours)

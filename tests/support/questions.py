@@ -1,4 +1,4 @@
-"""Questions put by hand: an instance parked on awakeables, as an interpreter would park it."""
+"""Awakeables created directly: an instance parked on them, as an interpreter would park it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.stores import Store
 
 
 class Asker(Machine):
-    """Completions with the answer it got, as its inbox has it."""
+    """Ends with the answer it received, as its inbox has it."""
 
     @step
     async def start(self, ctx: Context) -> Done:
@@ -39,7 +39,7 @@ async def ask(
     timeout: float | None = None,
     named: str | None = None,
 ) -> str:
-    """Put a question in this app's store; the awakeable's id."""
+    """Create an awakeable in this app's store and return its id."""
     id = awakeable_id(named or asker, 0)
     span = None if timeout is None else int(timeout * SECOND)
     arm = Arm("awakeable", f"wait-{asker}", name=id, timeout=span)
@@ -49,7 +49,7 @@ async def ask(
     )  # fmt: skip
     async with Turns(store, getattr(app, "clock", None)) as turns:
         await app.start(Asker, id=asker)
-        # Others may have their answer by now, and be ready to run: not here.
+        # Other instances may have been answered and be claimable by now: they are not run here.
         claims = {claim.id: claim for claim in (await turns.run(lanes=["Asker"], room=100)).claims}
         await turns.commit(claims.pop(asker), Park((arm,), awakeables=(new,)), step="answered")
         await turns.run(HandBack(claims=list(claims.values())))

@@ -1,8 +1,8 @@
 """Two turns on two real connections, stepped by hand.
 
-A `Side` is a process: a store with its own connection, its own memory of limits. An `Act` is one turn of
-it that stops before any statement it is told to stop at. A statement that waits for another transaction's lock is
-seen as that in `pg_blocking_pids`; nothing here depends on how long anything takes.
+A `Side` is a process: a store with its own connection and its own cache of limits. An `Act` is one of its turns,
+which stops before the statement that the test names. A statement that waits for another transaction's lock is
+detected with `pg_blocking_pids`; nothing here depends on how long anything takes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from tests.support.turns import (
 )
 
 _NAMES = {id(value): name for name, value in (vars(statements) | vars(reads)).items() if isinstance(value, Sql)}
-_HANG = 60  # seconds; a test that needs them hangs
-# Statements that lock, or read what they do not hold: what another transaction does around them can matter.
+_HANG = 60  # seconds; reached only if a test hangs
+# Statements that lock, or read rows that are not locked: another transaction around them can make a difference.
 # The others write under locks that are held by then, so stopping between two of them shows nothing new.
 _MATTER = {
     "reserve", "addresses", "descendants", "abandoned", "message_waits", "awakeable_owners", "subscribers",
@@ -76,7 +76,7 @@ class Side:
         await tx.commit()
 
     async def run(self, *requests: Request, claim: Capacity | None = None, **how: Any) -> Turn:
-        """A turn of its own, from begin to commit; again as the clerk would, if it says so."""
+        """Run one turn from begin to commit; repeated, as the clerk does, if the turn requests it."""
         while True:
             tx = await self.store.begin()
             turn = Turn(tx, self.rules, self.catalog)
@@ -96,7 +96,7 @@ class Side:
 
 @dataclass
 class Part:
-    """What one side does in its turn."""
+    """The requests of one side in its turn."""
 
     requests: Sequence[Request] = ()
     claim: Capacity | None = None
@@ -108,7 +108,7 @@ def part(*requests: Request, claim: Capacity | None = None, **how: Any) -> Part:
 
 
 class _SteppedTx:
-    """A transaction that asks before it sends anything."""
+    """A transaction that asks its `Act` before it sends a statement."""
 
     def __init__(self, tx: PostgresTx, ask: Callable[[str], Awaitable[None]]) -> None:
         self._tx = tx
@@ -127,14 +127,14 @@ class _SteppedTx:
 
 
 class Act:
-    """One turn, stepped. It does not even begin before it is told to."""
+    """One turn, stepped. Not even BEGIN is sent before the test steps it."""
 
     def __init__(self, side: Side, part: Part, every: bool = False) -> None:
         self.side = side
         self.part = part
         self.every = every
         self.sent: list[str] = []
-        self.passed = 0  # places where it could have stopped
+        self.passed = 0  # stopping points seen so far
         self.turn: Turn | None = None
         self._stop: Callable[[str, bool], bool] = lambda name, matters: True
         self._stands = asyncio.Event()
@@ -143,19 +143,19 @@ class Act:
         self._task.add_done_callback(lambda _: self._stands.set())
 
     async def to(self, place: int) -> str:
-        """To the nth place where stopping matters (or to the nth statement): 'stands', 'blocked' or 'done'."""
+        """Run to the nth stopping point (or the nth statement): 'stands', 'blocked' or 'done'."""
         return await self._until(lambda name, matters: matters and self.passed >= place)
 
     async def before(self, name: str) -> None:
-        """Until it is about to send this one for the first time from here."""
+        """Run until it is about to send this statement for the first time from here."""
         assert await self._until(lambda sent, _: sent == name) == "stands", f"never came to {name}: {self.sent}"
 
     async def run(self) -> str:
-        """As far as it gets: 'done', or 'blocked' behind the other's lock."""
+        """Run as far as it gets: 'done', or 'blocked' behind the other side's lock."""
         return await self._until(lambda name, matters: False)
 
     async def finish(self) -> Turn:
-        """To the end, which must come."""
+        """Run to the end, which must be reached."""
         self._stop = lambda name, matters: False
         self._go.set()
         async with asyncio.timeout(_HANG):
@@ -207,7 +207,7 @@ class Act:
 
 @dataclass
 class Duel:
-    """Two parts at the same time, and what must be so afterwards in whatever order they went."""
+    """Two concurrent parts, and a check that must hold afterwards in either order."""
 
     one: Part
     two: Part
@@ -216,12 +216,12 @@ class Duel:
 
 
 class Stage:
-    """Two sides in one schema, and somebody who watches."""
+    """Two sides in one schema, and a third connection that observes."""
 
     def __init__(self, store: Store, make_rules: Callable[[], Rules]) -> None:
         self.make_rules = make_rules
         self.clock = TickingClock()
-        url = f"{store.url}?synchronous_commit=off"  # races are no matter of the disk
+        url = f"{store.url}?synchronous_commit=off"  # races do not depend on the disk
         stores = [
             PostgresStore(url, schema=store.options["schema"], lease=3 * _HANG, clock=self.clock) for _ in range(2)
         ]
@@ -244,7 +244,7 @@ class Stage:
         return bool(await self.eye.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
 
     async def renew(self, *workers: str, beside: bool = False) -> None:
-        """What the thread of a lease sends; `beside`: on a connection of its own, as it does."""
+        """The statement of the lease thread; `beside`: on a connection of its own, as in production."""
         db = await asyncpg.connect(self._url, server_settings={"search_path": self._schema}) if beside else self.eye
         now = self.clock()
         for worker in workers:
@@ -255,22 +255,22 @@ class Stage:
             await db.close()
 
     async def clear(self, *, whole: bool = False) -> None:
-        """As if nothing had happened; `whole`: the dead rows go too, which takes longer."""
+        """Reset all tables; `whole`: vacuum dead rows too, which takes longer."""
         await self.eye.execute(_TRUNCATE if whole else _EMPTY)
         for side in (self.one, self.two):
             side.rules.limits.known.clear()
 
     async def content(self) -> Content:
-        """All there is now, seen by somebody else."""
+        """The whole content, read through a third connection."""
         return Content({table: await self.eye.fetch(text) for table, text in _CONTENT.items()})
 
     async def look(self, seen: Sequence[int] = ()) -> Content:
-        """All there is now, audited."""
+        """The whole content, audited."""
         content = await self.content()
         audit(content, self.one.rules, seen)
         return content
 
-    # -- who is on the stage ----------------------------------------------------------------------
+    # -- instances to begin with ------------------------------------------------------------------
 
     async def start(self, *ids: str, **options: Any) -> None:
         request = StartInstances(items=[new(id, **options) for id in ids])
@@ -293,7 +293,7 @@ class Stage:
     async def family(
         self, parent: str, *children: str, join: int | None = None, also: Sequence[Any] = ()
     ) -> list[Claim]:
-        """A parent parked on its children, and they execute: their claims, in order."""
+        """A parent parked on executing children; returns the children's claims, in order."""
         claim = await self.executing(parent)
         commit = spawn(claim, [new(child) for child in children], join=join)
         commit.decision.move.arm += tuple(also)
@@ -302,7 +302,7 @@ class Stage:
         return [claims[child] for child in children]
 
     async def drain(self) -> list[Claim]:
-        """Sweep and claim until nothing more comes; the clock is moved past every short wait."""
+        """Sweep and claim until nothing is left to do; the clock is moved past every short wait."""
         claims: list[Claim] = []
         for _ in range(50):
             self.clock.advance(200_000)
@@ -312,16 +312,16 @@ class Stage:
                 return claims
         raise AssertionError("there was always more to do")
 
-    # -- what they do at once ---------------------------------------------------------------------
+    # -- interleavings ----------------------------------------------------------------------------
 
     async def explore(self, prepare: Callable[[], Awaitable[Duel]], *, deep: bool = False, every: bool = False) -> int:
-        """Each side goes first and is stopped at each place that matters, and the other runs as far as it gets.
+        """Each side runs first and is stopped at each stopping point, and the other runs as far as it gets.
 
-        With `deep` the other is stopped too, at each of its places, while the first goes on. With `every` every
-        statement is a place. Returns how many interleavings there were.
+        With `deep` the other is stopped too, at each of its stopping points, while the first continues. With `every`
+        every statement is a stopping point. Returns the number of interleavings.
         """
         played = 0
-        first = 0 if every else 1  # who stands at the very first has done nothing: that is the other order
+        first = 0 if every else 1  # a side stopped at its first point has done nothing: that is the other order
         for leads in (1, 2):
             for at in count(first):
                 for stop in count(first) if deep else (None,):
@@ -336,7 +336,7 @@ class Stage:
     async def _duel(
         self, prepare: Callable[[], Awaitable[Duel]], leads: int, at: int, stop: int | None, every: bool
     ) -> tuple[bool, bool]:
-        """One interleaving. Was the first over before its stop? Did the other reach its own?"""
+        """Run one interleaving; says whether the first ended before its stop and whether the other reached its own."""
         await self.clear()
         duel = await prepare()
         one, two = self.one.act(duel.one, every), self.two.act(duel.two, every)
@@ -380,7 +380,7 @@ async def staged(store: Store, make_rules: Callable[[], Rules] = rules) -> Async
 
 @contextlib.contextmanager
 def no_deadlock(stage: Stage, postgres: Postgres) -> Iterator[None]:
-    """Afterwards the server's own word that neither side fell to a deadlock."""
+    """Check afterwards, in the server's statistics, that neither side was a deadlock victim."""
     log = Path(postgres.data_directory).parent / "log"
     before = log.stat().st_size
     yield

@@ -13,7 +13,7 @@ import asyncpg
 
 @dataclass(frozen=True)
 class Store:
-    """A fresh place on one of the databases."""
+    """An empty store on one of the databases."""
 
     name: str  # "sqlite" or "postgres"
     url: str
@@ -26,7 +26,7 @@ def sqlite_file(directory: Path) -> Store:
 
 @contextmanager
 def postgres_schema(url: str) -> Iterator[Store]:
-    """A schema name nobody else has; whatever the test made of it is dropped afterwards."""
+    """A unique schema name; the schema is dropped after the test."""
     schema = f"hark_{secrets.token_hex(6)}"
     try:
         yield Store("postgres", url, {"schema": schema})
@@ -36,7 +36,7 @@ def postgres_schema(url: str) -> Iterator[Store]:
 
 
 def run_sql(url: str, *statements: str) -> Any:
-    """Run statements from plain code; the last one's value, if it has one."""
+    """Run statements from synchronous code; returns the value of the last one, if any."""
 
     async def run() -> Any:
         connection = await asyncpg.connect(url, timeout=10)

@@ -1,4 +1,4 @@
-"""The PostgreSQL under the tests is the real thing, ours, and can be treated badly."""
+"""The tests' PostgreSQL is a real server, started by the tests, and can be killed."""
 
 import os
 import signal
@@ -79,7 +79,7 @@ def test_close_does_not_sync_data_it_deletes() -> None:
         server.close()
         said = log.read()
     assert "immediate shutdown" in said
-    assert "shutdown immediate" not in said  # as a checkpoint at the end calls itself
+    assert "shutdown immediate" not in said  # the log message of a shutdown checkpoint
 
 
 def test_a_test_run_that_is_killed_leaves_no_server() -> None:

@@ -1,7 +1,7 @@
 """Turns by hand: requests as the worker would send them, and an audit of everything a turn must leave true.
 
-Below the clerk and the interpreters: what is built here goes straight into `Turn.run`. Outcomes consume and
-hand on exactly as programs/steps.py says, so a claim can be answered without any user's code.
+Below the clerk and the interpreters: the requests built here go directly into `Turn.run`. Outcomes consume and
+hand signals exactly as programs/steps.py does, so a claim can be answered without user code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _wait_ids = (f"wait-{n:06}" for n in count())
 
 
 class TickingClock:
-    """A millisecond per turn, so that everybody has a place in line; more when a test says so."""
+    """Advances a millisecond per turn, so that queue positions differ; more when a test says so."""
 
     def __init__(self) -> None:
         self.now = _START
@@ -144,7 +144,7 @@ class Row(dict[str, Any]):
 
 
 class Content:
-    """All that is in a store at one moment."""
+    """The whole content of a store at one moment."""
 
     def __init__(self, tables: Mapping[str, Iterable[Sequence[Any]]]) -> None:
         named = {t: [Row(zip(TABLES[t], row, strict=True)) for row in rows] for t, rows in tables.items()}
@@ -161,16 +161,16 @@ class Content:
         return [w for w in self.waits if w.instance_id == id and w.closed_at is None]
 
     def kinds(self, id: str) -> list[str]:
-        """The unconsumed inbox, as words."""
+        """The unconsumed inbox, as short texts."""
         return [s.name if s.kind == "signal" else s.kind for s in self.inbox(id)]
 
 
 def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
-    """What must be true after every commit. `seen`: signals a step was handed and chose to wait on."""
+    """Check what must be true after every commit. `seen`: signals that a step was handed before it awaited again."""
     for row in content.instances.values():
         waits, inbox = content.waits_of(row.id), content.inbox(row.id)
         assert (row.status == "executing") == (row.lease_owner is not None), f"lease: {row}"
-        assert row.has_signals or not inbox, f"mail that nobody will read: {row} {inbox}"
+        assert row.has_signals or not inbox, f"an inbox that will never be read: {row} {inbox}"
         if row.status in TERMINAL:
             _audit_terminal(content, row, waits)
         if row.status in PARKED:
@@ -180,7 +180,7 @@ def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
 
 
 def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
-    """Invariant 11: terminal means empty."""
+    """Invariant 11: a terminal instance is empty."""
     assert not waits, f"a finished instance waits: {row} {waits}"
     assert row.due_at is None, f"a finished instance is due: {row}"
     assert row.blocked_on is None, f"a finished instance is in line: {row}"
@@ -189,7 +189,7 @@ def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
 
 
 def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
-    """Invariants 4 and 10: nobody sleeps on an answer, nobody's deadline is forgotten."""
+    """Invariants 4 and 10: no instance stays parked on an answer, and no deadline is forgotten."""
     assert waits, f"parked on nothing: {row}"
     for signal in unseen:
         for wait in waits:
@@ -204,7 +204,7 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
 
 
 def _audit_keys(content: Content) -> None:
-    """M11: a key has one live holder, and the dead hold none that is not `forever`."""
+    """M11: a key has one live holder, and finished instances hold only `forever` keys."""
     held = Counter(row.correlation_key for row in content.instances.values() if row.holds_key)
     assert all(n == 1 for n in held.values()), f"held twice: {held}"
     for row in content.instances.values():
@@ -213,7 +213,7 @@ def _audit_keys(content: Content) -> None:
 
 
 def _audit_limits(content: Content, given: Rules) -> None:
-    """M9: never above K, and nobody is left in a line that nobody serves."""
+    """M9: never above K, and no blocked instance is left behind in a bucket that is not due."""
     rows = content.instances.values()
     used = Counter(row.concurrency_key for row in rows if row.status == "executing" and row.concurrency_key is not None)
     kept = {f"{bucket.kind}:{bucket.key}" for bucket in content.buckets}
