@@ -239,6 +239,11 @@ READS: dict[str, Question] = {
         reads.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}
     ),
     "outcomes": Question(reads.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "statuses": Question(reads.statuses, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "open_awakeables": Question(
+        reads.open_awakeables, {"awakeables_instance_id_entry_index_key"}, None,
+        lambda size: {"ids": ids("parked", size)},
+    ),
     "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
     "events_of": Question(
         reads.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1}

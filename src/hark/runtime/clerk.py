@@ -35,6 +35,7 @@ from hark.model.activation import Claim
 from hark.model.errors import HarkError, InvalidInput, NotOpen, StoreUnavailable
 from hark.runtime import views
 from hark.runtime.completions import Completions
+from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.turn_order import TurnOrder
@@ -101,6 +102,7 @@ class Clerk:
         self._underway: set[str] = set()  # whose outcomes the present turn commits
         self._offset = 0  # the database's clock less ours, µs
         self.completions = Completions(self._read, self.hint)
+        self.conditions = Conditions(self._read, self._keep)
         self.counters = ProcessCounters()
         self.store: Store
 
@@ -159,6 +161,7 @@ class Clerk:
             answer_all([(reply, gone) for _, reply, _ in self._queue if reply is not None])
             self._queue.clear()
             self.completions.close(gone)
+            self.conditions.close(gone)
             await self.store.close()
             if self._closing:
                 answer_all([(self._closed, None)])
@@ -247,6 +250,14 @@ class Clerk:
         if self.completions.ask(target, seconds, reply):
             loop.call_soon_threadsafe(lambda: self._keep(self.completions.find()))
 
+    def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
+        """Answer when this instance meets the condition, see conditions.py. From any thread."""
+        loop = self._loop
+        if loop is None or self._closing:
+            raise not_open()
+        if self.conditions.ask(target, condition, seconds, reply):
+            loop.call_soon_threadsafe(lambda: self._keep(self.conditions.resolve(self.store)))
+
     # -- working ----------------------------------------------------------------------------------
 
     async def _work(self) -> None:
@@ -264,6 +275,7 @@ class Clerk:
                 self._hungry = True
                 if self.completions.waiting:
                     self._keep(self.completions.look(self.store))
+                self.conditions.check_soon(self.store)
                 self._look_soon()
             # SQLite never waits within a turn: without this nobody else would get this loop, or the file.
             await asyncio.sleep(_GAP if self.store.crowded() else 0)
@@ -468,6 +480,8 @@ class Clerk:
         if turn.earliest is not None and (self._due is None or turn.earliest < self._due):
             self._due = turn.earliest
         self.completions.tell(turn.finished)
+        if self.conditions.waiting and not are_plain([item[0] for item in items]):
+            self.conditions.check_soon(self.store)
         left = any(handback.retire is not None for handback in turn.handbacks)  # others wake what it would have
         told = turn.disturbed and (self.worker is None or not turn.disturbed <= self.worker.running().keys())
         if turn.finished or turn.cancelled or turn.unclaimed or turn.elsewhere or turn.marks or left or told:

@@ -11,11 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
-from weakref import ref
 
 from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.views import not_found
+from hark.runtime.waiters import Waiters
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 
@@ -28,7 +28,7 @@ class Completions:
         self._read = read
         self._again = again
         self.asked: deque[tuple[str, float | None, Reply[Any]]] = deque()
-        self.waiting: dict[str, list[ref[Reply[Any]]]] = {}
+        self.waiting: Waiters[None] = Waiters(_late)
         self._asking = False
         self._finding = 0  # looks under way; what ends or is heard meanwhile is kept for them
         self._ended: dict[str, End] = {}
@@ -64,7 +64,7 @@ class Completions:
             elif id in self._ended:  # while we looked
                 answers.append((reply, self._ended[id]))
             else:
-                self._wait(id, seconds, reply)
+                self.waiting.add(id, reply, None, seconds)
         answer_all(answers)
         if not self._finding:
             self._ended.clear()
@@ -72,26 +72,12 @@ class Completions:
             self._heard = False
             self._again()
 
-    def _wait(self, id: str, seconds: float | None, reply: Reply[Any]) -> None:
-        waiter = ref(reply)
-        self.waiting.setdefault(id, []).append(waiter)
-        if seconds is not None:
-            asyncio.get_running_loop().call_later(seconds, self._too_late, id, waiter, seconds)
-
-    def _too_late(self, id: str, waiter: ref[Reply[Any]], seconds: float) -> None:
-        waiters = self.waiting.get(id, [])
-        if waiter in waiters:
-            waiters.remove(waiter)
-            if not waiters:
-                del self.waiting[id]
-            error = TimeoutError(f"Instance {id} has not ended within {seconds:g} s; its work goes on.")
-            answer_all([(reply, error) for reply in [waiter()] if reply is not None])
-
     def tell(self, finished: dict[str, tuple[str, str, str | None, str | None]]) -> None:
         """These have ended in a turn of ours."""
         if self._finding:
             self._ended |= finished
-        self._answer(finished[id] for id in finished.keys() & self.waiting.keys())
+        if self.waiting:
+            self._answer(end for id, end in finished.items() if id in self.waiting)
 
     def hear(self) -> None:
         """Something happened elsewhere. From any thread."""
@@ -99,14 +85,11 @@ class Completions:
 
     async def look(self, store: Store) -> None:
         """Has anybody on the list ended elsewhere?"""
-        for id in list(self.waiting):
-            self.waiting[id] = [waiter for waiter in self.waiting[id] if waiter() is not None]
-            if not self.waiting[id]:
-                del self.waiting[id]
-        if not self.waiting:
+        ids = list(self.waiting.alive())
+        if not ids:
             return
         try:
-            rows = await store.read(reads.outcomes, ids=list(self.waiting))
+            rows = await store.read(reads.outcomes, ids=ids)
         except StoreFault:
             asyncio.get_running_loop().call_later(0.2, self._again)
             return
@@ -114,15 +97,14 @@ class Completions:
 
     def close(self, error: Exception) -> None:
         """Nobody will answer any more."""
-        waiters = [waiter() for waiters in self.waiting.values() for waiter in waiters]
-        replies = [*(reply for _, _, reply in self.asked), *(reply for reply in waiters if reply is not None)]
-        answer_all([(reply, error) for reply in replies])
+        replies = [*(reply for _, _, reply in self.asked), *self.waiting.clear()]
         self.asked.clear()
-        self.waiting.clear()
+        self._asking = False
+        answer_all([(reply, error) for reply in replies])
 
     def _answer(self, ends: Iterable[Any]) -> None:
-        answers: list[tuple[Reply[Any], Any]] = []
-        for end in ends:
-            waiters = self.waiting.pop(end[0], ())
-            answers.extend((reply, end) for waiter in waiters if (reply := waiter()) is not None)
-        answer_all(answers)
+        answer_all([(reply, end) for end in ends for reply in self.waiting.pop(end[0])])
+
+
+def _late(id: str, condition: None, seconds: float) -> str:
+    return f"Instance {id} has not ended within {seconds:g} s; its work goes on."

@@ -83,6 +83,8 @@ outcomes = Sql(
     SELECT id, status, result, error FROM instances WHERE id IN :ids[text] AND finished_at IS NOT NULL
     """
 )
+# For callers that wait for a condition: one statement for all of them.
+statuses = Sql("SELECT id, status FROM instances WHERE id IN :ids[text]")
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at"
 events_of = Sql(
     f"""
@@ -169,6 +171,13 @@ signals_of_all = Sql(
 _AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
         title, description, schema, assignees, answered_by, nonce"""
 read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[text]")
+# The oldest first. Along the unique index of (instance_id, entry_index).
+open_awakeables = Sql(
+    f"""
+    SELECT {_AWAKEABLE} FROM awakeables WHERE instance_id IN :ids[text] AND status = 'PENDING'
+    ORDER BY created_at, entry_index
+    """
+)
 list_awakeables = Sql(
     f"""
     SELECT {_AWAKEABLE} FROM awakeables

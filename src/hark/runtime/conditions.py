@@ -1,0 +1,180 @@
+"""Conditions: callers that wait until an instance has a status, or an open awakeable.
+
+One check reads for all of them: the status of every instance that is waited for, and its oldest open awakeable. It
+runs after each turn of this process that may have changed an instance, and at each hint or poll for what other
+processes did. A condition is a level, not an edge: a status that an instance has for a moment only may be missed.
+
+Waiting for the end of an instance, which needs no read, is in completions.py. Everything but `ask` runs on the
+clerk's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from hark.model.errors import Conflict
+from hark.model.values import TERMINAL, Instance
+from hark.runtime import views
+from hark.runtime.reply import Reply, answer_all
+from hark.runtime.waiters import Waiter, Waiters
+from hark.store import reads
+from hark.store import statements as sql
+from hark.store.protocol import Store, StoreFault
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReached:
+    """The instance has this status. Answered with the `Instance`."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwakeableOpen:
+    """The instance has an open awakeable. Answered with the row of the oldest one."""
+
+
+Condition = StatusReached | AwakeableOpen
+Read = Callable[[Callable[[Store], Awaitable[Any]], Reply[Any]], Awaitable[None]]
+_Waiting = dict[str, list[Waiter[Condition]]]
+_log = logging.getLogger("hark")
+_RETRY = 0.2  # seconds until a check that the database did not answer is repeated
+
+
+class Conditions:
+    """The callers of one process that wait for a condition."""
+
+    def __init__(self, read: Read, spawn: Callable[[Any], None]) -> None:
+        """`read` reads with retries, `spawn` runs a coroutine on the clerk's loop."""
+        self._read = read
+        self._spawn = spawn
+        self.asked: deque[tuple[str, Condition, float | None, Reply[Any]]] = deque()
+        self.waiting: Waiters[Condition] = Waiters(_late)
+        self._resolving = False
+        self._checking = False
+        self._check_again = False
+
+    def ask(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> bool:
+        """Queue a waiter, from any thread. True when the caller has to spawn `resolve` for it."""
+        self.asked.append((target, condition, seconds, reply))
+        first, self._resolving = not self._resolving, True
+        return first
+
+    async def resolve(self, store: Store) -> None:
+        """Find the instances of the targets, add their waiters and check them."""
+        self._resolving = False
+        asked = [self.asked.popleft() for _ in range(len(self.asked))]
+        targets = sorted({target for target, *_ in asked})
+        found: Reply[Any] = Reply()
+        await self._read(lambda store: store.read(sql.addresses, [(target,) for target in targets]), found)
+        try:
+            ids: dict[str, str | None] = {target: id for target, id in await found}
+        except Exception as error:
+            answer_all([(reply, error) for *_, reply in asked])
+            return
+        for target, condition, seconds, reply in asked:
+            id = ids[target]
+            if id is None:
+                answer_all([(reply, views.not_found(target))])
+            else:
+                self.waiting.add(id, reply, condition, seconds)
+        # Waiters are added before the check reads: a change is seen by this check, or causes another one.
+        self.check_soon(store)
+
+    def check_soon(self, store: Store) -> None:
+        """Check all waiters: now, or once more when the check that runs has ended."""
+        if self._checking:
+            self._check_again = True
+        elif self.waiting:
+            self._checking = True
+            self._spawn(self._check(store))
+
+    async def _check(self, store: Store) -> None:
+        try:
+            while True:
+                self._check_again = False
+                waiting = self.waiting.alive()
+                if waiting:
+                    self._answer(waiting, await _read_all(store, waiting))
+                if not self._check_again:
+                    return
+        except StoreFault:
+            asyncio.get_running_loop().call_later(_RETRY, self.check_soon, store)
+        except Exception:
+            _log.exception("Checking what callers wait for failed. The next change or poll checks again.")
+        finally:
+            self._checking = False
+
+    def _answer(self, waiting: _Waiting, found: dict[str, _Found]) -> None:
+        answers: list[tuple[Reply[Any], Any]] = []
+        for id, waiters in waiting.items():
+            for waiter in waiters:
+                answer = _answer(id, waiter.condition, found.get(id))
+                # It may have timed out while the check read.
+                if answer is not None and self.waiting.remove(id, waiter) and (reply := waiter.reply) is not None:
+                    answers.append((reply, answer))
+        answer_all(answers)
+
+    def close(self, error: Exception) -> None:
+        """Answer every waiter with this error."""
+        replies = [*(reply for *_, reply in self.asked), *self.waiting.clear()]
+        self.asked.clear()
+        self._resolving = False
+        answer_all([(reply, error) for reply in replies])
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a check read about an instance."""
+
+    status: str
+    instance: Instance | None = None
+    awakeable: Any = None
+
+
+async def _read_all(store: Store, waiting: _Waiting) -> dict[str, _Found]:
+    """One statement for the statuses of all instances; the rest only for those that may have an answer."""
+    found = {id: _Found(status) for id, status in await store.read(reads.statuses, ids=list(waiting))}
+    # After the statuses: an instance that was finished by then has no open awakeable any more (invariant 11).
+    asking = [id for id, waiters in waiting.items() if any(w.condition == AwakeableOpen() for w in waiters)]
+    for row in await store.read(reads.open_awakeables, ids=asking) if asking else ():
+        id = row[1]
+        if id in found and found[id].awakeable is None:
+            found[id].awakeable = row
+    reached = [id for id, one in found.items() if any(w.condition == StatusReached(one.status) for w in waiting[id])]
+    for id, instance in (await views.instances(store, reached)).items() if reached else ():
+        found[id].instance = instance
+    return found
+
+
+def _answer(id: str, condition: Condition, found: _Found | None) -> Any:
+    """What a waiter is answered with; None while it has to wait."""
+    if found is None:
+        return views.not_found(id)
+    match condition:
+        case StatusReached(status):
+            if found.status == status:
+                # The instance was read after its status, which may have changed in between: then it waits on.
+                return found.instance if found.instance is not None and found.instance.status == status else None
+            never = f"cannot reach status {status!r} any more"
+        case AwakeableOpen():
+            if found.awakeable is not None:
+                return found.awakeable
+            never = "has no open awakeable, and cannot open one any more"
+        case _ as other:
+            assert_never(other)
+    if found.status in TERMINAL:
+        return Conflict(
+            f"Instance {id} is {found.status}: it {never}. Read its history with `events`.", status=found.status
+        )
+    return None
+
+
+def _late(id: str, condition: Condition, seconds: float) -> str:
+    status = f"did not reach status {condition.status!r}" if isinstance(condition, StatusReached) else None
+    return f"Instance {id} {status or 'opened no awakeable'} within {seconds:g} s; its work goes on."
