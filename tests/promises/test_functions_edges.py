@@ -54,7 +54,7 @@ async def test_awaiting_a_withdrawn_operation_raises_an_error_that_says_so(store
         await app.drain()
         await app.advance(1)
         await app.drain()
-        assert "This was withdrawn" in str((await it.get()).error)
+        assert "This operation was withdrawn" in str((await it.get()).error)
 
 
 async def test_a_withdrawn_awakeable_is_rejected_inside_gather_too(store: Store) -> None:
@@ -107,7 +107,7 @@ async def test_branches_that_await_each_other_fail_instead_of_waiting_for_ever(s
     async with harness(store, knot) as app:
         it = await app.start(knot)
         await app.drain()
-        assert "can never come" in str((await it.get()).error)
+        assert "can never be resolved" in str((await it.get()).error)
 
 
 # -- code that is closed ---------------------------------------------------------------------------

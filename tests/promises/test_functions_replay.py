@@ -142,7 +142,7 @@ async def test_a_function_that_ends_before_its_journal_does_has_diverged(store: 
         await app.drain()
         error = str((await it.get()).error)
         assert "NonDeterministic" in error
-        assert "entry 1 was now, the code now says the end" in error
+        assert "at entry 1 the journal has now, the code has the end" in error
         brief = False
         await app.retry(it.id)
         await app.drain()

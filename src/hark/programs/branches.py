@@ -1,8 +1,9 @@
-"""Branches: a function's code, driven by hand.
+"""Branches: the coroutines of a durable function, driven without an event loop.
 
-A function is a coroutine that awaits promises and nothing else. Nobody's event loop drives it: a branch
-takes it from one promise to the next, so the same promises, kept in the same order, lead it down the same
-road. `gather` and `first` are promises over branches. Knows no journal: see replay.py.
+A function awaits promises and nothing else. A branch takes its coroutine from one promise to the next, so
+the same promises, resolved in the same order, always produce the same execution: that is what makes a
+replay possible. `gather` and `first` are promises over branches. The journal is in journal.py, the order
+of an activation in replay.py.
 """
 
 from __future__ import annotations
@@ -10,105 +11,113 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from hark.model.errors import InvalidOutcome
 
+T = TypeVar("T")
+
 
 class Suspended(BaseException):
-    """The function has no business any more: it is parked, or has left its road. No `except Exception` holds it."""
+    """Unwinds a function that is parked or has diverged. Not an Exception: `except Exception` must not catch it."""
 
 
-class Promise:
-    """Something a branch can await. Its beginning is on the class: a replay makes thousands."""
+class Promise(Generic[T]):
+    """A value that is known later. A branch awaits it.
+
+    The initial values are on the class, because a replay creates thousands of promises.
+    """
 
     done = False
     withdrawn = False
     value: Any = None
     error: BaseException | None = None
-    watchers: Sequence[Callable[[], None]] = ()
+    callbacks: Sequence[Callable[[], None]] = ()
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T]:
         if not self.done:
             yield self
         return self.outcome()
 
-    def gone(self) -> BaseException:
-        """What it means to await what was withdrawn."""
+    def withdrawn_error(self) -> BaseException:
+        """What awaiting this promise raises once it is withdrawn."""
         return InvalidOutcome(
-            "This was withdrawn: another of ctx.first came before it, or another of ctx.gather failed. Ask anew."
+            "This operation was withdrawn: ctx.first was decided by another one, or another one of ctx.gather failed. "
+            "Start the operation again if you still need its result."
         )
 
-    def outcome(self) -> Any:
+    def outcome(self) -> T:
+        """The value; raises the error if there is one."""
         if self.error is not None:
             raise self.error
-        return self.value
+        return self.value  # type: ignore[no-any-return]
 
-    def keep(self, value: Any = None, error: BaseException | None = None) -> None:
-        """It is known now. Who watches hears of it, in the order they began to."""
+    def resolve(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set the value or the error, then run the callbacks in the order they were added."""
         self.done = True
         self.value = value
         if error is not None:
             self.error = error
-        if self.watchers:
-            watchers, self.watchers = self.watchers, ()
-            for watcher in watchers:
-                watcher()
+        if self.callbacks:
+            callbacks, self.callbacks = self.callbacks, ()
+            for callback in callbacks:
+                callback()
 
-    def watch(self, watcher: Callable[[], None]) -> None:
-        self.watchers = [*self.watchers, watcher]
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Run this when the promise is resolved."""
+        self.callbacks = [*self.callbacks, callback]
 
     def withdraw(self) -> None:
-        """It will not be known any more. Who awaits it elsewhere hears that, and does not wait for ever."""
+        """Give it up. A branch that still awaits it gets an error, so that it does not wait forever."""
         if not self.done:
             self.withdrawn = True
-            self.keep(error=self.gone())
+            self.resolve(error=self.withdrawn_error())
 
 
-class Ready(deque["Branch"]):
-    """Those who can go on, in order."""
+class ReadyQueue(deque["Branch"]):
+    """The branches that can continue, in order."""
 
-    leaving = False  # a branch is being let go of: what its `finally` asks for, nobody waits for
-    pleas = 0  # how often it asked all the same
+    closing = False  # a coroutine is being closed: what its `finally` asks for is not started
+    calls_while_closing = 0
 
-    def leave(self, close: Callable[[], Any]) -> None:
-        """Let go of code. Its `finally` runs, and finds that it can ask for nothing any more."""
-        before, self.leaving, self.pleas = self.leaving, True, 0
+    def close_code(self, close: Callable[[], Any]) -> None:
+        """Close a coroutine. Its `finally` blocks run, but every operation they ask for raises Suspended."""
+        before, self.closing, self.calls_while_closing = self.closing, True, 0
         try:
             close()
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:
-            return  # it wanted to go on, or raised while it was being left: there is nobody to hear it
+            return  # it refused to end, or raised while it was closed: its result is not used any more
         finally:
-            self.leaving = before
+            self.closing = before
 
 
-class Branch(Promise):
-    """A coroutine on its way from promise to promise; kept when it ends."""
+class Branch(Promise[Any]):
+    """A coroutine that is driven from promise to promise; resolved when it returns or raises."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], ready: Ready) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], ready: ReadyQueue) -> None:
         self._coroutine = coroutine
         self._ready = ready
-        self._waits_for: Promise | None = None
+        self._waits_for: Promise[Any] | None = None
         ready.append(self)
 
     def step(self) -> None:
-        """Go on to the next promise that is not kept yet, or to the end."""
+        """Run the code up to the next unresolved promise, or to its end."""
         if self.done:
             return
         self._waits_for = None
         try:
             awaited = self._coroutine.send(None)
             while not isinstance(awaited, Promise):
-                awaited = self._coroutine.throw(_foreign(awaited))
+                awaited = self._coroutine.throw(_foreign_awaitable(awaited))
         except StopIteration as end:
-            self.keep(end.value)
+            self.resolve(end.value)
         except Exception as error:
-            self.keep(error=error)
+            self.resolve(error=error)
         else:
             self._waits_for = awaited
-            awaited.watch(self._wake)
+            awaited.add_callback(self._wake)
 
     def _wake(self) -> None:
         self._ready.append(self)
@@ -122,59 +131,86 @@ class Branch(Promise):
         self.close()
 
     def close(self) -> None:
-        self._ready.leave(self._coroutine.close)
+        self._ready.close_code(self._coroutine.close)
 
 
-class Gather(Promise):
-    """All of them, in order. The first that fails fails it, and the others are withdrawn."""
+class Branches:
+    """All branches of one function: the function itself, and the coroutines given to `gather` and `first`."""
 
-    def __init__(self, parts: Sequence[Promise]) -> None:
+    __slots__ = ("_by_coroutine", "parallel", "ready", "root")
+
+    def __init__(self) -> None:
+        self.ready = ReadyQueue()
+        self.root: Branch | None = None
+        self.parallel = False  # there is, or was, more than one
+        self._by_coroutine: dict[Coroutine[Any, Any, Any], Branch] = {}
+
+    def add(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
+        """The branch of a coroutine. The same coroutine twice is one branch: it can be driven only once."""
+        branch = self._by_coroutine.get(coroutine)
+        if branch is None:
+            branch = self._by_coroutine[coroutine] = Branch(coroutine, self.ready)
+            if self.root is None:
+                self.root = branch
+            else:
+                self.parallel = True
+        return branch
+
+    def close(self) -> None:
+        for branch in self._by_coroutine.values():
+            branch.close()
+
+
+class Gather(Promise[Any]):
+    """All parts, as a list in order. The first part that fails fails it, and the others are withdrawn."""
+
+    def __init__(self, parts: Sequence[Promise[Any]]) -> None:
         self._parts = list(parts)
         self._left = len(self._parts)
         for part in self._parts:
-            _watch(part, self._heard)
+            _call_when_done(part, self._part_done)
         if not self._parts:
-            self.keep([])
+            self.resolve([])
 
-    def _heard(self, part: Promise) -> None:
+    def _part_done(self, part: Promise[Any]) -> None:
         self._left -= 1
         if self.done:
             return
         if part.error is not None:
-            self.keep(error=part.error)
-            _withdraw_rest(self._parts)
+            self.resolve(error=part.error)
+            _withdraw_unresolved(self._parts)
         elif self._left == 0:
-            self.keep([part.value for part in self._parts])
+            self.resolve([part.value for part in self._parts])
 
     def withdraw(self) -> None:
         super().withdraw()
-        _withdraw_rest(self._parts)
+        _withdraw_unresolved(self._parts)
 
 
-class First(Promise):
-    """The first of them, as (index, value); the others are withdrawn."""
+class First(Promise[Any]):
+    """The first part that is resolved, as (index, value); the others are withdrawn."""
 
-    def __init__(self, parts: Sequence[Promise]) -> None:
+    def __init__(self, parts: Sequence[Promise[Any]]) -> None:
         self._parts = list(parts)
         for part in self._parts:
-            _watch(part, self._heard)
+            _call_when_done(part, self._part_done)
 
-    def _heard(self, part: Promise) -> None:
+    def _part_done(self, part: Promise[Any]) -> None:
         if self.done:
             return
         if part.error is not None:
-            self.keep(error=part.error)
+            self.resolve(error=part.error)
         else:
-            self.keep((next(n for n, one in enumerate(self._parts) if one is part), part.value))
-        _withdraw_rest(self._parts)
+            self.resolve((next(n for n, one in enumerate(self._parts) if one is part), part.value))
+        _withdraw_unresolved(self._parts)
 
     def withdraw(self) -> None:
         super().withdraw()
-        _withdraw_rest(self._parts)
+        _withdraw_unresolved(self._parts)
 
 
-def part_of(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise]) -> Promise:
-    """What is given to gather or first: a promise, or a coroutine to be driven beside the others."""
+def as_promise(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise[Any]]) -> Promise[Any]:
+    """An argument of `gather` or `first` as a promise; `branch` makes one of a coroutine."""
     if isinstance(awaitable, Promise):
         return awaitable
     promise = getattr(awaitable, "__hark_promise__", None)
@@ -183,28 +219,28 @@ def part_of(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise
     if inspect.iscoroutine(awaitable):
         return branch(awaitable)
     raise InvalidOutcome(
-        f"{awaitable!r} cannot be awaited here. Give what ctx.… returns, or a coroutine that awaits it."
+        f"{awaitable!r} cannot be awaited here. Pass what ctx.… returns, or a coroutine that awaits it."
     )
 
 
-def _watch(part: Promise, heard: Callable[[Promise], None]) -> None:
+def _call_when_done(part: Promise[Any], callback: Callable[[Promise[Any]], None]) -> None:
     if part.done:
-        heard(part)
+        callback(part)
     else:
-        part.watch(lambda: heard(part))
+        part.add_callback(lambda: callback(part))
 
 
-def _withdraw_rest(parts: Sequence[Promise]) -> None:
-    """Those that are not known yet: whoever listens to them from here has its answer already."""
+def _withdraw_unresolved(parts: Sequence[Promise[Any]]) -> None:
+    """Called after the gather or first is resolved: the callbacks of these parts no longer change it."""
     for part in parts:
         if not part.done:
             part.withdraw()
 
 
-def _foreign(awaited: Any) -> InvalidOutcome:
+def _foreign_awaitable(awaited: Any) -> InvalidOutcome:
     what = type(awaited).__name__ if awaited is not None else "a bare yield"
     return InvalidOutcome(
-        f"A workflow awaited something of its own ({what}), which a replay could not repeat. "
-        "Do it in a function of its own and `await ctx.run(that_function)`; for waiting there is ctx.sleep, "
-        "for several at once ctx.gather and ctx.first."
+        f"A workflow awaited {what}, which does not come from its ctx: a replay could not repeat it. "
+        "Move that code into a function and `await ctx.run(that_function)`. To wait, use ctx.sleep; "
+        "to run several operations at the same time, use ctx.gather or ctx.first."
     )

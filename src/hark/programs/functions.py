@@ -14,8 +14,8 @@ from hark.model.errors import InvalidInput
 from hark.model.names import awakeable_id, check_awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, waited_names
 from hark.model.schema import compile_schema
-from hark.programs.branches import First, Gather, Promise, part_of
-from hark.programs.operations import AwakeableAnswer, ChildCall, Do, Operation, Run, Sleep, WaitForSignal
+from hark.programs.branches import First, Gather, Promise, as_promise
+from hark.programs.operations import AwakeableAnswer, ChildCall, EffectOperation, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
 
 _ATTEMPTS = 1000
@@ -63,7 +63,7 @@ class FunctionContext:
         name: str | None = None,
         retries: int = 0,
         backoff: Duration = 1.0,
-    ) -> Promise:
+    ) -> Promise[Any]:
         """Run a function once: its result is in the journal, and a replay reads it there.
 
         When it raises it is tried again up to `retries` times, after `backoff`, twice that, and so on;
@@ -78,9 +78,9 @@ class FunctionContext:
         else:
             label = check_name(name, "name of a run")
         wait = micros(backoff, "backoff", zero=True) if retries or backoff != 1.0 else 0
-        return self._session.enter(Run(function, args, label, retries, wait))
+        return self._session.ask(Run(function, args, label, retries, wait))
 
-    def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise:
+    def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Any]:
         """Send a signal; awaited, a Delivery. `NoTarget` when there is nobody."""
         effect = SendSignal(
             check_name(getattr(target, "id", target), "target"),
@@ -88,41 +88,41 @@ class FunctionContext:
             json.dump(payload, limit=self._session.services.max_payload),
             None if dedup_key is None else check_name(dedup_key, "dedup key"),
         )
-        return self._session.enter(Do("signal", name, effect))
+        return self._session.ask(EffectOperation("signal", name, effect))
 
-    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise:
+    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Any]:
         """Wake everybody who waits for this broadcast; awaited, how many that were."""
         effect = SendBroadcast(
             check_name(name, "broadcast name"),
             json.dump(payload, limit=self._session.services.max_payload),
             None if dedup_key is None else check_name(dedup_key, "dedup key"),
         )
-        return self._session.enter(Do("broadcast", name, effect))
+        return self._session.ask(EffectOperation("broadcast", name, effect))
 
-    def start(self, definition: Any, input: Any = None, **options: Any) -> Promise:
+    def start(self, definition: Any, input: Any = None, **options: Any) -> Promise[Any]:
         """Start an instance that goes its own way; awaited, its id. `Duplicate` when its id or key is taken."""
         item = self._session.services.new(definition, input, options)
-        return self._session.enter(Do("start", item.definition, item))
+        return self._session.ask(EffectOperation("start", item.definition, item))
 
-    def call(self, definition: Any, input: Any = None, **options: Any) -> Promise:
+    def call(self, definition: Any, input: Any = None, **options: Any) -> Promise[Any]:
         """Start a child; awaited, its result. `CallFailed` when it fails or cannot start."""
-        return self._session.enter(ChildCall(self._session.services.new(definition, input, options)))
+        return self._session.ask(ChildCall(self._session.services.new(definition, input, options)))
 
-    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Promise:
+    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Promise[Any]:
         """Resolve somebody's awakeable."""
         text = json.dump(payload, limit=self._session.services.max_payload)
         return self._settle(
             "resolve", Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, by=by or self.id, via="step")
         )
 
-    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise:
+    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise[Any]:
         """Reject somebody's awakeable."""
         reason = _text(error, "error") or "rejected"
         wish = Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=by or self.id, via="step")
         return self._settle("reject", wish)
 
-    def _settle(self, verb: str, wish: Settle) -> Promise:
-        return self._session.enter(Do(verb, wish.awakeable, wish))
+    def _settle(self, verb: str, wish: Settle) -> Promise[Any]:
+        return self._session.ask(EffectOperation(verb, wish.awakeable, wish))
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -144,54 +144,54 @@ class FunctionContext:
         heading, text = _text(title, "title"), _text(description, "description")
         names = [check_name(name, "assignee") for name in _listed(assignees)]
         asked = Operation("awakeable")
-        nonce = json.load(await session.at_once(asked, lambda: json.dump(secrets.token_urlsafe(12))))
+        nonce = json.load(await session.ask_known(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
         answer = AwakeableAnswer(id, read, heading)
         answer.new = NewAwakeable(
             id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, fits,
             json.dump(names) if names else None,
         )  # fmt: skip
-        session.listen_for(answer, asked.entry)
-        until = session.until(asked.entry, life)
+        session.open_answer(answer, asked.entry)
+        until = session.awakeable_deadline(asked.entry, life)
         return AwakeableHandle(id, lambda: session.services.link(id, nonce, until), answer)
 
-    def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise:
+    def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise[Any]:
         """Wait for a signal of one of these names (or a Broadcast). `SignalTimeout` when none comes in time."""
         wanted = waited_names(names)
         if not wanted:
             raise InvalidInput("wait_for_signal() would wait for nothing, forever. Give it a name.")
         limit = None if timeout is None else micros(timeout, "timeout", zero=False)
-        return self._session.enter(WaitForSignal(wanted, limit))
+        return self._session.ask(WaitForSignal(wanted, limit))
 
-    def sleep(self, seconds: Duration) -> Promise:
+    def sleep(self, seconds: Duration) -> Promise[Any]:
         """Sleep, for seconds or for years, holding nothing."""
-        return self._session.enter(Sleep(micros(seconds, "sleep", zero=True)))
+        return self._session.ask(Sleep(micros(seconds, "sleep", zero=True)))
 
-    def gather(self, *awaitables: Any) -> Promise:
+    def gather(self, *awaitables: Any) -> Promise[Any]:
         """All of these at once; awaited, the list of what they came to. The first error ends the others."""
-        return Gather([part_of(one, self._session.branch) for one in awaitables])
+        return Gather([as_promise(one, self._session.branch) for one in awaitables])
 
-    def first(self, *awaitables: Any) -> Promise:
+    def first(self, *awaitables: Any) -> Promise[Any]:
         """The first of these; awaited, (index, value). The others are withdrawn."""
         if not awaitables:
             raise InvalidInput("first() of nothing would wait forever. Give it something to wait for.")
-        return First([part_of(one, self._session.branch) for one in awaitables])
+        return First([as_promise(one, self._session.branch) for one in awaitables])
 
     # -- knowing ----------------------------------------------------------------------------------
 
     async def now(self) -> datetime:
         """The database's clock, the same in every replay."""
         session = self._session
-        return from_micros(int(await session.at_once(Operation("now"), lambda: str(session.services.micros()))))
+        return from_micros(int(await session.ask_known(Operation("now"), lambda: str(session.services.micros()))))
 
     def random(self) -> float:
         """A number from 0 to 1, the same in every replay."""
-        self._session.check()
+        self._session.check_caller()
         return self._session.random.random()
 
     def uuid(self) -> uuid.UUID:
         """A UUID, the same in every replay: good as an idempotency key."""
-        self._session.check()
+        self._session.check_caller()
         return uuid.UUID(int=self._session.random.getrandbits(128), version=4)
 
     def continue_as_new(self, input: Any = None) -> ContinueAsNew:

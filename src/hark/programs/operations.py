@@ -1,8 +1,8 @@
-"""Operations: what a function asks for, each at its entry.
+"""Operations: what a function asks for through its context, each numbered by its entry.
 
-An operation is a promise that is kept by a line of the journal. It knows which waits stand for it in
-the store and how to read its line, live and in a replay by the same road. When it is kept is decided
-in replay.py.
+An operation is a promise that a line of the journal resolves, live and in a replay by the same code. It
+knows which waits represent it in the store and how to read its line. When a line is read is decided in
+replay.py.
 """
 
 from __future__ import annotations
@@ -24,92 +24,95 @@ from hark.model.names import from_micros, new_id
 from hark.model.values import Delivery, Signal
 from hark.programs.branches import Promise
 
-Fact = tuple[str | None, str | None]  # value and error, as a line of the journal has them
+Result = tuple[str | None, str | None]
+"""The value and the error of a line of the journal, as JSON text; one of them is None."""
 
 
-class Asked(Protocol):
-    """Whom an operation was asked of."""
+class OperationOwner(Protocol):
+    """The session an operation belongs to."""
 
-    def catch_up(self, operation: Operation) -> bool:
-        """Is it known already, from the journal?"""
+    def read_next_line(self, operation: Operation) -> bool:
+        """In a replay, resolve the operation if the next line of the journal is its own."""
         ...
 
-    def forget(self, operation: Operation) -> None:
-        """It was withdrawn."""
+    def withdraw(self, operation: Operation) -> None:
+        """The operation was withdrawn: its wait, child or task is not needed any more."""
         ...
 
 
-class Operation(Promise):
-    """Something asked for at an entry."""
+class Operation(Promise[Any]):
+    """Something a function asked for, at an entry."""
 
     entry = -1
-    session: Asked | None = None  # once it has an entry
+    session: OperationOwner | None = None  # set together with the entry
 
     def __init__(self, kind: str, name: str | None = None) -> None:
         self.kind = kind
         self.name = name
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if not self.done and (self.session is None or not self.session.catch_up(self)):
+        if not self.done and (self.session is None or not self.session.read_next_line(self)):
             yield self
         return self.value if self.error is None else self.outcome()
 
     @property
     def label(self) -> str:
-        """For people, and for the check that a replay takes the same road."""
-        return named(self.kind, self.name)
+        """The operation in messages and in the step of the instance."""
+        return label_of(self.kind, self.name)
 
     @property
     def place(self) -> str:
+        """The `place` of the waits that represent it."""
         return str(self.entry)
 
     @property
-    def waits(self) -> bool:
-        """Is there something in the store that stands for it?"""
+    def needs_wait(self) -> bool:
+        """Whether waits in the store represent it."""
         return True
 
-    def stands(self, kind: str, name: str | None, attempt: str) -> bool:
-        """Can a wait of this kind and name be its own?"""
+    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
+        """Whether a stored wait at its entry can be its own; if not, the code has diverged from its journal."""
         return kind == self.kind and not attempt
 
-    def arms(self) -> list[Arm]:
-        """The waits that stand for it while it is open."""
+    def waits_to_arm(self) -> list[Arm]:
+        """The waits that represent it while it is open."""
         return []
 
-    def learn(self, value: str | None, error: str | None) -> None:
-        """Its line is there."""
+    def read_line(self, value: str | None, error: str | None) -> None:
+        """Resolve it with the value or the error of its line."""
         if error is not None:
             failure = decode_error(error)
-            failure.entry = self.entry  # type: ignore[attr-defined]  # a retry begins again there
-            self.keep(error=failure)
+            failure.entry = self.entry  # type: ignore[attr-defined]  # a retry starts again at this entry
+            self.resolve(error=failure)
             return
         try:
-            known = self.read(value or "null")
-        except Exception as failure:  # the code has changed: what it reads does not fit its types any more
-            self.keep(error=failure)
+            decoded = self.decode(value or "null")
+        except Exception as failure:  # the code has changed: the stored value does not match its types any more
+            self.resolve(error=failure)
             return
-        if self.watchers:
-            self.keep(known)
-        else:  # the same: nobody has to hear of it
-            self.done, self.value = True, known
+        if self.callbacks:
+            self.resolve(decoded)
+        else:  # the same as resolve(), without the call
+            self.done, self.value = True, decoded
 
     def withdraw(self) -> None:
         if not self.done:
             super().withdraw()
             if self.session is not None:
-                self.session.forget(self)
+                self.session.withdraw(self)
 
-    def read(self, value: str) -> Any:
+    def decode(self, value: str) -> Any:
+        """The Python value of the JSON text in its line."""
         return json.load(value)
 
 
 class Run(Operation):
-    """A function of the user's, to be run once."""
+    """A user's function, run once; again only for its retries."""
 
     kind = "run"
     attempt = 0
-    waiting = False  # for its next attempt
-    begun = False
+    awaits_retry = False  # the delay before its next attempt is not over
+    started = False
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str, retries: int, backoff: int):
         self.name = name
@@ -123,85 +126,91 @@ class Run(Operation):
         return f"{self.entry}+{self.attempt}" if self.attempt else str(self.entry)
 
     @property
-    def waits(self) -> bool:
-        return self.attempt > 0  # also while it is tried again: the wait is where the attempts are counted
+    def needs_wait(self) -> bool:
+        return self.attempt > 0  # also while an attempt runs: the place of the wait stores the number of attempts
 
-    def stands(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
         return kind == "timer" and attempt != ""
 
-    def arms(self) -> list[Arm]:
+    def waits_to_arm(self) -> list[Arm]:
         return [Arm("timer", new_id(), self.place, timeout=min(self.backoff << (self.attempt - 1), 1 << 50))]
 
-    def read(self, value: str) -> Any:
+    def decode(self, value: str) -> Any:
         function = self.function
-        if "return" in getattr(function, "__annotations__", ()):  # a lambda is not kept, nor what it holds
-            return _reader_of(function)(value)
+        # Not cached for functions without the annotation: the cache would keep a lambda, and what it captures, alive.
+        if "return" in getattr(function, "__annotations__", ()):
+            return _decoder_for(function)(value)
         return json.load(value)
 
 
 class Sleep(Operation):
+    """`ctx.sleep`."""
+
     def __init__(self, micros: int) -> None:
         super().__init__("sleep")
         self.micros = micros
 
-    def stands(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
         return kind == "timer" and not attempt
 
-    def arms(self) -> list[Arm]:
+    def waits_to_arm(self) -> list[Arm]:
         return [Arm("timer", new_id(), self.place, timeout=self.micros)]
 
 
 class WaitForSignal(Operation):
+    """`ctx.wait_for_signal`: one wait per name, all at the same place."""
+
     def __init__(self, names: tuple[tuple[Literal["signal", "broadcast"], str], ...], micros: int | None) -> None:
         super().__init__("wait", "|".join(name for _, name in names))
         self.names = names
         self.micros = micros
 
-    def stands(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
         return (kind, name) in self.names
 
-    def arms(self) -> list[Arm]:
+    def waits_to_arm(self) -> list[Arm]:
         return [Arm(kind, new_id(), self.place, name=name, timeout=self.micros) for kind, name in self.names]
 
-    def read(self, value: str) -> Any:
+    def decode(self, value: str) -> Any:
         row = json.load(value)
         return Signal(row["id"], row["kind"], row["name"], row["payload"], from_micros(row["at"]))
 
-    def fact(self, row: InboxRow) -> Fact:
+    def result_of(self, row: InboxRow) -> Result:
         if row.kind == "timer":
             seconds = (self.micros or 0) / 1_000_000
             return None, encode_error(SignalTimeout(f'signal "{self.name}" timed out after {seconds:g} s'))
-        body = {"id": row.seq, "kind": row.kind, "name": row.name, "payload": _raw(row.payload), "at": row.at}
+        payload = msgspec.Raw(row.payload.encode())
+        body = {"id": row.seq, "kind": row.kind, "name": row.name, "payload": payload, "at": row.at}
         return msgspec.json.encode(body).decode(), None
 
 
 class AwakeableAnswer(Operation):
-    """The answer to an awakeable, open from its creation."""
+    """The answer to an awakeable; open from the creation of the awakeable."""
 
-    def __init__(self, id: str, decode: Callable[[str], Any], title: str | None) -> None:
+    def __init__(self, id: str, decoder: Callable[[str], Any], title: str | None) -> None:
         super().__init__("awakeable")
         self.id = id
-        self.decode = decode
         self.title = title
         self.new: NewAwakeable | None = None
+        self._decoder = decoder
 
-    def arms(self) -> list[Arm]:
+    def waits_to_arm(self) -> list[Arm]:
         return [Arm("awakeable", new_id(), self.place, name=self.id, timeout=self.new.timeout if self.new else None)]
 
-    def read(self, value: str) -> Any:
-        return self.decode(value)
+    def decode(self, value: str) -> Any:
+        return self._decoder(value)
 
-    def fact(self, row: InboxRow) -> Fact:
+    def result_of(self, row: InboxRow) -> Result:
         body = msgspec.json.decode(row.payload, type=_Settled)
-        what = f"awakeable {self.id}" + (f" ({self.title})" if self.title else "")
         if body.status == "RESOLVED":
             return bytes(body.payload).decode(), None
         if body.status == "TIMEOUT":
-            return None, encode_error(AwakeableTimedOut(f"Nobody answered {what} in time."))
+            title = f" ({self.title})" if self.title else ""
+            return None, encode_error(AwakeableTimedOut(f"Awakeable {self.id}{title} was not answered in time."))
         return None, encode_error(AwakeableRejected(body.error or "rejected"))
 
-    def gone(self) -> BaseException:
-        return AwakeableRejected(f"awakeable {self.id} was withdrawn: another of ctx.first came before it")
+    def withdrawn_error(self) -> BaseException:
+        return AwakeableRejected(f"Awakeable {self.id} was withdrawn: ctx.first was decided by another operation.")
 
 
 class _Settled(msgspec.Struct):
@@ -211,56 +220,58 @@ class _Settled(msgspec.Struct):
 
 
 class ChildCall(Operation):
-    """A child, and its result."""
+    """`ctx.call`: a child instance and its result."""
 
     def __init__(self, child: NewInstance) -> None:
         super().__init__("call", child.definition)
         self.child = child
 
-    def stands(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
         return kind == "children"
 
-    def arms(self) -> list[Arm]:
+    def waits_to_arm(self) -> list[Arm]:
         return [Arm("children", new_id(), self.place, children=(self.child,), join=1)]
 
-    def fact(self, id: str, status: str, result: str | None, error: str | None) -> Fact:
+    def result_of(self, id: str, status: str, result: str | None, error: str | None) -> Result:
         if status == "done":
             return result, None
         text = f"{self.name} {id} {'was cancelled' if status == 'cancelled' else 'failed'}: {error}"
         return None, encode_error(CallFailed(text, id=id, error=error))
 
 
-class Do(Operation):
-    """An effect: done in the turn that commits its line."""
+class EffectOperation(Operation):
+    """An effect (a signal, a start, …): applied in the turn that commits its line, which also fills in the line."""
 
     def __init__(self, kind: str, name: str, effect: Effect) -> None:
         super().__init__(kind, name)
         self.effect = effect
 
     @property
-    def waits(self) -> bool:
+    def needs_wait(self) -> bool:
         return False
 
-    def read(self, value: str) -> Any:
+    def decode(self, value: str) -> Any:
         if self.kind == "signal":
             return Delivery(*json.load(value))
         return json.load(value)
 
 
-def named(kind: str, name: str | None) -> str:
+def label_of(kind: str, name: str | None) -> str:
+    """An operation as text: "run build"."""
     return kind if name is None else f"{kind} {name}"
 
 
-def _raw(text: str) -> msgspec.Raw:
-    return msgspec.Raw(text.encode())
+def entry_of(place: str) -> int:
+    """The entry a wait belongs to. A place is `ENTRY`, or `ENTRY+ATTEMPT` for the retry of a run."""
+    return int(place.partition("+")[0])
 
 
 @lru_cache(maxsize=4096)
-def _reader_of(function: Callable[..., Any]) -> Callable[[str], Any]:
-    """A function that says it returns a dataclass, Struct or model gets that back; any other plain JSON."""
+def _decoder_for(function: Callable[..., Any]) -> Callable[[str], Any]:
+    """A function annotated to return a dataclass, Struct or model gets an object of it back; others plain JSON."""
     try:
         returns = typing.get_type_hints(function).get("return")
-    except Exception:  # hints that cannot be resolved promise nothing
+    except Exception:  # hints that cannot be resolved: plain JSON
         return json.load
     if inspect.isclass(returns) and json.is_typed(returns):
         return json.Codec(returns).load

@@ -38,7 +38,7 @@ class LoopWatchdog:
             seen = driving
             if looks == _LOOKS:
                 frame = sys._current_frames().get(self._watched_thread)
-                driving[0].blocked = _where(frame, driving[0].program)
+                driving[0].stalled = _where(frame, driving[0].program)
 
 
 def _where(frame: FrameType | None, program: Any) -> str:

@@ -1,0 +1,129 @@
+"""Running the user's functions: one at a time in the activation, or several in tasks beside each other.
+
+Also waits until one of them has ended, a deadline is due, or a row has arrived in the inbox. Writing the
+result to the journal is the session's part: see replay.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from inspect import CO_COROUTINE
+from typing import Any
+
+from hark.model import json
+from hark.model.activation import WaitRow
+from hark.model.error_codec import encode_error
+from hark.model.errors import RunFailed
+from hark.programs.operations import Result, Run
+from hark.programs.services import FunctionServices, InboxListener
+from hark.programs.steps import error_text, is_cancelled
+
+
+class Runs:
+    """The functions of one activation that run in tasks, and the listener that interrupts waiting for them."""
+
+    __slots__ = ("_services", "listener", "tasks")
+
+    def __init__(self, services: FunctionServices) -> None:
+        self.listener: InboxListener | None = None
+        self._services = services
+        self.tasks: dict[int, tuple[Run, asyncio.Task[Result | BaseException]]] = {}
+
+    async def execute(self, run: Run) -> Result:
+        """Call the user's function; its return value or its error as text."""
+        try:
+            if _is_async(run.function):
+                result = await run.function(*run.args)
+            else:
+                result = await self._services.call(run.function, *run.args)
+                if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future):
+                    result = await result
+            if result is None:
+                return "null", None
+            return json.dump(result, limit=self._services.max_payload, what=f"result of {run.name}"), None
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():  # the activation is cancelled: its outcome is not used any more (X8)
+                raise asyncio.CancelledError from error
+            kind, message = type(error).__name__, error_text(error).partition(": ")[2]
+            text = f"{run.name} raised {kind}: {message}" if message else f"{run.name} raised {kind}"
+            return None, encode_error(RunFailed(text, type=kind, message=message))
+
+    def start(self, runs: Iterable[Run]) -> None:
+        """Execute each of these in a task of its own."""
+        loop = asyncio.get_running_loop()
+        for run in runs:
+            run.started = True
+            self.tasks[run.entry] = (run, loop.create_task(self._execute_in_task(run)))
+
+    async def _execute_in_task(self, run: Run) -> Result | BaseException:
+        # An exit that leaves a task ends the loop before the worker can tell which instance raised it (M5).
+        try:
+            return await self.execute(run)
+        except (KeyboardInterrupt, SystemExit) as end:
+            return end
+
+    async def wait(self, waits: Sequence[WaitRow]) -> list[tuple[Run, Result]]:
+        """Wait until a function has ended, a deadline is due or a row has arrived in the inbox.
+
+        Returns the functions that have ended; none when it is the store that has to be read.
+        """
+        assert self.tasks
+        listener = self.listener
+        deadlines = [wait.deadline for wait in waits if wait.deadline is not None and wait.fired_at is None]
+        timeout = None
+        if deadlines and listener is not None:
+            timeout = max(0.0, (min(deadlines) - self._services.micros()) / 1_000_000)
+        tasks: set[asyncio.Task[Any]] = {task for _, task in self.tasks.values()}
+        notified = None
+        if listener is not None and not listener.is_notified():
+            notified = asyncio.get_running_loop().create_task(listener.wait())
+            tasks.add(notified)
+        try:
+            if listener is None or not listener.is_notified():
+                await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if notified is not None:
+                notified.cancel()
+        ended = [entry for entry, (_, task) in self.tasks.items() if task.done()]
+        results: list[tuple[Run, Result]] = []
+        for entry in ended:
+            run, task = self.tasks.pop(entry)
+            result = task.result()
+            if isinstance(result, BaseException):
+                raise result
+            results.append((run, result))
+        return results
+
+    def listen(self, id: str) -> None:
+        """Be notified of rows in the inbox of this instance."""
+        if self.listener is None:
+            self.listener = self._services.listen(id)
+
+    def cancel(self, entry: int) -> None:
+        """Cancel the task of a run that was withdrawn."""
+        _, task = self.tasks.pop(entry, (None, None))
+        if task is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Cancel everything."""
+        for _, task in self.tasks.values():
+            task.cancel()
+        self.tasks.clear()
+        if self.listener is not None:
+            self.listener.close()
+
+
+def plan_retry(run: Run) -> bool:
+    """After a failed attempt: whether another one is left. It then waits for its delay."""
+    if run.attempt >= run.retries:
+        return False
+    run.attempt += 1
+    run.awaits_retry, run.started = True, False
+    return True
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)  # enough for nearly all functions, at a tenth of the cost
+    return bool(code.co_flags & CO_COROUTINE) if code is not None else asyncio.iscoroutinefunction(function)
