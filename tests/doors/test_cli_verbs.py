@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
+from hark.doors.cli.output import duration
 from hark.model.decisions import Arm, Finish
 from tests.doors.support_cli import Desk, call, place
 from tests.promises.support_signals import Turns
@@ -202,3 +203,9 @@ def test_what_others_wrote_cannot_steer_the_terminal(services: Desk) -> None:
         assert "\x1b" not in said
         assert "\x07" not in said
     assert "\\x1b[2J[red]go" in services("instance", "list").out
+
+
+def test_d4_durations_use_the_largest_unit_they_round_to() -> None:
+    """A deadline an hour ahead reads "1 h" for half a minute, and never "60 min"."""
+    texts = [duration(seconds) for seconds in (0.4, 59.4, 59.6, 3569, 3599, 3600, 86_399, 7 * 86_400 - 3)]
+    assert texts == ["0 s", "59 s", "1 min", "59 min", "1 h", "1 h", "1 d", "7 d"]

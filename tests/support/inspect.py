@@ -29,7 +29,7 @@ _UNTOLD = ("workers", "migrations", "misses")
 
 
 def name_of(sql: Sql) -> str:
-    """A statement by the name it has in statements.py."""
+    """A statement by the name it has in store/statements."""
     return _NAMES[id(sql)]
 
 

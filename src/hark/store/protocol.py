@@ -2,7 +2,7 @@
 
 A store hands out one write transaction at a time (`begin`), answers reads beside it (`read`), renews
 leases from a thread of its own (`Lease`) and passes hints between processes (`announce`, `listen`). All decisions are
-made above, in kernel/; all SQL is in statements.py.
+made above, in kernel/; all SQL is in statements/ and reads.py.
 
 The four ways a statement can fail, whatever the driver calls them:
 

@@ -51,10 +51,9 @@ def ago(at: datetime | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the largest unit that fits, to the nearest: a week is 7 d also a moment later."""
-    seconds = round(seconds)
-    for size, unit in _UNITS:
-        if seconds >= size:
+    """A duration in its largest unit, rounded: `7 d` a moment before a week is over, `1 h` after 59 min 40 s."""
+    for (size, unit), (smaller, _) in zip(_UNITS, [*_UNITS[1:], (1, "")], strict=True):
+        if round(seconds / smaller) * smaller >= size:
             return f"{round(seconds / size)} {unit}"
     return "0 s"
 

@@ -1,0 +1,23 @@
+"""Every statement of the turns, by topic; the statements that are sent outside a turn are in reads.py.
+
+Use them as `from hark.store import statements as sql; sql.lock`. One statement does its work for a whole list; none is
+sent once per row. The kernel decides in Python, between the statements. "Under lock" means that the turn holds the
+instance rows concerned (`lock`, invariant 3).
+
+A topic is a file. A name belongs to one topic, and a statement's comment says which promise it keeps.
+"""
+
+from hark.store.statements.awakeables import *
+from hark.store.statements.broadcasts import *
+from hark.store.statements.claims import *
+from hark.store.statements.events import *
+from hark.store.statements.journal import *
+from hark.store.statements.limits import *
+from hark.store.statements.outcomes import *
+from hark.store.statements.retention import *
+from hark.store.statements.signals import *
+from hark.store.statements.starts import *
+from hark.store.statements.targets import *
+from hark.store.statements.tokens import *
+from hark.store.statements.waits import *
+from hark.store.statements.workers import *

@@ -1,0 +1,58 @@
+"""Awakeables: create, settle and withdraw them."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+# X8: what was withdrawn after a failure is asked again by the retry of it, as the same question.
+insert_awakeables = Sql(
+    """
+    INSERT INTO awakeables (id, instance_id, task, place, entry_index, timeout_at, nonce, title, description,
+        schema, assignees, created_at)
+    SELECT r.id, r.instance_id, r.task, r.place, r.entry_index, r.timeout_at, r.nonce, r.title, r.description,
+        r.schema, r.assignees, :now::bigint
+    FROM {rows: id text, instance_id text, task text, place text, entry_index integer, timeout_at bigint,
+        nonce text, title text, description text, schema text, assignees text}
+    WHERE true
+    ON CONFLICT (instance_id, entry_index) DO UPDATE SET status = 'PENDING', timeout_at = excluded.timeout_at,
+        resolved_at = NULL, answered_by = NULL
+    WHERE awakeables.status = 'CANCELLED'
+    """
+)
+awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
+awakeable_states = Sql(
+    """
+    SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
+        title, description, assignees, nonce
+    FROM awakeables WHERE id IN :ids[text]
+    """
+)
+# Invariant 8: settled once; its instance is under lock. A wait that is kept after its answer must not time out later:
+# `asker` is whose it is, and null when it will not be kept.
+_SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
+        answered_by = r.answered_by, resolved_at = :now::bigint
+    FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
+    WHERE a.id = r.id AND a.status = 'PENDING'"""
+_ANSWERED = """UPDATE waits AS w SET fired_at = :now::bigint
+    FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
+    WHERE w.instance_id = r.asker AND w.kind = 'awakeable' AND w.name = r.id"""
+settle = Sql(
+    f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
+    # SQLite has no UPDATE in a WITH, but takes two statements at once.
+    sqlite=f"{_SETTLE}; {_ANSWERED}",
+)
+cancel_awakeables = Sql(
+    """
+    UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
+    WHERE instance_id IN :ids[text] AND status = 'PENDING'
+    """
+)
+# X8: a retry asks again what the failure cancelled; its wait is still closed. Withdrawn ones have no wait.
+reopen_awakeables = Sql(
+    """
+    UPDATE awakeables SET status = 'PENDING', resolved_at = NULL, answered_by = NULL
+    WHERE instance_id IN :ids[text] AND status = 'CANCELLED' AND EXISTS (
+        SELECT 1 FROM waits w WHERE w.instance_id = awakeables.instance_id AND w.kind = 'awakeable'
+            AND w.name = awakeables.id AND w.closed_at IS NOT NULL)
+    """
+)

@@ -1,0 +1,97 @@
+"""Buckets: concurrency keys and rate limits."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+insert_buckets = Sql(
+    """
+    INSERT INTO buckets (kind, key, shard, capacity, available, refilled_at)
+    SELECT r.kind, r.key, r.shard, r.capacity, r.capacity, :now::bigint
+    FROM {rows: kind text, key text, shard integer, capacity double precision}
+    WHERE true ORDER BY r.kind, r.key, r.shard
+    ON CONFLICT DO NOTHING
+    """
+)
+# Buckets in key order; one that another worker holds is left out: refused means next turn.
+try_buckets = Sql(
+    """
+    SELECT b.kind, b.key, b.shard, b.capacity, b.available, b.refilled_at, b.due_at
+    FROM {rows: kind text, key text} JOIN buckets b ON b.kind = r.kind AND b.key = r.key
+    ORDER BY b.kind, b.key, b.shard FOR NO KEY UPDATE OF b SKIP LOCKED
+    """
+)
+# Freeing a slot waits for the bucket, so that a row blocked meanwhile is seen by the promotion.
+hold_buckets = Sql(
+    """
+    SELECT kind, key, shard FROM buckets
+    WHERE kind = 'slot' AND key IN :keys[text] ORDER BY kind, key, shard FOR NO KEY UPDATE
+    """
+)
+# The last refill never moves back, or an hour would be refilled twice after a clock that jumped.
+save_buckets = Sql(
+    """
+    UPDATE buckets AS b SET available = r.available, due_at = r.due_at, capacity = r.capacity,
+        refilled_at = CASE WHEN b.refilled_at > :now::bigint THEN b.refilled_at ELSE :now::bigint END
+    FROM {rows: kind text, key text, shard integer, capacity double precision, available double precision,
+        due_at bigint}
+    WHERE b.kind = r.kind AND b.key = r.key AND b.shard = r.shard
+    """
+)
+slots_used = Sql(
+    """
+    SELECT concurrency_key, count(*) FROM instances
+    WHERE concurrency_key IN :keys[text] AND status = 'executing' GROUP BY concurrency_key
+    """
+)
+blocked_keys = Sql(
+    """
+    SELECT r.bucket FROM {rows: bucket text}
+    WHERE EXISTS (SELECT 1 FROM instances i WHERE i.blocked_on = r.bucket)
+    """
+)
+# The first in line for each bucket: who came later does not overtake it.
+blocked_heads = Sql(
+    """
+    SELECT r.bucket, h.priority, h.since, h.weight FROM {rows: bucket text}
+    CROSS JOIN LATERAL (
+        SELECT i.priority, i.since, i.weight FROM instances i WHERE i.blocked_on = r.bucket
+        ORDER BY i.priority, i.since LIMIT 1) h
+    """,
+    sqlite="""
+    SELECT r.bucket, i.priority, i.since, i.weight FROM {rows: bucket text}
+    JOIN instances i ON i.rowid = (
+        SELECT h.rowid FROM instances h WHERE h.blocked_on = r.bucket ORDER BY h.priority, h.since LIMIT 1)
+    """,
+)
+open_buckets = Sql(
+    """
+    UPDATE buckets SET due_at = :now::bigint WHERE kind = 'slot' AND key IN :keys[text]
+    """
+)
+due_buckets = Sql(
+    """
+    SELECT kind, key, shard, capacity, available, refilled_at, due_at FROM buckets
+    WHERE due_at <= :now::bigint ORDER BY due_at, kind, key, shard LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
+    """
+)
+promote = Sql(
+    """
+    UPDATE instances SET blocked_on = NULL WHERE id IN (
+        SELECT c.id FROM {rows: bucket text, room integer}
+        CROSS JOIN LATERAL (
+            SELECT i.id FROM instances i WHERE i.blocked_on = r.bucket
+            ORDER BY i.priority, i.since LIMIT r.room FOR NO KEY UPDATE SKIP LOCKED) c)
+    RETURNING concurrency_key, queue, definition, version
+    """,
+    sqlite="""
+    UPDATE instances SET blocked_on = NULL WHERE rowid IN (
+        SELECT c.rowid FROM {rows: bucket text, room integer}
+        CROSS JOIN instances c ON c.rowid IN (
+            SELECT b.id FROM (
+                SELECT i.rowid AS id, row_number() OVER (ORDER BY i.priority, i.since) AS place FROM instances i
+                WHERE i.blocked_on = r.bucket LIMIT 500) b
+            WHERE b.place <= r.room))
+    RETURNING concurrency_key, queue, definition, version
+    """,
+)

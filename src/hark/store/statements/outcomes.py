@@ -1,0 +1,108 @@
+"""Commit what a step returned, or what ended an instance from outside."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+# Invariant 2: joins on id and epoch only (a status predicate lures the planner into a partial index).
+# Touches no indexed column: the update of a running row stays HOT.
+# Its events ride along: the hottest statement of all, so its lists are sent once.
+_ADVANCE = """UPDATE instances AS i SET step = r.step, state = r.state, attempt = 0, crashes = 0,
+        epoch = i.epoch + 1, rate_limit = NULL, weight = 1, updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint, step text, state text}
+    WHERE i.id = r.id AND i.epoch = r.epoch"""
+_ADVANCED = """INSERT INTO events (tx, instance_id, type, step, at)
+    SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
+    FROM {rows: id text, epoch bigint, step text, state text} ORDER BY r.ord"""
+advance = Sql(
+    f"WITH moved AS ({_ADVANCE}) {_ADVANCED}",
+    # SQLite has no UPDATE in a WITH, but takes two statements at once.
+    sqlite=f"{_ADVANCE}; {_ADVANCED}",
+)
+_ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
+    SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
+    FROM {rows: id text, epoch bigint, step text, state text}
+    JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
+# A turn of nothing but these is this one statement: the update takes the locks itself, in the order of its list
+# (invariant 3), and compares the epoch anew when it had to wait for one (invariant 2).
+# Answers how many moved, and which of them have mail.
+advance_all = Sql(
+    f"""
+    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.has_signals),
+    told AS (
+        INSERT INTO events (tx, instance_id, type, step, at)
+        SELECT :tx::bigint, id, 'next', step, :now::bigint FROM moved)
+    SELECT count(*), string_agg(id, ' ') FILTER (WHERE has_signals) FROM moved
+    """,
+    # One row for each that moved. The events first: afterwards nobody has that epoch any more.
+    sqlite=f"""
+    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_signals THEN id END
+    """,
+)
+# Back into the position: a Retry, a Next under a limit or another key, a Next that makes room.
+requeue = Sql(
+    """
+    UPDATE instances AS i SET status = 'runnable', step = r.step, state = r.state, attempt = r.attempt, crashes = 0,
+        epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL,
+        concurrency_key = r.concurrency_key, rate_limit = r.rate_limit, weight = r.weight, visit = i.visit + r.anew,
+        updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint, step text, state text, attempt integer, due_at bigint, concurrency_key text,
+        rate_limit text, weight double precision, anew integer}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# Parked, or runnable at once when its answer is there already.
+park = Sql(
+    """
+    UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, attempt = 0, crashes = 0,
+        epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL, rate_limit = NULL,
+        weight = 1, updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint, status text, step text, state text, due_at bigint}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# The end. Limits stay as they are, for a retry.
+finish = Sql(
+    """
+    UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, result = r.result, error = r.error,
+        attempt = 0, crashes = 0, epoch = i.epoch + 1, lease_owner = NULL, counted = true,
+        holds_key = (i.holds_key AND i.scope = 'forever'), updated_at = :now::bigint, finished_at = :now::bigint
+    FROM {rows: id text, epoch bigint, status text, step text, state text, result text, error text}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# A graceful stop gives work back: no attempt, no crash counted.
+hand_back = Sql(
+    """
+    UPDATE instances AS i SET status = 'runnable', lease_owner = NULL, epoch = i.epoch + 1,
+        updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """
+)
+# M5: a lost lease adds one to attempt and to crashes. Under lock.
+reclaim = Sql(
+    """
+    UPDATE instances SET status = 'runnable', lease_owner = NULL, epoch = epoch + 1, attempt = attempt + 1,
+        crashes = crashes + 1, updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    """
+)
+# Cancelled, or quarantined: the end by somebody else's hand. Under lock.
+end = Sql(
+    """
+    UPDATE instances AS i SET status = r.status, error = r.error, lease_owner = NULL, blocked_on = NULL,
+        due_at = NULL, epoch = i.epoch + 1, counted = true, holds_key = (i.holds_key AND i.scope = 'forever'),
+        updated_at = :now::bigint, finished_at = :now::bigint
+    FROM {rows: id text, status text, error text} WHERE i.id = r.id
+    """
+)
+# X8: a failed instance runs again from its failed step. Under lock.
+revive = Sql(
+    """
+    UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,
+        since = :position::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
+        updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    """
+)

@@ -1,0 +1,33 @@
+"""API tokens."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+_TOKEN = "id, name, scopes, created_at, expires_at, revoked_at"
+insert_tokens = Sql(
+    f"""
+    INSERT INTO tokens (id, hash, name, scopes, expires_at, created_at)
+    SELECT r.id, r.hash, r.name, r.scopes, r.expires_at, :now::bigint
+    FROM {{rows: id text, hash text, name text, scopes text, expires_at bigint}}
+    RETURNING {_TOKEN}
+    """
+)
+revoke_tokens = Sql(
+    f"""
+    UPDATE tokens SET revoked_at = coalesce(revoked_at, :now::bigint) WHERE id IN :ids[text] RETURNING {_TOKEN}
+    """
+)
+read_tokens = Sql(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, id")
+# X3: by their hashes; one that was revoked or is over is none.
+live_tokens = Sql(
+    f"""
+    SELECT hash, {_TOKEN} FROM tokens
+    WHERE hash IN :hashes[text] AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint)
+    """
+)
+any_live_token = Sql(
+    """
+    SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint) LIMIT 1
+    """
+)

@@ -1,0 +1,65 @@
+"""Waits: arm, fire, close and count them."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+waits_of = Sql(
+    """
+    SELECT id, instance_id, place, kind, name, key, deadline, remaining, since, fired_at FROM waits
+    WHERE instance_id IN :ids[text] AND closed_at IS NULL ORDER BY id
+    """
+)
+insert_waits = Sql(
+    """
+    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since)
+    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint
+    FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
+        remaining integer}
+    """
+)
+delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
+# Invariant 11: the finished have no waits; those of the failed are kept for a retry.
+drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
+# The messages that failed instances waited for, and who waits for them by now.
+closed_messages = Sql(
+    """
+    SELECT w.instance_id, w.name, w.key, o.instance_id FROM waits w
+    LEFT JOIN waits o ON o.kind = 'message' AND o.closed_at IS NULL AND o.fired_at IS NULL
+        AND o.name = w.name AND o.key = w.key
+    WHERE w.instance_id IN :ids[text] AND w.kind = 'message' AND w.closed_at IS NOT NULL AND w.fired_at IS NULL
+    """
+)
+reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
+fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
+# M8: a child's end counts against its own wait; the parent is under lock.
+count_children = Sql(
+    """
+    UPDATE waits AS w SET remaining = w.remaining - r.ended
+    FROM {rows: id text, ended integer}
+    WHERE w.id = r.id
+    RETURNING w.id, w.instance_id, w.remaining, w.closed_at
+    """,
+    # SQLite's RETURNING does not know the alias.
+    sqlite="""
+    UPDATE waits AS w SET remaining = w.remaining - r.ended
+    FROM {rows: id text, ended integer}
+    WHERE w.id = r.id
+    RETURNING id, instance_id, remaining, closed_at
+    """,
+)
+message_waits = Sql(
+    """
+    SELECT w.instance_id, w.id, w.name, w.key FROM {rows: name text, key text}
+    JOIN waits w ON w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
+        AND w.name = r.name AND w.key = r.key
+    """
+)
+# In the order of the spawn.
+children_of = Sql(
+    """
+    SELECT parent_wait, id, definition, status, state, result, error FROM instances
+    WHERE parent_wait IN :waits[text] ORDER BY created_at, nth
+    """
+)
