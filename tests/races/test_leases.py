@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
     """Whom a worker would reclaim from now."""
     late = await side.store.read(sql.dead_workers, now=stage.clock(), me=me)
-    return sorted({row[0] for row in (*late, *await side.store.read(sql.owners))} - {me})
+    return sorted({row[0] for row in (*late, *await side.store.read(sql.unknown_owners))} - {me})
 
 
 async def test_x2_two_claimers_share_what_is_there_and_never_a_row(stage: Stage) -> None:

@@ -216,8 +216,8 @@ TURN: dict[str, Question] = {
 
 # What is polled outside the turns.
 READS: dict[str, Question] = {
-    "old": Question(
-        sql.old, {"instances_finished", "instances_pkey"}, None,
+    "finished_before": Question(
+        sql.finished_before, {"instances_finished", "instances_pkey"}, None,
         lambda size: {"before": NOW + 1, "at": NOW, "after": f"finished-{1_000_000 + size // 2}", "size": 100},
     ),
     "definitions_in_use": Question(reads.definitions_in_use, {"instances_listed"}),
@@ -258,7 +258,7 @@ READS: dict[str, Question] = {
         reads.follow, {"events_instance"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
         lambda size: {"size": 100},
     ),
-    "alive": Question(reads.alive, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "unfinished": Question(reads.unfinished, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "read_waits": Question(
         reads.read_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
         lambda size: {"name": None, "since": -1, "after": "", "size": 100},
@@ -276,7 +276,7 @@ READS: dict[str, Question] = {
         sql.live_tokens, {"tokens_hash"}, None, lambda size: {"hashes": ["a", "b"], "now": NOW}
     ),
     "next_due": Question(sql.next_due, {"instances_due", "buckets_due"}),
-    "owners": Question(sql.owners, {"instances_leased", "workers_pkey"}),
+    "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),
     "list_awakeables": Question(
         reads.list_awakeables, {"awakeables_newest"}, None,
         lambda size: {"job": None, "status": None, "at": NOW, "after": "prom", "size": 100},

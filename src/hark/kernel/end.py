@@ -231,7 +231,7 @@ async def _revive(turn: Turn) -> None:
             turn.event(row.id, "retried", found.step)
             back.append(row.id)
     if back:
-        await turn.tx.fetch(sql.revive, ids=back)
+        await turn.tx.fetch(sql.retry_instances, ids=back)
         await turn.tx.fetch(sql.reopen_awakeables, ids=back)
         await turn.tx.fetch(sql.reopen_waits, ids=back)
         turn.runnable = True

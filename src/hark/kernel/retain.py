@@ -25,7 +25,7 @@ async def apply(turn: Turn, request: Retain) -> None:
         found = {row[0] for row in await tx.fetch(sql.expired, before=request.before, ids=request.ids)}
         ids = [id for id in request.ids if id in found]
     if ids:
-        await tx.fetch(sql.bury, ids=ids)
+        await tx.fetch(sql.insert_tombstones, ids=ids)
         for forget in (
             sql.forget_signals, sql.forget_waits, sql.forget_awakeables, sql.forget_journal, sql.forget_events,
             sql.forget_instances,

@@ -220,7 +220,9 @@ class Turn:
         if all(post[1] != "broadcast" for post in self.posts):
             return await self.tx.fetch(sql.insert_signals, self.posts)
         alike = groupby(self.posts, key=itemgetter(slice(1, None)))
-        return await self.tx.fetch(sql.insert_alike, [(" ".join(p[0] for p in posts), *rest) for rest, posts in alike])
+        return await self.tx.fetch(
+            sql.insert_same_signal, [(" ".join(p[0] for p in posts), *rest) for rest, posts in alike]
+        )
 
     async def look(self, rows: Iterable[Locked]) -> None:
         """Read the waits of rows we hold: a statement after the lock, never the lock itself."""

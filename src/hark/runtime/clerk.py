@@ -388,7 +388,7 @@ class Clerk:
             try:
                 committed = await self.store.committed(xid)
                 if committed and (turn.events or turn.ran_on or turn.publishes):
-                    committed = bool(await self.store.read(sql.proof, tx=xid, now=turn.now))
+                    committed = bool(await self.store.read(sql.proof_of_commit, tx=xid, now=turn.now))
                 return committed
             except StoreFault as fault:
                 if self._closing:
@@ -584,7 +584,7 @@ class Clerk:
             return []
         me = self.worker.owner if self.worker is not None else ""
         dead = {row[0] for row in await self.store.read(sql.dead_workers, now=now, me=me)}
-        dead |= {row[0] for row in await self.store.read(sql.owners)} - {me}
+        dead |= {row[0] for row in await self.store.read(sql.unknown_owners)} - {me}
         return sorted(dead)
 
     async def _find_lost(self) -> None:

@@ -47,7 +47,7 @@ class Completions:
         targets = sorted({target for target, _, _ in asked})
         found: Reply[Any] = Reply()
         self._finding += 1
-        await self._read(lambda store: store.read(reads.ends, [(target,) for target in targets]), found)
+        await self._read(lambda store: store.read(reads.results, [(target,) for target in targets]), found)
         self._finding -= 1
         try:
             ends: dict[str, End] = {row[0]: tuple(row[1:]) for row in await found}

@@ -18,8 +18,8 @@ async def facts(store: Store) -> dict[str, Any]:
     now = await store.time()
     skew = now - (before + time.time_ns() // 1000) // 2
     workers = await store.read(reads.all_workers)
-    living = await store.read(reads.living)
-    [[late, since]] = await store.read(reads.late, before=now - _LATE)
+    living = await store.read(reads.count_unfinished)
+    [[late, since]] = await store.read(reads.count_overdue, before=now - _LATE)
     oldest = await store.read(reads.oldest_wait)
     server = await store.server()
     live = [names for _, until, names, _ in workers if until >= now]

@@ -161,7 +161,7 @@ async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> bui
 
 async def follow(store: Store, places: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
     """The events of each instance after its seq, and who was over before we looked: of those there are no more."""
-    living = {row[0] for row in await store.read(reads.alive, ids=list(places))}
+    living = {row[0] for row in await store.read(reads.unfinished, ids=list(places))}
     rows = await store.read(reads.follow, list(places.items()), size=limit)
     return [_event(row) for row in rows], places.keys() - living
 
@@ -170,7 +170,7 @@ async def expirable(store: Store, before: int) -> AsyncIterator[builtins.list[st
     """Who can be forgotten, oldest first, a page at a time; those who must stay were on the page too."""
     at, last = 0, ""
     while True:
-        page = await store.read(sql.old, before=before, at=at, after=last, size=_PAGE)
+        page = await store.read(sql.finished_before, before=before, at=at, after=last, size=_PAGE)
         yield [id for id, _, free in page if free]
         if len(page) < _PAGE:
             return

@@ -214,7 +214,7 @@ async def _inbox(store: Store, row: _Row, asked: set[tuple[str, str]]) -> list[N
     if not asked:
         return []
     found = []
-    for kind, name, at in await store.read(reads.inbox_letters, id=row.id):
+    for kind, name, at in await store.read(reads.unconsumed_signals, id=row.id):
         if (kind, name) in asked or kind not in ("signal", "broadcast", "message"):
             continue
         wanted = sorted(other for other, same in asked if same == name)
@@ -261,7 +261,7 @@ async def _elsewhere(
             found.append(NearMiss("other_target", kind, name, target, from_micros(at), text))
     if any(kind == "signal" for kind, _ in asked):
         for name, at, id, key, taken in await store.read(
-            reads.told_others, names=names, id=row.id, since=row.created_at
+            reads.signals_to_others, names=names, id=row.id, since=row.created_at
         ):
             fate = "which took it" if taken is not None else "where it has not been taken"
             text = f"signal {name!r} went to {key or id}, {fate}. It waits under {row.name!r}."

@@ -72,7 +72,7 @@ read_waits = Sql(
     """,
 )
 # Who is meant, and how it ended if it has.
-ends = Sql(
+results = Sql(
     f"""
     SELECT a.target, i.id, i.status, i.result, i.error FROM ({ADDRESSES}) a
     LEFT JOIN instances i ON i.id = a.id
@@ -152,7 +152,7 @@ follow = Sql(
     ORDER BY e.seq
     """,
 )
-alive = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
+unfinished = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
 # Whole histories, for an export.
 events_of_all = Sql(f"SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq")
 # By the three indexes there are: what was consumed without a key was consumed while one of them lived.
@@ -214,7 +214,7 @@ unfinished_children = Sql(
     WHERE parent_wait IN :waits[text] AND finished_at IS NULL ORDER BY created_at, id LIMIT 20
     """
 )
-inbox_letters = Sql(
+unconsumed_signals = Sql(
     """
     SELECT kind, name, at FROM signals WHERE instance_id = :id::text AND consumed_at IS NULL
     ORDER BY seq DESC LIMIT 200
@@ -222,7 +222,7 @@ inbox_letters = Sql(
 )
 # Of the latest signals of all those with such a name that went to others. A look back, not a search: an index
 # over names would be paid by every signal.
-told_others = Sql(
+signals_to_others = Sql(
     """
     SELECT s.name, s.at, i.id, i.correlation_key, coalesce(s.consumed_at, i.finished_at) FROM (
         SELECT seq, instance_id, kind, name, at, consumed_at FROM signals ORDER BY seq DESC LIMIT 2000) s
@@ -255,8 +255,10 @@ misses_named = Sql(
 
 schema_version = Sql("SELECT max(version) FROM migrations")
 all_workers = Sql("SELECT id, until, definitions, started_at FROM workers ORDER BY started_at, id LIMIT 1000")
-living = Sql("SELECT definition, version, status, count(*) FROM instances WHERE finished_at IS NULL GROUP BY 1, 2, 3")
-late = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")
+count_unfinished = Sql(
+    "SELECT definition, version, status, count(*) FROM instances WHERE finished_at IS NULL GROUP BY 1, 2, 3"
+)
+count_overdue = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")
 abandoned_count = Sql(
     """
     SELECT count(*) FROM instances i WHERE i.lease_owner IS NOT NULL

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# X8: what was withdrawn after a failure is asked again by the retry of it, as the same question.
+# A3: create the question; its wait is in the same commit. X8: a question that was withdrawn after a failure is asked
+# again by the retry, as the same question.
 insert_awakeables = Sql(
     """
     INSERT INTO awakeables (id, instance_id, task, place, entry_index, timeout_at, nonce, title, description,
@@ -19,7 +20,9 @@ insert_awakeables = Sql(
     WHERE awakeables.status = 'CANCELLED'
     """
 )
+# A2: the instance that asked, to lock it. Only for ids that do not contain the instance id.
 awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
+# A4, A8: what a settlement is validated against. Under lock of the owner.
 awakeable_states = Sql(
     """
     SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
@@ -27,8 +30,8 @@ awakeable_states = Sql(
     FROM awakeables WHERE id IN :ids[text]
     """
 )
-# Invariant 8: settled once; its instance is under lock. A wait that is kept after its answer must not time out later:
-# `asker` is whose it is, and null when it will not be kept.
+# Invariant 8: settled once; the instance is under lock. A wait that is kept after its answer must not time out later:
+# `asker` is the instance that has such a wait, and null if the wait will not be kept.
 _SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
         answered_by = r.answered_by, resolved_at = :now::bigint
     FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
@@ -36,18 +39,21 @@ _SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, 
 _ANSWERED = """UPDATE waits AS w SET fired_at = :now::bigint
     FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
     WHERE w.instance_id = r.asker AND w.kind = 'awakeable' AND w.name = r.id"""
+# A1, invariant 8: settle awakeables, and fire the waits that are kept.
 settle = Sql(
     f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
-    # SQLite has no UPDATE in a WITH, but takes two statements at once.
+    # SQLite has no UPDATE in a WITH, but executes two statements in one call.
     sqlite=f"{_SETTLE}; {_ANSWERED}",
 )
+# Invariant 11: an instance that has ended has no pending awakeables.
 cancel_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE instance_id IN :ids[text] AND status = 'PENDING'
     """
 )
-# X8: a retry asks again what the failure cancelled; its wait is still closed. Withdrawn ones have no wait.
+# X8: a retry asks again what the failure cancelled: its wait is still there, closed. Questions that were withdrawn
+# have no wait and stay cancelled.
 reopen_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'PENDING', resolved_at = NULL, answered_by = NULL

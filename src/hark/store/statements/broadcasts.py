@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
+# B1: the instances that wait for these names now, at most `size` of them.
 subscribers = Sql(
     """
     SELECT DISTINCT w.name, w.instance_id FROM waits w
     WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name IN :names[text] LIMIT :size::bigint
     """
 )
+# B1, S7: broadcasts with this dedup key that were sent before.
 broadcast_seen = Sql(
     """
     SELECT b.name, b.dedup_key, b.count FROM {rows: name text, dedup_key text}
     JOIN broadcasts b ON b.name = r.name AND b.dedup_key = r.dedup_key
     """
 )
+# B1: record a broadcast, also one without subscribers.
 insert_broadcasts = Sql(
     """
     INSERT INTO broadcasts (id, name, payload, dedup_key, count, at)
@@ -23,7 +26,8 @@ insert_broadcasts = Sql(
     FROM {rows: id text, name text, payload text, dedup_key text, count integer}
     """
 )
-# B1, very large: the marks say who is reached; whole or absent.
+# B1, invariant 9: a broadcast that is too large for one turn marks all its subscribers in one transaction and is
+# delivered in chunks.
 mark = Sql(
     """
     INSERT INTO deliveries (broadcast_id, instance_id)
@@ -31,8 +35,9 @@ mark = Sql(
     JOIN waits w ON w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name = r.name
     """
 )
+# B1: how many subscribers were marked.
 marked = Sql("SELECT broadcast_id, count(*) FROM deliveries WHERE broadcast_id IN :ids[text] GROUP BY broadcast_id")
-# A chunk of one broadcast: the mark goes in the commit that writes the inboxes, so nobody gets it twice.
+# B1: the next chunk. A mark is deleted in the commit that writes the inbox row, so no subscriber receives it twice.
 take_marks = Sql(
     """
     DELETE FROM deliveries WHERE (broadcast_id, instance_id) IN (
@@ -41,5 +46,7 @@ take_marks = Sql(
     RETURNING broadcast_id, instance_id
     """
 )
+# B1: what to write into the inboxes of a chunk.
 broadcasts_by_id = Sql("SELECT id, name, payload FROM broadcasts WHERE id IN :ids[text]")
+# B1: whether a large broadcast still has chunks to deliver.
 any_marks = Sql("SELECT 1 FROM deliveries LIMIT 1")

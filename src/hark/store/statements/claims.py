@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# One index scan per lane (queue, definition, version); SKIP LOCKED so that workers do not meet.
+# M10: one index scan per lane (queue, definition, version); SKIP LOCKED, so that workers do not wait for each other.
 claimable = Sql(
     """
     SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
@@ -16,8 +16,8 @@ claimable = Sql(
         ORDER BY i.priority, i.since LIMIT r.size FOR NO KEY UPDATE SKIP LOCKED) c
     ORDER BY c.priority, c.since
     """,
-    # SQLite has no LATERAL, and a LIMIT there takes no column; a correlated IN does the same index scan,
-    # and the few rows too many are left by the caller.
+    # SQLite has no LATERAL, and its LIMIT cannot be a column. A correlated IN does the same index scan; the caller
+    # ignores the few rows too many.
     sqlite="""
     SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
     FROM {rows: queue text, definition text, version integer, size integer}
@@ -29,7 +29,8 @@ claimable = Sql(
     ORDER BY c.priority, c.since
     """,
 )
-# Also straight from a park that this turn has woken.
+# X2, invariant 2: claim rows for this worker: a new epoch fences off every earlier claim. Also takes rows that are
+# still parked and that this turn has woken.
 claim = Sql(
     """
     UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
@@ -39,20 +40,22 @@ claim = Sql(
         concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight
     """
 )
-# Refused by a bucket: out of the claim index, promoted when there is room. The bucket is locked.
+# M7, M9: a row that a bucket refused leaves the claim index until the bucket promotes it. The bucket is locked.
 block = Sql(
     """
     UPDATE instances AS i SET blocked_on = r.bucket FROM {rows: id text, bucket text} WHERE i.id = r.id
     """
 )
-# Delays that are over and deadlines that have come; a row somebody holds is left for the next sweep.
+# S6, M2: delays that are over and deadlines that have come. A locked row is left for the next sweep.
 due = Sql(
     """
     SELECT id, status, epoch, has_signals, queue, definition, version FROM instances WHERE due_at <= :now::bigint
     ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
     """
 )
+# M2: a delay is over: the row is claimable, and its queue position is the time it was due.
 make_ready = Sql("UPDATE instances SET since = due_at, due_at = NULL WHERE id IN :ids[text]")
+# When the next sweep has something to do.
 next_due = Sql(
     """
     SELECT min(t.due_at) FROM (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
+# History: every event is in the transaction that caused it.
 insert_events = Sql(
     """
     INSERT INTO events (tx, instance_id, type, step, data, at)
@@ -11,9 +12,10 @@ insert_events = Sql(
     FROM {rows: id text, type text, step text, data text} ORDER BY r.ord
     """
 )
-# A turn that wrote events has committed when they are there: its number alone may be another's after a crash.
-# (A broadcast may write no event at all.)
-proof = Sql(
+# X5, after a lost connection: a turn that wrote events has committed if they are there. Its transaction number alone
+# is not enough, since a server that crashed may give the number to another transaction. A broadcast may write no
+# event at all.
+proof_of_commit = Sql(
     """
     SELECT 1 FROM events WHERE tx = :tx::bigint AND at = :now::bigint
     UNION ALL SELECT 1 FROM broadcasts WHERE at = :now::bigint LIMIT 1

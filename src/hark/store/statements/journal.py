@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# Each journal in its order, as its index has it: to sort them all costs a third as much again.
+# Replay: each journal in its own order, which is the order of the index. Sorting all of them together costs a third
+# more.
 journal_of = Sql(
     """
     SELECT r.ord, j.seq, j.entry, j.kind, j.name, j.value, j.error FROM {rows: id text, visit integer}
@@ -18,6 +19,7 @@ journal_of = Sql(
     CROSS JOIN journal j ON j.instance_id = r.id AND j.visit = r.visit ORDER BY r.ord, j.seq
     """,
 )
+# The lines of a commit are in the transaction of its outcome (invariant 1).
 insert_journal = Sql(
     """
     INSERT INTO journal (instance_id, visit, seq, entry, kind, name, value, error)
@@ -25,13 +27,13 @@ insert_journal = Sql(
     FROM {rows: id text, visit integer, seq integer, entry integer, kind text, name text, value text, error text}
     """
 )
-# Lines a retry does again, and earlier visits.
+# X8: delete the lines that a retry runs again, and the journals of earlier visits.
 cut_journal = Sql(
     """
     DELETE FROM journal AS j USING {rows: id text, visit integer, seq integer}
     WHERE j.instance_id = r.id AND (j.visit < r.visit OR (j.visit = r.visit AND j.seq >= r.seq))
     """,
-    # SQLite's DELETE joins nothing.
+    # SQLite's DELETE has no join.
     sqlite="""
     DELETE FROM journal WHERE (instance_id, visit, seq) IN (
         SELECT j.instance_id, j.visit, j.seq FROM {rows: id text, visit integer, seq integer}

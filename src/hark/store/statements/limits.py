@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
+# M7, M9: a bucket gets its row at its first use. In key order: two turns that create the same buckets do not
+# deadlock.
 insert_buckets = Sql(
     """
     INSERT INTO buckets (kind, key, shard, capacity, available, refilled_at)
@@ -13,7 +15,8 @@ insert_buckets = Sql(
     ON CONFLICT DO NOTHING
     """
 )
-# Buckets in key order; one that another worker holds is left out: refused means next turn.
+# M7, M9: lock buckets in key order. A bucket that another worker holds is left out; its candidates are decided in a
+# later turn.
 try_buckets = Sql(
     """
     SELECT b.kind, b.key, b.shard, b.capacity, b.available, b.refilled_at, b.due_at
@@ -21,14 +24,14 @@ try_buckets = Sql(
     ORDER BY b.kind, b.key, b.shard FOR NO KEY UPDATE OF b SKIP LOCKED
     """
 )
-# Freeing a slot waits for the bucket, so that a row blocked meanwhile is seen by the promotion.
+# M9: freeing a slot waits for the lock of its bucket, so that the promotion sees a row that was blocked meanwhile.
 hold_buckets = Sql(
     """
     SELECT kind, key, shard FROM buckets
     WHERE kind = 'slot' AND key IN :keys[text] ORDER BY kind, key, shard FOR NO KEY UPDATE
     """
 )
-# The last refill never moves back, or an hour would be refilled twice after a clock that jumped.
+# M7: the time of the last refill never moves back: after a clock jump an hour would be refilled twice.
 save_buckets = Sql(
     """
     UPDATE buckets AS b SET available = r.available, due_at = r.due_at, capacity = r.capacity,
@@ -38,19 +41,21 @@ save_buckets = Sql(
     WHERE b.kind = r.kind AND b.key = r.key AND b.shard = r.shard
     """
 )
+# M9: slots are counted, not stored, so a crash cannot leak one.
 slots_used = Sql(
     """
     SELECT concurrency_key, count(*) FROM instances
     WHERE concurrency_key IN :keys[text] AND status = 'executing' GROUP BY concurrency_key
     """
 )
+# M9: which of these buckets still have blocked rows.
 blocked_keys = Sql(
     """
     SELECT r.bucket FROM {rows: bucket text}
     WHERE EXISTS (SELECT 1 FROM instances i WHERE i.blocked_on = r.bucket)
     """
 )
-# The first in line for each bucket: who came later does not overtake it.
+# M7: the first blocked row of each bucket: no later row may overtake it.
 blocked_heads = Sql(
     """
     SELECT r.bucket, h.priority, h.since, h.weight FROM {rows: bucket text}
@@ -64,17 +69,20 @@ blocked_heads = Sql(
         SELECT h.rowid FROM instances h WHERE h.blocked_on = r.bucket ORDER BY h.priority, h.since LIMIT 1)
     """,
 )
+# M9: a slot became free: the bucket is due, and the sweep promotes the next blocked row.
 open_buckets = Sql(
     """
     UPDATE buckets SET due_at = :now::bigint WHERE kind = 'slot' AND key IN :keys[text]
     """
 )
+# M7, M9: buckets that may have room again. A bucket that another worker holds is left for the next sweep.
 due_buckets = Sql(
     """
     SELECT kind, key, shard, capacity, available, refilled_at, due_at FROM buckets
     WHERE due_at <= :now::bigint ORDER BY due_at, kind, key, shard LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
     """
 )
+# M7, M9: the first blocked rows of each bucket return to the claim index. A locked row is skipped.
 promote = Sql(
     """
     UPDATE instances SET blocked_on = NULL WHERE id IN (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# Invariant 2: joins on id and epoch only (a status predicate lures the planner into a partial index).
-# Touches no indexed column: the update of a running row stays HOT.
-# Its events ride along: the hottest statement of all, so its lists are sent once.
+# Invariant 2: joins on id and epoch only, because a status predicate makes the planner choose a partial index.
+# Touches no indexed column, so that the update of a running row stays HOT. The events are written by the same
+# statement: this is the hottest one, and its lists are sent once.
 _ADVANCE = """UPDATE instances AS i SET step = r.step, state = r.state, attempt = 0, crashes = 0,
         epoch = i.epoch + 1, rate_limit = NULL, weight = 1, updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text}
@@ -14,32 +14,34 @@ _ADVANCE = """UPDATE instances AS i SET step = r.step, state = r.state, attempt 
 _ADVANCED = """INSERT INTO events (tx, instance_id, type, step, at)
     SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text} ORDER BY r.ord"""
+# M2: a `Next` runs ahead: the row moves on under the same claim. Under lock.
 advance = Sql(
     f"WITH moved AS ({_ADVANCE}) {_ADVANCED}",
-    # SQLite has no UPDATE in a WITH, but takes two statements at once.
+    # SQLite has no UPDATE in a WITH, but executes two statements in one call.
     sqlite=f"{_ADVANCE}; {_ADVANCED}",
 )
 _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
     SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text}
     JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
-# A turn of nothing but these is this one statement: the update takes the locks itself, in the order of its list
-# (invariant 3), and compares the epoch anew when it had to wait for one (invariant 2).
-# Answers how many moved, and which of them have mail.
+# M2: a plain turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
+# and compares the epoch again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the ids
+# of those with has_signals.
 advance_all = Sql(
     f"""
     WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.has_signals),
-    told AS (
+    written AS (
         INSERT INTO events (tx, instance_id, type, step, at)
         SELECT :tx::bigint, id, 'next', step, :now::bigint FROM moved)
     SELECT count(*), string_agg(id, ' ') FILTER (WHERE has_signals) FROM moved
     """,
-    # One row for each that moved. The events first: afterwards nobody has that epoch any more.
+    # One row per instance that moved. The events come first: after the update no row has that epoch.
     sqlite=f"""
     {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_signals THEN id END
     """,
 )
-# Back into the position: a Retry, a Next under a limit or another key, a Next that makes room.
+# M2: back to the backlog, for a `Retry`, a `Next` under a limit or with another key, and a `Next` that yields its
+# slot to a more urgent row. Under lock.
 requeue = Sql(
     """
     UPDATE instances AS i SET status = 'runnable', step = r.step, state = r.state, attempt = r.attempt, crashes = 0,
@@ -51,7 +53,7 @@ requeue = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
-# Parked, or runnable at once when its answer is there already.
+# S2: park, or stay runnable if the answer is already in the inbox. Under lock.
 park = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, attempt = 0, crashes = 0,
@@ -61,7 +63,7 @@ park = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
-# The end. Limits stay as they are, for a retry.
+# M2, invariant 11: the outcome that ends an instance. Its limits stay in the row, for a retry. Under lock.
 finish = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, result = r.result, error = r.error,
@@ -71,7 +73,7 @@ finish = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
-# A graceful stop gives work back: no attempt, no crash counted.
+# M5: a stopping worker returns its claims: this counts neither as an attempt nor as a crash. Under lock.
 hand_back = Sql(
     """
     UPDATE instances AS i SET status = 'runnable', lease_owner = NULL, epoch = i.epoch + 1,
@@ -80,7 +82,7 @@ hand_back = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
-# M5: a lost lease adds one to attempt and to crashes. Under lock.
+# M5: a lost lease adds one to `attempt` and to `crashes`. Under lock.
 reclaim = Sql(
     """
     UPDATE instances SET status = 'runnable', lease_owner = NULL, epoch = epoch + 1, attempt = attempt + 1,
@@ -88,7 +90,7 @@ reclaim = Sql(
     WHERE id IN :ids[text]
     """
 )
-# Cancelled, or quarantined: the end by somebody else's hand. Under lock.
+# X8, M5: cancelled or quarantined, that is ended by something other than its own outcome. Under lock.
 end = Sql(
     """
     UPDATE instances AS i SET status = r.status, error = r.error, lease_owner = NULL, blocked_on = NULL,
@@ -98,7 +100,7 @@ end = Sql(
     """
 )
 # X8: a failed instance runs again from its failed step. Under lock.
-revive = Sql(
+retry_instances = Sql(
     """
     UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,
         since = :position::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),

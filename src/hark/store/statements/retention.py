@@ -9,17 +9,17 @@ _ANCESTOR = """
                 SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
                 UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
             SELECT 1 FROM above WHERE finished_at IS NULL"""
-# X7, the look beside the turns: who finished long ago, a page at a time, and who of them has no live ancestor.
-# A page counts those that must stay too, so that it is short however many they are.
-old = Sql(
+# X7, read outside a turn: a page of the instances that finished long ago, and whether each has no live ancestor. A
+# page also counts instances that must stay, so that it is short however many those are.
+finished_before = Sql(
     f"""
     SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
     WHERE i.finished_at < :before::bigint AND (i.finished_at, i.id) > (:at::bigint, :after::text)
     ORDER BY i.finished_at, i.id LIMIT :size::bigint
     """
 )
-# The deed: those of them for whom it is still so.
-# (`coalesce`: found by their ids; whoever proves that it is not null may go through the index of all that is old.)
+# X7, in the turn: lock those of the page for which it still holds. `coalesce` keeps the planner on the primary key: a
+# plain comparison implies NOT NULL and allows the index over everything old.
 expired = Sql(
     f"""
     SELECT i.id FROM instances i WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < :before::bigint
@@ -27,7 +27,8 @@ expired = Sql(
     FOR NO KEY UPDATE OF i SKIP LOCKED
     """
 )
-bury = Sql(
+# X7, M11: a `forever` key stays taken after its instance is removed.
+insert_tombstones = Sql(
     """
     INSERT INTO tombstones (key, instance_id, at)
     SELECT correlation_key, id, :now::bigint FROM instances
@@ -35,8 +36,9 @@ bury = Sql(
     ON CONFLICT DO NOTHING
     """
 )
+# X7: the instance itself, last.
 forget_instances = Sql("DELETE FROM instances WHERE id IN :ids[text]")
-# By the two indexes there are; what was consumed without a key is old enough for `forget_consumed`.
+# X7: by the two indexes that exist; signals consumed without a dedup key are old enough for `forget_consumed`.
 forget_signals = Sql(
     """
     DELETE FROM signals WHERE seq IN (
@@ -44,11 +46,14 @@ forget_signals = Sql(
         UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL)
     """
 )
+# X7: the closed waits of a failed instance.
 forget_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+# X7: what else belongs to the removed instances.
 forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]")
 forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
 forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
-# Consumed long ago, its instance alive: without a dedup key the row goes, with one only the payload.
+# X7: signals that a live instance consumed long ago. Without a dedup key the row goes; with one only the payload goes
+# (`empty_consumed`), because deduplication outlives consumption (invariant 7).
 forget_consumed = Sql(
     """
     DELETE FROM signals WHERE seq IN (
@@ -57,6 +62,7 @@ forget_consumed = Sql(
     RETURNING seq
     """
 )
+# X7, invariant 7: the payload goes, the dedup key stays.
 empty_consumed = Sql(
     """
     UPDATE signals SET payload = 'null' WHERE seq IN (
@@ -65,19 +71,22 @@ empty_consumed = Sql(
     RETURNING seq
     """
 )
+# X7: except broadcasts that still have chunks to deliver.
 forget_broadcasts = Sql(
     """
     DELETE FROM broadcasts WHERE at < :before::bigint
         AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.broadcast_id = broadcasts.id)
     """
 )
-# Idle buckets: locked in one statement, judged in the next, when all who held them before have committed.
+# X7: lock idle buckets. `forget_buckets` decides in a second statement, which sees the commit of every earlier
+# holder.
 idle_buckets = Sql(
     """
     SELECT kind, key, shard FROM buckets WHERE refilled_at < :before::bigint AND due_at IS NULL
     ORDER BY kind, key, shard LIMIT :size::bigint FOR UPDATE SKIP LOCKED
     """
 )
+# X7: delete the locked buckets that no blocked and no executing instance needs.
 forget_buckets = Sql(
     """
     DELETE FROM buckets WHERE (kind, key, shard) IN (

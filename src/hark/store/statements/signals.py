@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# S7: which of these were seen before, consumed or not. Under lock.
+# S7, invariant 7: which dedup keys an instance has seen before, consumed or not. Under lock.
 seen = Sql(
     """
     SELECT s.instance_id, s.dedup_key FROM {rows: id text, dedup_key text}
     JOIN signals s ON s.instance_id = r.id AND s.dedup_key = r.dedup_key
     """
 )
-# S9: who of all that were kept under a key has seen this; the latest, last.
+# S9: which kept instance of a correlation key has seen this dedup key; if several have, the latest comes last.
 seen_by_holders = Sql(
     """
     SELECT r.key, r.dedup_key, i.id FROM {rows: key text, dedup_key text}
@@ -20,6 +20,8 @@ seen_by_holders = Sql(
     ORDER BY i.created_at
     """
 )
+# S1: write inbox rows, in the order of the calls (S10). Under lock, so that a park that commits later sees them
+# (invariant 4).
 insert_signals = Sql(
     """
     INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
@@ -29,9 +31,10 @@ insert_signals = Sql(
     RETURNING seq
     """
 )
-# The same to many: a broadcast sends its payload once, and its subscribers as one text, not fifty thousand.
 _ALIKE = "{rows: ids text, kind text, name text, wait_id text, payload text, dedup_key text}"
-insert_alike = Sql(
+# B1: the same signal to many instances. A broadcast sends its payload once and its subscribers as one text, instead
+# of fifty thousand rows.
+insert_same_signal = Sql(
     f"""
     INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
     SELECT t.id, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now::bigint FROM {_ALIKE}
@@ -39,8 +42,8 @@ insert_alike = Sql(
     ORDER BY r.ord, t.place
     RETURNING seq
     """,
-    # SQLite takes lists apart as JSON; an id has nothing in it that JSON would quote. Each row is taken apart once, and
-    # not again for each of its ids: that was three times slower for 20,000.
+    # SQLite splits a list as JSON; an id contains nothing that JSON would escape. MATERIALIZED: each row is parsed
+    # once, not again for each of its ids, which was three times slower for 20,000 ids.
     sqlite=f"""
     WITH alike AS MATERIALIZED (SELECT * FROM {_ALIKE})
     INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
@@ -50,22 +53,25 @@ insert_alike = Sql(
     RETURNING seq
     """,
 )
+# S2: the unconsumed signals of claimed instances, in the order of arrival.
 inbox = Sql(
     """
     SELECT seq, instance_id, kind, name, wait_id, payload, at FROM signals
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL ORDER BY seq
     """
 )
-# What a park must check (invariant 4), without the payloads.
+# Invariant 4: what a park must check after it has armed its waits, without the payloads.
 inbox_heads = Sql(
     """
     SELECT seq, instance_id, kind, name, wait_id FROM signals
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL
     """
 )
-# S4: consumed is marked, not deleted, so that dedup outlives it.
+# S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
 consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]")
+# S4, X8: a retry that runs lines of the journal again gets back the signals that those lines had consumed.
 restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]")
+# Invariant 4: parked instances whose wait was answered become claimable, at the end of their queue.
 wake = Sql(
     """
     UPDATE instances SET status = 'runnable', since = :position::bigint, due_at = NULL, has_signals = true,
@@ -73,15 +79,17 @@ wake = Sql(
     WHERE id IN :ids[text]
     """
 )
-# Where those just woken stand in line.
+# Where the woken instances are in the backlog: a worker of the same process may claim them in this turn.
 woken = Sql(
     """
     SELECT id, queue, priority, concurrency_key, rate_limit, weight, definition, version FROM instances
     WHERE id IN :ids[text]
     """
 )
+# The first signal of an instance that was not woken by it: from now on its inbox is read.
 mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]")
-# D7: what reached nobody. No lock and no conflict: rows of a turn that are only ever read and trimmed.
+# D7: remember signals that reached no wait. No lock and no conflict: nothing but reads and retention touch these
+# rows.
 insert_misses = Sql(
     """
     INSERT INTO misses (at, kind, target, name, reason, instance_id)
@@ -89,7 +97,7 @@ insert_misses = Sql(
     FROM {rows: kind text, target text, name text, reason text, instance_id text} ORDER BY r.ord
     """
 )
-# Old ones, and all but the newest few thousand.
+# D7, X7: remove near misses that are older than the retention, and all but the newest few thousand.
 forget_misses = Sql(
     """
     DELETE FROM misses WHERE seq IN (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# M11: who has one of these names, as an id, as a live or `forever` key, or as a tombstone.
+# M11: the holder of each of these names: an instance with this id, a live or `forever` key, or a tombstone. The names
+# are reserved, so the answer holds until COMMIT.
 taken = Sql(
     """
     SELECT id AS name, id AS holder FROM instances WHERE id IN :names[text]
@@ -12,6 +13,8 @@ taken = Sql(
     UNION ALL SELECT key, instance_id FROM tombstones WHERE key IN :names[text]
     """
 )
+# M1, M8: start instances in the order of the calls. A row with an error is a child that could not start: it is
+# inserted as finished and counted.
 insert_instances = Sql(
     """
     INSERT INTO instances (id, definition, version, kind, correlation_key, scope, holds_key, queue, priority,
@@ -27,6 +30,7 @@ insert_instances = Sql(
     ORDER BY r.ord
     """
 )
+# M6: what this process has registered, for other processes to start. The latest registration wins.
 record_definitions = Sql(
     """
     INSERT INTO definitions (name, version, kind, queue, initial, source, digest, created_at)
@@ -37,4 +41,5 @@ record_definitions = Sql(
         initial = excluded.initial, source = excluded.source, digest = excluded.digest
     """
 )
+# M6: the definitions that can be started by name from a process without their code.
 definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions ORDER BY name, version")

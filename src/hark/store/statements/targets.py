@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from hark.store.sql import Row, Sql
 
-# An id wins over a key; a key means its live holder, else the latest kept one.
+# The target of a call as an instance id: an id wins over a key; a key means the live instance that holds it, else the
+# latest one that is kept.
 ADDRESSES = """SELECT t.target AS target, coalesce(
         (SELECT i.id FROM instances i WHERE i.id = t.target),
         (SELECT i.id FROM instances i WHERE i.correlation_key = t.target AND i.holds_key),
         (SELECT i.id FROM instances i WHERE i.correlation_key = t.target ORDER BY i.created_at DESC LIMIT 1)) AS id
     FROM (SELECT DISTINCT r.target FROM {rows: target text}) t"""
+# M11: find what the targets of a turn mean. Read before the lock; `lock` decides whether it still exists.
 addresses = Sql(ADDRESSES)
-# Invariant 3: all instance rows of a turn, in id order, before anything else is looked at.
+# Invariant 3: lock all instance rows of a turn, in id order, before anything else is read.
 lock = Sql(
     """
     SELECT id, status, epoch, has_signals FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
@@ -39,7 +41,7 @@ class Details(Row, frozen=True):
     version: int
 
 
-# Read under lock, or before it as a hint which rows and names to lock.
+# X8, M5: what cancel, retry and reclaim need. Read under lock, or before it to find which names and rows to lock.
 details = Sql(
     """
     SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
@@ -48,7 +50,8 @@ details = Sql(
     """,
     row=Details,
 )
-# The living below these instances, themselves not included; also those left over by a parent that has ended.
+# X8: a cancel ends all live instances below these, itself not included. Children of a parent that has already ended
+# are included.
 descendants = Sql(
     """
     WITH RECURSIVE below(id, parent_id, finished_at) AS (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hark.store.sql import Sql
 
 _TOKEN = "id, name, scopes, created_at, expires_at, revoked_at"
+# X3: only the hash is stored; the secret is shown once.
 insert_tokens = Sql(
     f"""
     INSERT INTO tokens (id, hash, name, scopes, expires_at, created_at)
@@ -13,19 +14,22 @@ insert_tokens = Sql(
     RETURNING {_TOKEN}
     """
 )
+# X3: a token that was revoked before keeps its first time.
 revoke_tokens = Sql(
     f"""
     UPDATE tokens SET revoked_at = coalesce(revoked_at, :now::bigint) WHERE id IN :ids[text] RETURNING {_TOKEN}
     """
 )
+# X3: all tokens, also expired and revoked ones, for people.
 read_tokens = Sql(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, id")
-# X3: by their hashes; one that was revoked or is over is none.
+# X3: the tokens of these hashes, except expired and revoked ones.
 live_tokens = Sql(
     f"""
     SELECT hash, {_TOKEN} FROM tokens
     WHERE hash IN :hashes[text] AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint)
     """
 )
+# X3: whether any request has to be authenticated.
 any_live_token = Sql(
     """
     SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint) LIMIT 1

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
+# The open waits of an instance. Under lock, except for people who look at it.
 waits_of = Sql(
     """
     SELECT id, instance_id, place, kind, name, key, deadline, remaining, since, fired_at FROM waits
     WHERE instance_id IN :ids[text] AND closed_at IS NULL ORDER BY id
     """
 )
+# S2: arm waits. The inbox is read afterwards (invariant 4).
 insert_waits = Sql(
     """
     INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since)
@@ -18,11 +20,13 @@ insert_waits = Sql(
         remaining integer}
     """
 )
+# Disarm waits.
 delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
-# Invariant 11: the finished have no waits; those of the failed are kept for a retry.
+# Invariant 11: an instance that is done or cancelled has no waits.
 drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+# Invariant 11, X8: a failed instance has no open waits; they are kept, closed, for a retry.
 close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
-# The messages that failed instances waited for, and who waits for them by now.
+# X8, B4: the messages that failed instances waited for, with the instance that waits for each of them now.
 closed_messages = Sql(
     """
     SELECT w.instance_id, w.name, w.key, o.instance_id FROM waits w
@@ -31,9 +35,11 @@ closed_messages = Sql(
     WHERE w.instance_id IN :ids[text] AND w.kind = 'message' AND w.closed_at IS NOT NULL AND w.fired_at IS NULL
     """
 )
+# X8: a retry waits again for what the failed step waited for.
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
+# S6, invariant 10: a wait that is answered or timed out must not fire again.
 fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
-# M8: a child's end counts against its own wait; the parent is under lock.
+# M8: the end of a child counts against its own wait, once. The parent is under lock.
 count_children = Sql(
     """
     UPDATE waits AS w SET remaining = w.remaining - r.ended
@@ -41,7 +47,7 @@ count_children = Sql(
     WHERE w.id = r.id
     RETURNING w.id, w.instance_id, w.remaining, w.closed_at
     """,
-    # SQLite's RETURNING does not know the alias.
+    # SQLite's RETURNING does not accept the alias.
     sqlite="""
     UPDATE waits AS w SET remaining = w.remaining - r.ended
     FROM {rows: id text, ended integer}
@@ -49,6 +55,7 @@ count_children = Sql(
     RETURNING id, instance_id, remaining, closed_at
     """,
 )
+# B4: the one instance that waits for a message. The unique index `waits_message` allows no second.
 message_waits = Sql(
     """
     SELECT w.instance_id, w.id, w.name, w.key FROM {rows: name text, key text}
@@ -56,7 +63,7 @@ message_waits = Sql(
         AND w.name = r.name AND w.key = r.key
     """
 )
-# In the order of the spawn.
+# M8: the children behind these waits, in the order of the spawn.
 children_of = Sql(
     """
     SELECT parent_wait, id, definition, status, state, result, error FROM instances

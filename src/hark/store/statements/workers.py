@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
+# M5: renew the lease of a worker process, or announce a new one. Sent from a thread and a connection of its own.
 renew = Sql(
     """
     INSERT INTO workers (id, until, definitions, started_at)
@@ -11,10 +12,12 @@ renew = Sql(
     ON CONFLICT (id) DO UPDATE SET until = excluded.until, definitions = excluded.definitions
     """
 )
-# Who leaves, and who is dead: not the one that renewed between the look and this turn.
+# M5: remove workers that stop or are dead. A worker that was dead when it was read and has renewed its lease since
+# then stays.
 retire = Sql("DELETE FROM workers WHERE id IN :ids[text] AND (until < :now::bigint OR id IN :leaving[text])")
+# M5: workers whose lease has expired.
 dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
-# Whom a dead worker left executing, and the owners that have no row at all.
+# M5: instances left executing by these owners, unless the owner has renewed its lease since.
 abandoned = Sql(
     """
     SELECT i.id, i.parent_id FROM instances i WHERE i.lease_owner IN :owners[text]
@@ -22,10 +25,13 @@ abandoned = Sql(
     ORDER BY i.id LIMIT 1000
     """
 )
-owners = Sql(
+# M5: owners of executing instances that have no row in `workers`, for example after a restored backup.
+unknown_owners = Sql(
     """
     SELECT DISTINCT i.lease_owner FROM instances i WHERE i.lease_owner IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = i.lease_owner)
     """
 )
+# Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see commit.advance),
+# or only looks.
 epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND status = 'executing'")
