@@ -37,11 +37,11 @@ class HandClock:
 
 
 class Harness(Hark):
-    """A Hark for tests: in memory unless `url=` says otherwise, clock by hand, linger 0."""
+    """A Hark for tests: in memory unless `url=` says otherwise, clock by hand."""
 
     def __init__(self, *definitions: Any, url: str = "sqlite://", **options: Any) -> None:
         self.clock = HandClock()
-        super().__init__(url, **{"linger": 0, **options}, clock=self.clock)
+        super().__init__(url, **options, clock=self.clock)
         self.register(*definitions)
         self._script: list[tuple[Callable[[Awakeable], bool], Any, str | None]] = []
 

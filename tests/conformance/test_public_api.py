@@ -142,7 +142,7 @@ def test_engine_the_options_of_hark_and_their_defaults() -> None:
     assert keyword_only(Hark) >= set(pinned) - {"url"}
     assert options(Rate) == {"burst": None, "shards": 1}
     Hark("sqlite://", rate_limits={"stripe": {"allowed": 100, "period": 60}}, concurrency={"stripe": 100})
-    Hark("sqlite://", agents={"opencode": ["opencode", "run"]}, lease=timedelta(seconds=30))  # type: ignore[arg-type]
+    Hark("sqlite://", lease=timedelta(seconds=30))  # type: ignore[arg-type]
 
 
 VERBS: dict[str, tuple[list[str], dict[str, Any], set[str]]] = {

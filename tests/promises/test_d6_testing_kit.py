@@ -300,12 +300,6 @@ async def test_d6_options_of_hark_are_taken(store: Store) -> None:
             await app.start(Leaf, {"value": "x" * 100})
 
 
-async def test_d6_linger_is_zero_unless_given() -> None:
-    assert Harness()._linger == 0
-    assert Harness(linger=5)._linger == 5
-    assert Hark("sqlite://")._linger == 60
-
-
 async def test_d6_a_handle_has_its_pinned_members() -> None:
     async with Harness(Checkout) as app:
         order = await app.start(Checkout, {"order": 1}, id="the-order")

@@ -58,7 +58,7 @@ WRONGS: dict[str, tuple[Any, type[BaseException]]] = {
     "stops for a reason without JSON": (lambda ctx: Stop(object()), InvalidInput),
     "leaves an unserialisable state": (lambda ctx: Done(state={"f": open}), InvalidInput),
     "spawns with an option there is not": (lambda ctx: Spawn([Child("Any", bogus=1)], then="start"), InvalidInput),
-    "spawns what is no definition": (lambda ctx: Spawn([Child(42)], then="start"), InvalidInput),
+    "spawns what is not a definition": (lambda ctx: Spawn([Child(42)], then="start"), InvalidInput),
     "asks for a limit there is not": (lambda ctx: Next("start", rate_limit="nobody's"), InvalidInput),
     "signals without a name": (lambda ctx: ctx.signal("x", ""), InvalidInput),
 }

@@ -95,7 +95,7 @@ async def test_fault_66_a_link_expires_with_its_awakeable(store: Store) -> None:
         assert (await app.awakeable(id)).status == "TIMEOUT"
         assert not await opens(app, id, token)
         [[nonce]] = await query(store, f"SELECT nonce FROM awakeables WHERE id = '{id}'")
-        longer = token_of(app._link(id, nonce, app.clock.now + 60 * SECOND))  # as a replay would create it
+        longer = token_of(app._links.url(id, nonce, app.clock.now + 60 * SECOND))  # as a replay would create it
         assert not await opens(app, id, longer)
 
 
@@ -126,21 +126,21 @@ async def test_x3_the_secret_is_made_once_and_kept_in_the_store(store: Store) ->
     apps = [Hark(store.url, **store.options) for _ in range(10)]
     await asyncio.gather(*(app.__aenter__() for app in apps))
     try:
-        links = {app._link("prom_1x", "nonce", None) for app in apps}
+        links = {app._links.url("prom_1x", "nonce", None) for app in apps}
         assert len(links) == 1
         [[secret]] = await query(store, "SELECT secret FROM secrets")
         assert len(secret) == 64
     finally:
         await asyncio.gather(*(app.__aexit__() for app in apps))
     async with Hark(store.url, **store.options) as again:
-        assert again._link("prom_1x", "nonce", None) in links
+        assert again._links.url("prom_1x", "nonce", None) in links
 
 
 async def test_x3_two_stores_do_not_share_a_secret(sqlite_store: Store, pg_store: Store) -> None:
     links = set()
     for store in (sqlite_store, pg_store):
         async with Hark(store.url, **store.options) as app:
-            links.add(app._link("prom_1x", "nonce", None))
+            links.add(app._links.url("prom_1x", "nonce", None))
     assert len(links) == 2
 
 
@@ -149,7 +149,7 @@ async def test_x3_a_given_secret_wins_over_the_environments_over_the_stores(
 ) -> None:
     async def link(**options: Any) -> str:
         async with Hark(store.url, **store.options, **options) as app:
-            return app._link("prom_1x", "nonce", None)
+            return app._links.url("prom_1x", "nonce", None)
 
     kept = await link()
     given = await link(secret="given")
@@ -182,7 +182,7 @@ async def test_x3_a_link_is_in_no_event_log_error_or_repr(store: Store, caplog: 
     async with asked(store, {"secret": "s3cret"}, schema={"type": "integer"}, assignees=["ann"]) as (app, id):
         shown = await app.awakeable(id)
         token = token_of(shown.url)
-        seen = [repr(shown), str(shown), repr(app._keys)]
+        seen = [repr(shown), str(shown), repr(app._links.keys)]
         for attempt in (
             lambda: app.resolve(id, "x"),
             lambda: app.resolve(id, 1, by="eve"),
@@ -215,11 +215,11 @@ def test_x3_there_are_no_keys_before_the_store_is_open() -> None:
 async def test_x3_links_work_in_synchronous_code(sqlite_store: Store) -> None:
     def plain() -> str:
         with Hark(sqlite_store.url) as app:
-            return app._link("prom_1x", "nonce", None)
+            return app._links.url("prom_1x", "nonce", None)
 
     link = await asyncio.to_thread(plain)
     async with Hark(sqlite_store.url) as app:
-        assert app._link("prom_1x", "nonce", None) == link
+        assert app._links.url("prom_1x", "nonce", None) == link
 
 
 def test_x3_thirty_days() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Child, Context, Done, Hark, InvalidDefinition, InvalidInput, Machine, Next, Rate, Spawn, step
+from hark.testing import Harness
 
 NAN, INFINITY = float("nan"), float("inf")
 URLS: dict[Any, str] = {
@@ -87,7 +88,7 @@ def test_x4_a_valid_schema_is_accepted(schema: str) -> None:
     assert Hark("postgresql://localhost/x", schema=schema).url == "postgresql://localhost/x"
 
 
-@pytest.mark.parametrize("option", ["lease", "linger", "max_signal_wait", "retention"])
+@pytest.mark.parametrize("option", ["lease", "retention"])
 def test_x4_an_option_in_seconds_is_checked(option: str) -> None:
     for value, message in SECONDS.items():
         with pytest.raises(InvalidInput, match=f"{option}.*{message}"):
@@ -95,11 +96,21 @@ def test_x4_an_option_in_seconds_is_checked(option: str) -> None:
     Hark("sqlite://", **{option: timedelta(hours=1)})
 
 
-@pytest.mark.parametrize("option", ["lease", "max_signal_wait", "retention"])
-def test_x4_only_linger_may_be_zero(option: str) -> None:
+@pytest.mark.parametrize("option", ["lease", "retention"])
+def test_x4_no_option_in_seconds_may_be_zero(option: str) -> None:
     with pytest.raises(InvalidInput, match="zero"):
         Hark("sqlite://", **{option: 0})
-    Hark("sqlite://", linger=0)
+
+
+@pytest.mark.parametrize("make", [Hark, Harness])
+@pytest.mark.parametrize(
+    "option",
+    [{"linger": 0}, {"linger": 60.0}, {"max_signal_wait": 3600}, {"nats": "nats://x"}, {"agents": {"a": ["a", "run"]}}],
+)
+def test_x4_an_option_this_version_does_not_have_is_refused(make: Any, option: dict[str, Any]) -> None:
+    """Also when it is given its default: the caller expects an effect."""
+    with pytest.raises(InvalidInput, match=f"{next(iter(option))}= is not available in this version"):
+        make(url="sqlite://", **option)
 
 
 @pytest.mark.parametrize("option", ["max_crashes", "max_payload", "broadcast_limit"])

@@ -217,11 +217,11 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     "one unknown among many": (
         lambda app: app.start_many([(Loose, None), ("Nobody", None), (Loose, None)]), NotFound, "register",
     ),
-    "no definition": (lambda app: app.start(5), InvalidInput, "no definition.*Machine class"),
-    "no definition at all": (lambda app: app.start(None), InvalidInput, "no definition"),
-    "a machine instead of its class": (lambda app: app.start(Loose()), InvalidInput, "no definition"),
+    "no definition": (lambda app: app.start(5), InvalidInput, "not a definition.*Machine class"),
+    "no definition at all": (lambda app: app.start(None), InvalidInput, "not a definition"),
+    "a machine instead of its class": (lambda app: app.start(Loose()), InvalidInput, "not a definition"),
     "a machine without steps": (lambda app: app.start(Empty), InvalidDefinition, "no steps.*@step"),
-    "registered number": (lambda app: app.register(5), InvalidInput, "no definition"),
+    "registered number": (lambda app: app.register(5), InvalidInput, "not a definition"),
     "version as text": (lambda app: app.start(Loose, version="1"), InvalidInput, "version='1'.*whole number"),
     "negative version": (lambda app: app.start(Loose, version=-1), InvalidInput, "whole number"),
     "version beyond the column": (lambda app: app.start(Loose, version=2**31), InvalidInput, "whole number"),
@@ -250,7 +250,7 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     "NUL in a reason": (lambda app: app.cancel("live", "a\0"), InvalidInput, "NUL"),
     "a reason that is no text": (lambda app: app.cancel("live", 5), InvalidInput, "must be text"),
     # options of start
-    "priority as a float": (lambda app: app.start(Loose, priority=1.5), InvalidInput, "whole number; lower goes first"),
+    "priority as a float": (lambda app: app.start(Loose, priority=1.5), InvalidInput, "whole number; lower numbers run first"),
     "priority beyond the column": (lambda app: app.start(Loose, priority=2**31), InvalidInput, "whole number"),
     "unknown scope": (lambda app: app.start(Loose, correlation_scope="never"), InvalidInput, "'live' or 'forever'"),
     "unknown option": (

@@ -160,7 +160,7 @@ OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
     "children that are no list": (lambda ctx: Spawn(Child(Bystander), then="other"), "takes a list of Child"),
     "more to join than there are": (lambda ctx: Spawn([Child(Bystander)], then="other", join=2), "Use 1…1, or 'all'"),
     "none to join": (lambda ctx: Spawn([Child(Bystander)], then="other", join=0), "not possible with 1 children"),
-    "a child of no definition": (lambda ctx: Spawn([Child(5)], then="other"), "no definition"),
+    "a child of no definition": (lambda ctx: Spawn([Child(5)], then="other"), "not a definition"),
     "a child with an unknown option": (lambda ctx: Spawn([Child(Bystander, prio=1)], then="other"), "no option prio"),
     "a child with an unknown limit": (lambda ctx: Spawn([Child(Bystander, rate_limit="no")], then="other"), "no rate"),
     "a child whose input does not fit": (lambda ctx: Spawn([Child(Elsewhere, {"n": "x"})], then="other"), "not fit"),

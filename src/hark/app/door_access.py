@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hark.app.arguments import check_limit, check_word, optional_name
 from hark.app.hark import Hark
 from hark.model.errors import InvalidInput
 from hark.model.names import is_name
@@ -54,7 +55,11 @@ class DoorAccess:
 
     def ping(self) -> Reply[None]:
         """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
-        return self.app._read(lambda store: store.read(sql.any_marks))
+
+        async def ask(store: Store) -> None:
+            await store.read(sql.any_marks)
+
+        return self.app._read(ask)
 
     def health(self) -> Reply[dict[str, Any]]:
         """The condition of the store as plain facts: `hark doctor` judges them."""
@@ -87,9 +92,7 @@ class DoorAccess:
             The events, oldest first, none skipped; and the ids of the instances that were finished, or removed,
             before the events were read: there are no more of them.
         """
-        from hark.app.hark import _size
-
-        size = _size(limit)
+        size = check_limit(limit)
         return self.app._read(lambda store: views.follow(store, places, size))
 
     def wait_page(
@@ -100,11 +103,10 @@ class DoorAccess:
         Returns:
             The waits, and the `after` of the next page; None if this is the last one.
         """
-        from hark.app.hark import _check_texts, _check_word, _size
-
-        size = _size(limit)
-        _check_texts(name=name, after=after[1] or None)
-        _check_word(kind, "kind", WaitKind)
+        size = check_limit(limit)
+        optional_name(name, "name")
+        optional_name(after[1] or None, "after")
+        check_word(kind, "kind", WaitKind)
         return self.app._read(lambda store: views.waits(store, name, kind, size, after))
 
     # -- links and forms ----------------------------------------------------------------------------
@@ -112,11 +114,11 @@ class DoorAccess:
     @property
     def origin(self) -> str:
         """The address of the HTTP server, `http://host:port`: links start with it if the app has no `base_url`."""
-        return self.app._origin
+        return self.app._links.origin
 
     @origin.setter
     def origin(self, address: str) -> None:
-        self.app._origin = address
+        self.app._links.origin = address
 
     def linked(self, awakeable_id: str, token: str) -> Reply[Awakeable]:
         """Read the awakeable behind a signed link.
@@ -124,17 +126,17 @@ class DoorAccess:
         Raises:
             NotFound: The link does not work. The error is the same for every reason.
         """
-        app = self.app
+        app, links = self.app, self.app._links
         wanted = awakeable_id if is_name(awakeable_id) else "-"  # an id that no awakeable has
-        return app._read(lambda store: views.linked(store, app._link, app._signing, wanted, token, app._clerk.now()))
+        return app._read(lambda store: views.linked(store, links.url, links.keys, wanted, token, app._clerk.now()))
 
     def seal(self, *fields: str) -> str:
         """Make a MAC over some texts with the app's secret: the answer page puts one into each form."""
-        return self.app._signing.seal(*fields)
+        return self.app._links.keys.seal(*fields)
 
     def is_sealed(self, seal: str, *fields: str) -> bool:
         """Whether `seal` made this MAC over these texts."""
-        return self.app._signing.is_sealed(seal, *fields)
+        return self.app._links.keys.is_sealed(seal, *fields)
 
     # -- tokens -------------------------------------------------------------------------------------
 

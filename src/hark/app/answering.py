@@ -1,0 +1,115 @@
+"""The verbs about awakeables: answer one, read one, list them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.app.arguments import check_limit, check_text, check_word, optional_name, optional_target
+from hark.app.core import Core
+from hark.app.handle import Target
+from hark.kernel.requests import SettleAwakeable
+from hark.model import json
+from hark.model.decisions import Settle
+from hark.model.errors import NotFound
+from hark.model.names import check_awakeable_id
+from hark.model.values import Awakeable, AwakeableStatus
+from hark.runtime import views
+from hark.runtime.reply import Reply
+from hark.store.protocol import Store
+
+
+class AnswerVerbs(Core):
+    """resolve, reject, awakeable, awakeables."""
+
+    def resolve(
+        self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python"
+    ) -> Reply[Awakeable]:
+        """Answer an awakeable. It settles once: the first answer that fits is the one that counts.
+
+            await app.resolve(approval.id, {"approved": True}, by="ann")
+
+        Args:
+            awakeable_id: The id of the awakeable, `prom_1…`.
+            payload: The answer, any JSON value that fits the awakeable's schema.
+            by: The name of the person or program that answers; it must be among the assignees, if there are any.
+                Without a name the caller is trusted.
+            via: Which door the answer came through, for the record.
+
+        Returns:
+            A reply with the `Awakeable`, settled.
+
+        Raises:
+            NotFound: There is no such awakeable.
+            AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
+            InvalidAnswer: The payload does not fit the schema; `.problems` lists why. The awakeable stays open.
+            NotAssigned: `by` is not one of the assignees. The awakeable stays open.
+        """
+        text = json.dump(payload, limit=self._max_payload)
+        return self._settle(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
+
+    def reject(
+        self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
+    ) -> Reply[Awakeable]:
+        """Refuse an awakeable: the function that waits for it gets `AwakeableRejected`.
+
+        Args:
+            awakeable_id: The id of the awakeable.
+            error: The reason, text.
+            by: The name of the person or program that refuses, as for `resolve`.
+            via: Which door the refusal came through, for the record.
+
+        Returns:
+            A reply with the `Awakeable`, settled.
+
+        Raises:
+            NotFound: There is no such awakeable.
+            AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
+            NotAssigned: `by` is not one of the assignees. The awakeable stays open.
+        """
+        reason = check_text(error, "error")
+        return self._settle(Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via))
+
+    def _settle(self, settle: Settle) -> Reply[Awakeable]:
+        optional_name(settle.by, "by")
+        optional_name(settle.via, "via")
+        return self._ask(SettleAwakeable(settle=settle), lambda row: views.awakeable(row, self._links.url))
+
+    def awakeable(self, id: str) -> Reply[Awakeable]:
+        """Read one awakeable.
+
+        Args:
+            id: The id of the awakeable.
+
+        Raises:
+            NotFound: There is no such awakeable.
+        """
+        wanted = check_awakeable_id(id)
+
+        async def one(store: Store) -> Awakeable:
+            found = await views.awakeables(store, self._links.url, id=wanted)
+            if not found:
+                raise NotFound(f"There is no awakeable {wanted!r}. Check the id.")
+            return found[0]
+
+        return self._read(one)
+
+    def awakeables(
+        self, *, job: Target | None = None, status: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Reply[list[Awakeable]]:
+        """List awakeables, newest first. Settled ones are listed until retention removes them.
+
+        Args:
+            job: Only those of this instance: its id, its key or its handle.
+            status: Only those with this status: PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED.
+            limit: How many at most, up to 10,000.
+            after: The id of the last one seen, to go on from there.
+
+        Raises:
+            NotFound: The awakeable `after` has been removed.
+        """
+        size, wanted = check_limit(limit), optional_target(job)
+        optional_name(after, "after")
+        check_word(status, "status", AwakeableStatus)
+        return self._read(
+            lambda store: views.awakeables(store, self._links.url, job=wanted, status=status, limit=size, after=after)
+        )

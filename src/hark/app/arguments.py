@@ -1,0 +1,102 @@
+"""Check the arguments of the verbs, before anything is asked of the clerk.
+
+Names, ids, durations and times are checked in model/names.py, JSON in model/json.py. Each check returns the value in
+the form the layers below use, or raises `InvalidInput` with what to do instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from hark.model import json
+from hark.model.errors import InvalidInput
+from hark.model.names import check_name, micros
+from hark.model.outcomes import Duration
+from hark.model.values import Rate
+
+MAX_PAGE = 10_000
+_MAX_TEXT = 1 << 16
+
+
+def target_of(target: Any) -> str:
+    """The id or key of a target: the text itself, or the `id` of a handle or instance."""
+    return check_name(getattr(target, "id", target), "target")
+
+
+def optional_name(name: str | None, what: str) -> str | None:
+    """A name that may be left out."""
+    return None if name is None else check_name(name, what)
+
+
+def optional_target(target: Any) -> str | None:
+    """A target that may be left out."""
+    return None if target is None else target_of(target)
+
+
+def check_word(word: Any, what: str, words: Any) -> None:
+    """Refuse a filter that is not one of the words of this `Literal`."""
+    if word is not None and word not in get_args(words):
+        raise InvalidInput(f"{what}={word!r}: give one of {', '.join(get_args(words))}.")
+
+
+def check_text(text: str, what: str) -> str:
+    """Text of any content that fits into a row."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be text, not {text!r}.")
+    json.dump(text, limit=_MAX_TEXT, what=what)
+    return text
+
+
+def check_count(number: int, what: str) -> int:
+    """A whole number from 1."""
+    if type(number) is not int or number < 1:
+        raise InvalidInput(f"{what}={number!r}: give a whole number from 1.")
+    return number
+
+
+def check_limit(limit: int) -> int:
+    """The size of a page."""
+    if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
+        raise InvalidInput(f"limit={limit!r}: give a whole number from 1 to {MAX_PAGE}.")
+    return limit
+
+
+def check_cursor(cursor: Any) -> tuple[int, int]:
+    """The position of an event in the history of all instances."""
+    if not isinstance(cursor, tuple) or [type(n) is int and 0 <= n < 2**63 for n in cursor] != [True, True]:
+        raise InvalidInput(
+            f"{cursor!r} is not a position in the history. Give the `.cursor` of an event, or (0, 0) for the beginning."
+        )
+    return cursor
+
+
+def seconds(duration: Duration, what: str, *, zero: bool = False) -> float:
+    """A duration as seconds; `zero` says whether it may be 0."""
+    return micros(duration, what, zero=zero) / 1_000_000
+
+
+def check_rates(given: Any) -> dict[str, Rate]:
+    """The option `rate_limits`: each limit a `Rate`, or a dict of its parameters."""
+    if not isinstance(given, dict):
+        raise InvalidInput(f"rate_limits={given!r}: give a dict of names and Rate(allowed=…, period=…).")
+    rates = {}
+    for name, rate in given.items():
+        try:
+            rates[name] = rate if isinstance(rate, Rate) else Rate(**rate)
+        except TypeError as error:
+            raise InvalidInput(f"rate_limits[{name!r}]: {error}. Give Rate(allowed=…, period=…), or a dict.") from error
+    return rates
+
+
+class UnavailableDefault(float):
+    """The default of a number option that this version does not have.
+
+    A class of its own tells it apart from the same number given by the caller, who expects an effect.
+    """
+
+
+def refuse_unavailable(**options: Any) -> None:
+    """Raise if one of these options, which do nothing in this version, was given."""
+    for name, value in options.items():
+        if value is not None and not isinstance(value, UnavailableDefault):
+            raise InvalidInput(f"The option {name}= is not available in this version of Hark. Leave it out.")

@@ -1,0 +1,47 @@
+"""What the groups of verbs share: how they ask the clerk for a change, and how they read the store."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from hark.app.answer_links import AnswerLinks
+from hark.app.starts import StartBuilder
+from hark.kernel.requests import Request
+from hark.runtime.clerk import Clerk
+from hark.runtime.registry import Registry
+from hark.runtime.reply import Reply
+from hark.store.protocol import Store
+
+T = TypeVar("T")
+
+
+class Core:
+    """The parts of an app. `Hark.__init__` makes them; each group of verbs is a class on top of this one."""
+
+    _clerk: Clerk
+    _registry: Registry
+    _starts: StartBuilder
+    _links: AnswerLinks
+    _max_payload: int
+
+    def _ask(self, request: Request, convert: Callable[[Any], T] | None = None) -> Reply[T]:
+        """Queue a request for the next turn. The reply is its answer, passed through `convert`."""
+        reply: Reply[T] = Reply(convert)
+        self._clerk.submit(request, reply)
+        return reply
+
+    def _read(self, question: Callable[[Store], Awaitable[T]]) -> Reply[T]:
+        """Read the store beside the turns."""
+        reply: Reply[T] = Reply()
+        self._clerk.read(question, reply)
+        return reply
+
+    def _read_after(self, request: Request, question: Callable[[Store, str], Awaitable[T]]) -> Reply[T]:
+        """Queue a request that answers with an id and, once it is committed, read about that id."""
+        asked: Reply[str] = self._ask(request)
+
+        async def both(store: Store) -> T:
+            return await question(store, await asked)
+
+        return self._read(both)

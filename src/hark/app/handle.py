@@ -1,0 +1,89 @@
+"""The handle of one instance: the verbs of `Hark` that concern it, without naming the target each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from hark.model.outcomes import Duration
+from hark.model.values import Delivery, Instance
+from hark.runtime.reply import Reply
+
+if TYPE_CHECKING:
+    from hark.app.hark import Hark
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Handle(Generic[R_co]):
+    """An instance that was started, or reached by a signal or message.
+
+    `Handle[R]` is the handle of an instance whose result is an `R`: `start` of a `@workflow` that returns an `R`
+    gives one. For a `Machine`, or a definition given by name, it is `Handle[Any]`.
+
+        order = await app.start(checkout, {"order": 42})
+        await order.signal("payment_confirmed", {"amount": 100})
+        print(await order.result(timeout=5))
+
+    Attributes:
+        id: The id of the instance.
+    """
+
+    __slots__ = ("_app", "id")
+
+    def __init__(self, app: Hark, id: str) -> None:
+        self._app = app
+        self.id = id
+
+    def get(self) -> Reply[Instance]:
+        """Read the instance as it is in the store now.
+
+        Raises:
+            NotFound: Retention has removed it.
+        """
+        return self._app.get(self.id)
+
+    def result(self, timeout: Duration | None = None) -> Reply[R_co]:
+        """Wait until the instance has finished, and return its result.
+
+        Args:
+            timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
+
+        Raises:
+            InstanceFailed: It failed; `.error` is its error.
+            InstanceCancelled: It was cancelled; `.reason` says why.
+            TimeoutError: It has not finished in time. It continues.
+            NotFound: Retention has removed it.
+        """
+        return self._app.result(self, timeout)
+
+    def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Reply[Delivery]:
+        """Send the instance a signal. See `Hark.signal`.
+
+        Args:
+            name: The name of the signal.
+            payload: Any JSON value.
+            dedup_key: A key by which a repeated signal is recognised.
+
+        Raises:
+            NoTarget: The instance is finished or removed.
+        """
+        return self._app.signal(self.id, name, payload, dedup_key=dedup_key)
+
+    def cancel(self, reason: str | None = None) -> Reply[Instance]:
+        """Cancel the instance and all its descendants. See `Hark.cancel`.
+
+        Args:
+            reason: Why; recorded as the instance's error.
+
+        Raises:
+            Conflict: It is already finished.
+            NotFound: Retention has removed it.
+        """
+        return self._app.cancel(self.id, reason)
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id!r})"
+
+
+Target: TypeAlias = "str | Handle[Any] | Instance"
+"""What a verb may be aimed at: an id, a correlation key, a handle or an instance."""

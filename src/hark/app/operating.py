@@ -1,0 +1,153 @@
+"""The verbs of operators: cancel and retry, fire what is due, remove what is old, tokens for the HTTP API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from datetime import datetime
+from typing import Any
+
+from hark.app.arguments import check_limit, check_text, optional_name, target_of
+from hark.app.core import Core
+from hark.app.handle import Target
+from hark.kernel.requests import Cancel, Grant, Reclaim, Retain, RetryInstance, Revoke, Sweep
+from hark.model import json
+from hark.model.names import check_name, micros, moment, new_id
+from hark.model.outcomes import Duration
+from hark.model.tokens import check_scopes, digest, new_secret
+from hark.model.values import Instance, Token
+from hark.runtime import views
+from hark.runtime.reply import Reply
+from hark.store.protocol import Store
+
+
+class OperationVerbs(Core):
+    """cancel, retry, sweep, export, forget, create_token, tokens, revoke_token."""
+
+    def cancel(self, target: Target, reason: str | None = None) -> Reply[Instance]:
+        """Cancel an instance and all its descendants, in one commit. A step that is executing loses its claim.
+
+            await app.cancel("order:42", "customer withdrew")
+
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+            reason: Why; recorded as the instance's error.
+
+        Returns:
+            A reply with the `Instance`, cancelled.
+
+        Raises:
+            NotFound: There is no such instance.
+            Conflict: It is already finished; `.status` says how.
+        """
+        request = Cancel(target=target_of(target), reason=None if reason is None else check_text(reason, "reason"))
+        return self._read_after(request, views.get)
+
+    def retry(self, target: Target) -> Reply[Instance]:
+        """Run a failed instance again: a machine from its failed step, a function from the end of its journal.
+
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+
+        Returns:
+            A reply with the `Instance`, runnable.
+
+        Raises:
+            NotFound: There is no such instance.
+            Conflict: It is not failed; `.status` says what it is.
+            Duplicate: Another live instance has its correlation key by now; `.holder` is its id.
+        """
+        return self._read_after(RetryInstance(target=target_of(target)), views.get)
+
+    def sweep(self) -> Reply[None]:
+        """Fire everything that is due now: delays, deadlines, expired leases. A running worker does so by itself."""
+
+        async def all_of_it(store: Store) -> None:
+            dead = await self._clerk.find_dead()
+            if dead:
+                await self._ask(Reclaim(owners=dead))
+            more = True
+            while more:
+                fired: Reply[bool] = self._ask(Sweep())
+                more = await fired
+
+        return self._read(all_of_it)
+
+    def export(self, *, before: datetime, limit: int = 1000) -> Reply[list[dict[str, Any]]]:
+        """Read the complete histories of the instances that `forget` would remove next, oldest first.
+
+        Args:
+            before: Only instances that finished before this time, an aware `datetime`.
+            limit: How many at most, up to 10,000.
+
+        Returns:
+            A reply with a dict for each instance: its attributes, its `events` and its `signals`.
+        """
+        until, size = moment(before, "before"), check_limit(limit)
+        return self._read(lambda store: views.export(store, until, size))
+
+    def forget(self, *, before: datetime, limit: int = 1000) -> Reply[list[str]]:
+        """Remove finished instances now, oldest first, instead of waiting for the option `retention` to do so.
+
+        Args:
+            before: Only instances that finished before this time, an aware `datetime`.
+            limit: How many at most, up to 10,000.
+
+        Returns:
+            A reply with the ids of those removed.
+        """
+        until, size = moment(before, "before"), check_limit(limit)
+
+        async def remove(store: Store) -> list[str]:
+            ids = await views.oldest(store, until, size)
+            removed: Reply[list[str]] = self._ask(Retain(before=until, ids=ids, size=size))
+            return await removed
+
+        return self._read(remove)
+
+    def create_token(
+        self,
+        scopes: str | Sequence[str] | Set[str],
+        name: str | None = None,
+        expires: Duration | datetime | None = None,
+    ) -> Reply[Token]:
+        """Create a token for the HTTP API.
+
+            token = await app.create_token(["read", "signal"], "ci", expires=86400)
+            print(token.secret)
+
+        Args:
+            scopes: What it allows, one or more of: read, signal, answer, operate, deploy.
+            name: A name for the record, shown as the one who answered.
+            expires: When it ends, an aware `datetime`; or how long it lasts, in seconds or as a `timedelta`.
+
+        Returns:
+            A reply with the `Token`. Its `.secret` is returned only here; the store keeps a hash.
+
+        Raises:
+            InvalidInput: A scope does not exist, or an argument is malformed.
+        """
+        optional_name(name, "name")
+        until = lasts = None
+        if isinstance(expires, datetime):
+            until = moment(expires, "expires")
+        elif expires is not None:
+            lasts = micros(expires, "expires", zero=False)
+        secret = new_secret()
+        granted = json.dump(check_scopes(scopes))
+        request = Grant(id=new_id(), hash=digest(secret), name=name, scopes=granted, expires_at=until, lasts=lasts)
+        return self._ask(request, lambda row: views.token(row, secret))
+
+    def tokens(self) -> Reply[list[Token]]:
+        """List all tokens, oldest first, expired and revoked ones too, without their secrets."""
+        return self._read(views.tokens)
+
+    def revoke_token(self, id: str) -> Reply[Token]:
+        """Revoke a token: it is refused from the next request on. Revoking it again changes nothing.
+
+        Args:
+            id: The `.id` of the token, not its secret.
+
+        Raises:
+            NotFound: There is no such token.
+        """
+        return self._ask(Revoke(id=check_name(id, "token id")), views.token)

@@ -1,0 +1,171 @@
+"""The verbs that read instances, their history and what they wait for."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, TypeVar, overload
+
+from hark.app.arguments import check_cursor, check_limit, check_word, optional_name, optional_target, seconds, target_of
+from hark.app.core import Core
+from hark.app.handle import Handle, Target
+from hark.model import json
+from hark.model.errors import InstanceCancelled, InstanceFailed
+from hark.model.outcomes import Duration
+from hark.model.values import Event, Instance, Kind, Status, Wait, WaitKind, Why
+from hark.runtime import views, why
+from hark.runtime.reply import Reply
+from hark.store.protocol import Store
+
+R = TypeVar("R")
+
+
+class ReadVerbs(Core):
+    """get, list, result, events, events_after, waits, why."""
+
+    def get(self, target: Target) -> Reply[Instance]:
+        """Read one instance as it is in the store now.
+
+            print((await app.get("order:42")).status)
+
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+
+        Raises:
+            NotFound: There is none, or retention has removed it.
+        """
+        wanted = target_of(target)
+        return self._read(lambda store: views.get(store, wanted))
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        definition: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Reply[builtins.list[Instance]]:
+        """List instances, newest first.
+
+            failed = await app.list(status="failed", definition="checkout")
+
+        Args:
+            status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, done, failed
+                or cancelled.
+            definition: Only those of this definition, by its name.
+            kind: Only those of this kind: machine, workflow, job, task or bpmn.
+            limit: How many at most, up to 10,000.
+            after: The id of the last one seen, to go on from there.
+
+        Raises:
+            NotFound: The instance `after` has been removed.
+            InvalidInput: A filter has a value that does not exist.
+        """
+        size = check_limit(limit)
+        optional_name(definition, "definition")
+        optional_name(after, "after")
+        check_word(status, "status", Status)
+        check_word(kind, "kind", Kind)
+        return self._read(lambda store: views.listing(store, status, definition, kind, size, after))
+
+    @overload
+    def result(self, target: Handle[R], timeout: Duration | None = None) -> Reply[R]: ...
+    @overload
+    def result(self, target: str | Instance, timeout: Duration | None = None) -> Reply[Any]: ...
+    def result(self, target: Target, timeout: Duration | None = None) -> Reply[Any]:
+        """Wait until an instance has finished, and return its result.
+
+            total = await app.result("order:42", timeout=60)
+
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+            timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
+
+        Returns:
+            A reply with the result: a JSON value.
+
+        Raises:
+            InstanceFailed: It failed; `.error` is its error.
+            InstanceCancelled: It was cancelled; `.reason` says why.
+            TimeoutError: It has not finished in time. It continues.
+            NotFound: There is no such instance.
+        """
+        wanted = target_of(target)
+        patience = None if timeout is None else seconds(timeout, "timeout", zero=True)
+        reply: Reply[Any] = Reply(_result)
+        self._clerk.wait_for_end(wanted, patience, reply)
+        return reply
+
+    def events(
+        self, target: Target | None = None, *, limit: int = 50, before: tuple[int, int] | None = None
+    ) -> Reply[builtins.list[Event]]:
+        """Read the latest events of one instance, or of all, newest last.
+
+        Args:
+            target: The instance: its id, its correlation key or its handle; None for all instances.
+            limit: How many at most, up to 10,000.
+            before: The `.cursor` of the oldest event seen, to read what happened before it.
+
+        Raises:
+            NotFound: There is no such instance.
+        """
+        wanted, size = optional_target(target), check_limit(limit)
+        place = () if before is None else (check_cursor(before),)
+        return self._read(lambda store: views.events(store, wanted, size, *place))
+
+    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[builtins.list[Event]]:
+        """Read the events of all instances after a cursor, oldest first.
+
+        It skips none, also when a transaction with a lower number commits later: read in a loop, each time after the
+        `.cursor` of the last event, it is a complete feed.
+
+        Args:
+            cursor: The `.cursor` of the last event seen; (0, 0) for the beginning.
+            limit: How many at most, up to 10,000.
+        """
+        size, place = check_limit(limit), check_cursor(cursor)
+        return self._read(lambda store: views.events_after(store, place, size))
+
+    def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
+        """List what instances wait for, the longest wait first.
+
+        Args:
+            name: Only waits for this signal, broadcast, message or awakeable id.
+            kind: Only waits of this kind: signal, broadcast, message, timer, awakeable or children.
+        """
+        optional_name(name, "name")
+        check_word(kind, "kind", WaitKind)
+
+        async def all_of_them(store: Store) -> builtins.list[Wait]:
+            return (await views.waits(store, name, kind))[0]
+
+        return self._read(all_of_them)
+
+    def why(self, target: Target) -> Reply[Why]:
+        """Explain why an instance does not continue.
+
+            print((await app.why("order:42")).text)
+
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+
+        Returns:
+            A reply with a `Why`: what the instance waits for and what would wake it, what else blocks it, and the
+            near misses: signals that arrived and did not wake it.
+
+        Raises:
+            NotFound: There is no such instance.
+        """
+        wanted = target_of(target)
+        here = self._registry.lanes() if self._clerk.worker is not None else []
+        return self._read(lambda store: why.explain(store, wanted, here))
+
+
+def _result(row: Sequence[Any]) -> Any:
+    id, status, result, error = row
+    if status == "done":
+        return None if result is None else json.load(result)
+    if status == "cancelled":
+        raise InstanceCancelled(f"Instance {id} was cancelled: {error}", id=id, reason=error)
+    raise InstanceFailed(f"Instance {id} failed: {error}. Fix the cause, then retry it.", id=id, error=error)
