@@ -250,7 +250,7 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     "NUL in a reason": (lambda app: app.cancel("live", "a\0"), InvalidInput, "NUL"),
     "a reason that is no text": (lambda app: app.cancel("live", 5), InvalidInput, "must be text"),
     # options of start
-    "priority as a float": (lambda app: app.start(Loose, priority=1.5), InvalidInput, "whole number; lower numbers run first"),
+    "priority as a float": (lambda app: app.start(Loose, priority=1.5), InvalidInput, "lower numbers run first"),
     "priority beyond the column": (lambda app: app.start(Loose, priority=2**31), InvalidInput, "whole number"),
     "unknown scope": (lambda app: app.start(Loose, correlation_scope="never"), InvalidInput, "'live' or 'forever'"),
     "unknown option": (
