@@ -1,6 +1,6 @@
-"""Measures durable functions, awakeables and HTTP: `python -m bench.answers WORKLOAD URL` prints one JSON line.
+"""Measure durable functions, awakeables and HTTP: `python -m bench.answers WORKLOAD URL` prints one JSON line.
 
-The parked functions do what those in bench/peers/ do. Requests come from bench/load.py, a process of its own.
+The parked functions do the same work as those in bench/peers/. bench/load.py, a process of its own, sends the requests.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ENTRIES = 1000
 SETTINGS = {"event log": "on", "lease": 30.0, "connections": 64, "loop and gc": "as `hark worker` sets them"}
 gc.set_threshold(20_000, 20, 100)
 ANSWER = {"approved": True, "amount": 100}
-asked: dict[str, str] = {}  # by instance: a function that is run again asks the same
+asked: dict[str, str] = {}  # awakeable by instance: a replay creates the same awakeable again
 resumed: dict[str, float] = {}
 
 
@@ -72,7 +72,7 @@ def app_on(url: str) -> Hark:
 
 
 async def functions(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Steps per second of functions with ten of them, as `bench.ours steps` has it for machines."""
+    """Runs per second of functions with ten runs each; `bench.ours steps` measures the same for machines."""
     app = app_on(url)
 
     async def run(count: int) -> float:
@@ -93,7 +93,7 @@ async def functions(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def replay(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """What a journal of 1,000 entries adds to a wake: medians from signal to resumed, long less short, in turns."""
+    """What a journal of 1,000 entries adds to a wake-up: median from signal to resumed code, long minus short."""
     app = app_on(url)
     async with app, app.worker({"default": in_flight}):
         pairs = [[(await app.start(long, entries)).id for entries in (1, ENTRIES)] for _ in range(n)]
@@ -110,7 +110,7 @@ async def replay(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def park(app: Hark, n: int) -> list[str]:
-    """Start `n` functions that ask; the ids of the instances, once all of them wait."""
+    """Start `n` functions that create an awakeable; return the instance ids once all of them are parked."""
     asked.clear()
     ids = [handle.id for handle in await app.start_many([(ask, None)] * n)]
     while len(asked) < n or len(await app.waits(kind="awakeable")) < n:
@@ -119,7 +119,7 @@ async def park(app: Hark, n: int) -> list[str]:
 
 
 async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """`n` parked, all answered in this process, until all are done."""
+    """Answer `n` parked functions in this process, until all are done."""
     app = app_on(url)
     async with app, app.worker({"default": in_flight}):
         for count in (100, n):
@@ -133,12 +133,12 @@ async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def trivial(request: HttpRequest) -> Response:
-    """Through the door like `resolve`: guarded, routed, parsed, answered. It commits nothing."""
+    """Handled like `resolve`: authenticated, routed, parsed, responded to. It commits nothing."""
     return json_response(Resolved("none", await request.json_body()))
 
 
 class Beside:
-    """The app's own API with that route, and an echo beside it: what the web server alone costs."""
+    """The app's own API with the trivial route, and an echo that shows what the web server alone costs."""
 
     def __init__(self, app: Hark) -> None:
         self.api = app.asgi()
@@ -156,7 +156,7 @@ class Beside:
 
 @contextlib.asynccontextmanager
 async def served(app: Hark) -> AsyncIterator[int]:
-    """The server of `hark serve`, with these beside; yields its port."""
+    """Run the server of `hark serve` with the trivial route and the echo; yields its port."""
     listener = listen("127.0.0.1", 0)
     DoorAccess(app).origin = address(listener)
     server = uvicorn.Server(config(Beside(app)))
@@ -171,7 +171,7 @@ async def served(app: Hark) -> AsyncIterator[int]:
 
 
 async def load(port: int, paths: list[str], connections: int = 64) -> dict[str, Any]:
-    """Posts the answer to each path, from another process; what it found. All must have been answered with 200."""
+    """Post the answer to each path from another process; return its measurements. Every status must be 200."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.load", str(port), "--connections", str(connections),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ async def load(port: int, paths: list[str], connections: int = 64) -> dict[str, 
 
 
 async def http(url: str, n: int, connections: int) -> dict[str, Any]:
-    """Requests per second on one server: answers, trivial posts, echoes. No worker: a call and its commit, no more."""
+    """Requests per second on one server: answers, trivial posts, echoes. No worker: only calls and their commits."""
     app = app_on(url)
     async with app:
         async with app.worker({"default": 500}):
@@ -204,7 +204,7 @@ async def http(url: str, n: int, connections: int) -> dict[str, Any]:
 
 
 async def answer_http(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """`n` parked, all answered over HTTP, until all are done; server and worker in one process, like `hark serve`."""
+    """Answer `n` parked functions over HTTP, until all are done; server and worker in one process, as `hark serve`."""
     app = app_on(url)
     async with app, app.worker({"default": in_flight}), served(app) as port:
         for count in (100, n):
@@ -223,7 +223,7 @@ async def when_done(app: Hark, ids: list[str]) -> float:
 
 
 async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Idle: from the answer to the function's code, in one process."""
+    """When idle: the time from the answer to the resumed code, in one process."""
     app = app_on(url)
     found = []
     async with app, app.worker():
@@ -237,7 +237,7 @@ async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def latency_apart(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Idle: the same, answered by another process."""
+    """When idle: the same, answered by another process."""
     app = app_on(url)
     async with app, app.worker():
         ids = await park(app, n)
@@ -253,7 +253,7 @@ async def latency_apart(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def send(url: str, n: int, in_flight: int) -> None:
-    """The other process: answers each awakeable on stdin, one at a time, with a pause; prints when."""
+    """The other process: answer each awakeable on stdin, one at a time, with a pause; print the times."""
     sent = []
     async with app_on(url) as app:
         for id in sys.stdin.read().split():
@@ -281,7 +281,7 @@ def main() -> None:
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("url")
     parser.add_argument("--n", type=int)
-    parser.add_argument("--in-flight", type=int, default=500, help="of http: connections")
+    parser.add_argument("--in-flight", type=int, default=500, help="for http: the number of connections")
     options = parser.parse_args()
     work, best = WORKLOADS[options.workload]
     found = uvloop.run(work(options.url, options.n or best, options.in_flight))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""`make bench-engine`: ours and the peers', the same work, one run, one PostgreSQL with fsync on; prints ratios.
+"""`make bench-engine`: Hark and its peers do the same work in one run, on one PostgreSQL with fsync on; prints ratios.
 
-The machine is noisy and never the same twice, so an absolute number says little: every line is a ratio of
-medians taken in this run, in turns, with the target it should reach. `--rounds` takes more of each.
+Machines are noisy and differ from each other, so an absolute number says little: every line is a ratio of
+medians from this run, measured alternately, with the target it should reach. `--rounds` measures more often.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def ours(workload: str, url: str, *arguments: str) -> dict[str, Any]:
 
 
 def wall(*command: str) -> float:
-    """Seconds a command takes, the best of five: a start is disturbed, never hurried."""
+    """Seconds a command takes, the best of five: noise can only make a start slower."""
     times = []
     for _ in range(5):
         begin = time.perf_counter()

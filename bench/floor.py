@@ -1,9 +1,9 @@
-"""The floor: what the databases do with rows shaped like instances, with nothing of an engine around.
+"""The floor: what the databases themselves do with rows shaped like instances, without an engine.
 
-`batches` is how many rows a second one connection updates in batches of 200, one commit each; an engine that
+`batches` is how many rows per second one connection updates in batches of 200, one commit each; an engine that
 stores each step as an update of a row cannot be faster. `bare_commit` is the median time of a single-row
-update with its commit on an otherwise idle database: the unit in which latencies are given.
-`python -m bench.floor` prints both for PostgreSQL and for SQLite, a JSON line each.
+update with its commit on an otherwise idle database: the unit of latencies.
+`python -m bench.floor` prints both for PostgreSQL and for SQLite, one JSON line each.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ COLUMNS = """step text NOT NULL, state text NOT NULL, attempt int NOT NULL, epoc
              updated_at bigint NOT NULL"""
 SQLITE = {"journal_mode": "wal", "synchronous": "full"}
 
-# The table on PostgreSQL keeps room in its pages, so that an update stays in its page and off the index.
+# On PostgreSQL the table leaves room in its pages, so that an update stays in its page and touches no index.
 POSTGRES_TABLE = f"""
     DROP TABLE IF EXISTS instances;
     CREATE TABLE instances (id text COLLATE "C" PRIMARY KEY, {COLUMNS}) WITH (fillfactor = 70)"""
@@ -53,7 +53,7 @@ SQLITE_ROW = """
 
 
 def rows(ids: list[str], epoch: int) -> list[Row]:
-    """A row for each id, as an instance looks after `epoch` steps."""
+    """A row for each id, like that of an instance after `epoch` steps."""
     state = json.dumps({"order": f"o-{epoch:06d}", "paid": True, "n": epoch % 10})
     return [(id, f"step_{epoch % 10}", state, 0, epoch, time.time_ns() // 1_000) for id in ids]
 

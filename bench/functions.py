@@ -1,7 +1,7 @@
-"""`make bench-functions`: durable functions, awakeables and HTTP, ours and the peers', one PostgreSQL with fsync on.
+"""`make bench-functions`: durable functions, awakeables and HTTP of Hark and its peers, on PostgreSQL with fsync on.
 
-Prints ratios of medians taken in this run, in turns, each with the target it should reach. Restate keeps a log of
-its own, with fsync too, beside that PostgreSQL. `--rounds` takes more of each.
+Prints ratios of medians from this run, measured alternately, each with the target it should reach. Restate uses a log
+of its own, with fsync too, instead of that PostgreSQL. `--rounds` measures more often.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """A load generator: `python -m bench.load PORT` posts each request of stdin (path, tab, JSON) and prints one JSON line.
 
-Keep-alive connections, each with one request under way, written by hand on asyncio's protocols: it must cost
-far less than the server it loads. Its own CPU time is printed, so that a reader sees whether it did.
+It uses keep-alive connections with one request in flight each, written by hand on asyncio's protocols, because it
+must cost far less than the server it loads. It prints its own CPU time, so that a reader can check that.
 """
 
 import argparse
@@ -18,7 +18,7 @@ LENGTH = b"content-length: "
 
 
 class Client(asyncio.Protocol):
-    """One connection: sends the next request when the last is answered."""
+    """One connection: sends the next request when it has the response to the last one."""
 
     def __init__(self, load: "Load") -> None:
         self.load = load

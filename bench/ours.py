@@ -1,7 +1,8 @@
-"""Measures Hark: `python -m bench.ours WORKLOAD URL` prints one JSON line.
+"""Measure Hark: `python -m bench.ours WORKLOAD URL` prints one JSON line.
 
 The work is the same as in bench/peers/: a ten-step workflow with 500 in flight, and parked instances that
-are signalled. The other workloads have no peer; their unit is the bare commit of floor.py, or Hark itself.
+are signalled. The other workloads have no peer; they are compared with the bare commit of floor.py, or with
+Hark itself.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def app_on(url: str) -> Hark:
 
 
 async def run_ten(app: Hark, n: int, in_flight: int) -> float:
-    """Seconds for `n` workflows by `in_flight` clients, each starting the next when its last is done."""
+    """Seconds for `n` workflows by `in_flight` clients, each of which starts the next one when its last is done."""
     left = iter(range(n))
 
     async def client() -> None:
@@ -93,7 +94,7 @@ async def steps(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def park(app: Hark, machine: type[Machine], n: int, kind: str) -> list[str]:
-    """Start `n` instances and wait until all of them wait."""
+    """Start `n` instances and return their ids once all of them are parked."""
     ids: list[str] = []
     for first in range(0, n, 5000):
         ids += [handle.id for handle in await app.start_many([(machine, None)] * min(5000, n - first))]
@@ -112,7 +113,7 @@ async def signals(url: str, n: int, in_flight: int) -> dict[str, Any]:
         for count in (100, n):
             ids = await park(app, Parked, count, "signal")
             begin = time.perf_counter()
-            sent = [app.signal(id, "go", {"amount": 100}) for id in ids]  # acts when called, awaited or not
+            sent = [app.signal(id, "go", {"amount": 100}) for id in ids]  # takes effect when called, not when awaited
             for reply in [*sent, *(app.result(id, timeout=300) for id in ids)]:
                 await reply
             seconds = time.perf_counter() - begin
@@ -120,7 +121,7 @@ async def signals(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Idle: from the signal to the step it wakes, sender and worker in one process."""
+    """When idle: the time from the signal to the step it wakes, sender and worker in one process."""
     app = app_on(url)
     async with app, app.worker():
         found = []
@@ -134,7 +135,7 @@ async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def latency_apart(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Idle: the same with the sender in another process."""
+    """When idle: the same with the sender in another process."""
     app = app_on(url)
     async with app, app.worker():
         ids = await park(app, Parked, n, "signal")
@@ -150,7 +151,7 @@ async def latency_apart(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def send(url: str, n: int, in_flight: int) -> None:
-    """The other process: a signal to each id on stdin, one at a time, with a pause; prints when."""
+    """The other process: signal each id on stdin, one at a time, with a pause; print the times."""
     sent = []
     async with app_on(url) as app:
         for id in sys.stdin.read().split():
@@ -161,7 +162,7 @@ async def send(url: str, n: int, in_flight: int) -> None:
 
 
 async def timers(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Idle: from due to the step that runs."""
+    """When idle: the time from the deadline to the step it wakes."""
     app = app_on(url)
     async with app, app.worker():
         late = [await (await app.start(Sleeper)).result(timeout=30) for _ in range(n)]
@@ -169,7 +170,7 @@ async def timers(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def memory(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """How much a worker grows by parked instances that somebody else started."""
+    """How much the memory of a worker grows by parked instances that another process started."""
     import psutil
 
     app = app_on(url)
@@ -183,7 +184,7 @@ async def memory(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def fill(url: str, n: int, in_flight: int) -> None:
-    """The other process: park `n` more and wait until they are."""
+    """The other process: start `n` more and wait until they are parked."""
     async with app_on(url) as app:
         before = await parked(app, "signal")
         for first in range(0, n, 5000):
@@ -193,7 +194,7 @@ async def fill(url: str, n: int, in_flight: int) -> None:
 
 
 async def broadcast(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """One call to `n` subscribers, until all inboxes are written."""
+    """One broadcast to `n` subscribers, until all inboxes are written."""
     app = app_on(url)
     async with app:
         async with app.worker({"default": in_flight}):
@@ -206,7 +207,7 @@ async def broadcast(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def crowd(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """The steps again, by this process and by a second one, half of the work each."""
+    """The same steps in this process and a second one, half of the work each."""
     other = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.ours", "steps", url, "--n", str(n // 2), "--in-flight", str(in_flight // 2),
         stdout=subprocess.PIPE,
@@ -218,7 +219,7 @@ async def crowd(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def beside(url: str, n: int, in_flight: int) -> dict[str, Any]:
-    """Signals from another process beside a saturated worker: the 95th percentile of its calls."""
+    """Signals from another process beside a saturated worker: the 95th percentile of their latency."""
     app = app_on(url)
     async with app, app.worker({"default": in_flight}):
         busy = asyncio.create_task(run_ten(app, 1_000_000, in_flight))
@@ -241,7 +242,7 @@ async def beside(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 
 async def call(url: str, n: int, in_flight: int) -> None:
-    """The other process: `n` signals to the id on stdin; prints how long each took."""
+    """The other process: send `n` signals to the id on stdin; print how long each took."""
     id, times = sys.stdin.read().strip(), []
     async with app_on(url) as app:
         for number in range(n):
@@ -253,7 +254,7 @@ async def call(url: str, n: int, in_flight: int) -> None:
 
 
 async def first(url: str, n: int, in_flight: int) -> None:
-    """A whole life: open, start, run, done."""
+    """Open the app, start one machine, run it to its end, close."""
     app = app_on(url)
     async with app, app.worker():
         await (await app.start(Ten, {"n": STEPS - 1})).result()
@@ -286,7 +287,7 @@ def main() -> None:
     options = parser.parse_args()
     work, best = WORKLOADS[options.workload]
     run = asyncio.run
-    if options.workload != "first":  # which measures a start without it
+    if options.workload != "first":  # that one measures the start of a process, without uvloop
         import uvloop
 
         run = uvloop.run  # as `hark worker` does

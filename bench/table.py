@@ -1,7 +1,7 @@
-"""What the two benches share: a line of their table, rounds in turns, the command line.
+"""What the two benchmarks share: a line of their table, alternating rounds, the command line.
 
-The machine is noisy and never the same twice, so an absolute number says little: every line is a ratio of
-medians taken in this run, in turns, with the target it should reach.
+Machines are noisy and differ from each other, so an absolute number says little: every line is a ratio of
+medians from the same run, measured alternately, with the target it should reach.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Line:
-    """One ratio: more is better when `least` is given, less when `most` is."""
+    """One ratio. With `least`, higher is better; with `most`, lower is better."""
 
     what: str
     ours: str
@@ -41,7 +41,7 @@ class Line:
 
 
 def hark(module: str, workload: str, url: str, *arguments: str) -> dict[str, Any]:
-    """Runs a workload of Hark in a process of its own."""
+    """Run a workload of Hark in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{module}", workload, url, *arguments],
         check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT,
@@ -51,7 +51,7 @@ def hark(module: str, workload: str, url: str, *arguments: str) -> dict[str, Any
 
 
 class Bench:
-    """A group of lines is a method; subclasses name theirs, in order, in `GROUPS`."""
+    """A method returns a group of lines; subclasses list their methods, in order, in `GROUPS`."""
 
     GROUPS: Sequence[str] = ()
 
@@ -73,7 +73,7 @@ class Bench:
         return statistics.median(work() for _ in range(self.rounds))
 
     def in_turns(self, **works: Callable[[], Any]) -> dict[str, Any]:
-        """The median of each. A round runs all of them, so that a slow minute of the machine hits all alike."""
+        """The median of each. A round runs all of them, so that a slow minute of the machine affects all alike."""
         found: dict[str, list[Any]] = {name: [] for name in works}
         for _ in range(self.rounds):
             for name, work in works.items():
@@ -86,7 +86,7 @@ class Bench:
 
 
 def _median(values: list[Any]) -> Any:
-    """Of numbers; of dicts, the median of each number in them."""
+    """The median of numbers; for dicts, the median of each number in them."""
     if isinstance(values[0], dict):
         return {
             key: _median([one[key] for one in values])
@@ -110,9 +110,9 @@ def mb(size: float) -> str:
 
 def main(bench: type[Bench], about: str | None, rounds: int) -> None:
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--rounds", type=int, default=rounds, help="how often each is measured; the median counts")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the large sizes")
-    parser.add_argument("--only", choices=bench.GROUPS, help="one group of lines")
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often to measure each; the median is printed")
+    parser.add_argument("--quick", action="store_true", help="use a tenth of the large sizes")
+    parser.add_argument("--only", choices=bench.GROUPS, help="measure one group of lines")
     options = parser.parse_args()
     with postgres() as server:
         print("PostgreSQL:", ", ".join(f"{name} {value}" for name, value in settings(server).items()), flush=True)

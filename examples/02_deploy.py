@@ -1,4 +1,4 @@
-"""A deploy that asks a person, and waits: for a minute or for a month, through a link, curl or the command line.
+"""A deploy that waits for a person's approval: through a link, curl or the command line, for a minute or a month.
 
 Run it: `python examples/02_deploy.py`, or `make demo`. Stop it with Ctrl-C and run it again: it still waits.
 """
@@ -21,13 +21,13 @@ class Verdict:
 
 
 async def build(ref: str) -> str:
-    print(f"  building {ref}: done once, whatever happens later", flush=True)
+    print(f"  building {ref} (this runs only once, even after a restart)", flush=True)
     return f"registry/app:{ref}"
 
 
 async def ask(id: str, url: str) -> None:
-    """A mail, a chat message, a ticket: here it is the terminal."""
-    print(f"  Deploy? Answer in one of these ways:\n{ways(id, url)}", flush=True)
+    """Ask for approval: by e-mail, chat or ticket in production, on the terminal here."""
+    print(f"  Deploy? Answer in one of these ways:\n{ways_to_answer(id, url)}", flush=True)
 
 
 async def release(image: str, note: str) -> str:
@@ -42,15 +42,15 @@ async def deploy(ctx: FunctionContext, ref: str) -> str:
     )
     await ctx.run(ask, approval.id, approval.url)
     try:
-        verdict = await approval  # parked: no thread, no memory, no lease
-    except AwakeableRejected as refusal:
-        return f"not deployed: {refusal}"
+        verdict = await approval  # parked: uses no thread, no memory, no lease
+    except AwakeableRejected as rejection:
+        return f"not deployed: {rejection}"
     if not verdict.approved:
         return f"not deployed: {verdict.note or 'no reason given'}"
     return await ctx.run(release, image, verdict.note)
 
 
-def ways(id: str, url: str) -> str:
+def ways_to_answer(id: str, url: str) -> str:
     server = url.split("/a/")[0]
     hark = "hark" if shutil.which("hark") else os.path.relpath(Path(sys.executable).parent / "hark")
     return (
@@ -61,16 +61,16 @@ def ways(id: str, url: str) -> str:
 
 
 async def watch(app: Hark, ready: asyncio.Event) -> None:
-    """Start the deploy, or find the one that waits; print how it ends."""
-    await ready.wait()  # until then a link has no address to start with
+    """Start the deploy, or find the one that is waiting, and print its result. Links need the server's address."""
+    await ready.wait()
     try:
-        it = await app.start(deploy, {"ref": "v1"}, correlation_key="deploy:v1")
-    except Duplicate as waiting:
-        it = await app.get(waiting.holder)
-        print("  It still waits for your answer:", flush=True)
-        for question in await app.awakeables(job=it.id, status="PENDING"):
-            print(ways(question.id, question.url), flush=True)
-    print(f"  result: {await app.result(it.id)}", flush=True)
+        id = (await app.start(deploy, {"ref": "v1"}, correlation_key="deploy:v1")).id
+    except Duplicate as error:
+        id = error.holder
+        print("  The deploy of the last run still waits for your answer:", flush=True)
+        for question in await app.awakeables(job=id, status="PENDING"):
+            print(ways_to_answer(question.id, question.url), flush=True)
+    print(f"  result: {await app.result(id)}", flush=True)
 
 
 async def main() -> None:
@@ -83,24 +83,24 @@ async def main() -> None:
             print(line, flush=True)
             ready.set()
 
-        serving = asyncio.ensure_future(app.serve(port=options.port, say=say))
-        watching = asyncio.ensure_future(watch(app, ready))
-        await asyncio.wait([serving, watching], return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
-            print("  Stopped. The deploy still waits in the file: run it again.", flush=True)
-        for part in (serving, watching):
-            part.cancel()
-        await asyncio.gather(serving, watching, return_exceptions=True)
+        server = asyncio.ensure_future(app.serve(port=options.port, say=say))
+        watcher = asyncio.ensure_future(watch(app, ready))
+        await asyncio.wait([server, watcher], return_when=asyncio.FIRST_COMPLETED)
+        if server.done():
+            server.result()
+            print("  Stopped. The deploy still waits in the database: run it again.", flush=True)
+        for task in (server, watcher):
+            task.cancel()
+        await asyncio.gather(server, watcher, return_exceptions=True)
 
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--db", default=f"sqlite:///{Path('demo.db').resolve()}", help="where it is kept")
-parser.add_argument("--port", type=int, default=4097, help="0 takes a free one")
+parser.add_argument("--db", default=f"sqlite:///{Path('demo.db').resolve()}", help="the store")
+parser.add_argument("--port", type=int, default=4097, help="0 selects a free port")
 options = parser.parse_args()
 
 if __name__ == "__main__":
     try:
         asyncio.run(main())
-    except HarkError as error:  # a port that is taken, a file that is no database
+    except HarkError as error:  # the port is in use, or the file is not a database
         sys.exit(str(error))

@@ -1,9 +1,9 @@
-"""Measures Absurd: run by the interpreter of its own environment, prints one JSON line.
+"""Measure Absurd. Runs in the interpreter of its own environment and prints one JSON line.
 
 A client of the Python SDK owns one connection, which all its tasks share. So one process runs several clients
-(`--clients`), each a worker for its part of the tasks in flight. For steps that is about twice as fast as the
-one client of the documentation, for signals less. Workers poll, here more often than by default: the SDK has
-no notifications.
+(`--clients`), each a worker for its share of the tasks in flight. For steps that is about twice as fast as the
+single client of the documentation, for signals the gain is smaller. Workers poll, here more often than by default,
+because the SDK has no notifications.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def create_schema(url: str) -> None:
 
 
 async def spread(clients: list[AsyncAbsurd], numbers: range, action: Action) -> None:
-    """Does `action` once for each number, each client one at a time."""
+    """Execute `action` once for each number; each client handles one at a time."""
     todo = iter(numbers)
 
     async def lane(client: AsyncAbsurd) -> None:
@@ -66,7 +66,7 @@ async def spread(clients: list[AsyncAbsurd], numbers: range, action: Action) -> 
 
 
 async def until(watch: Watch, state: str, count: int) -> None:
-    """Waits until `count` tasks are in `state`."""
+    """Wait until `count` tasks are in `state`."""
     statement = f"SELECT count(*) >= %s FROM absurd.t_{QUEUE} WHERE state = %s"
     while True:
         cursor = await watch.execute(statement, (count, state))
@@ -80,7 +80,7 @@ async def spawn(senders: list[AsyncAbsurd], task: str, numbers: range) -> None:
 
 
 async def run_steps(senders: list[AsyncAbsurd], watch: Watch, numbers: range) -> float:
-    """Seconds from the first spawn until all are done; `numbers` go on from those of the warm-up."""
+    """Seconds from the first spawn until all are done; `numbers` continue from those of the warm-up."""
     begin = time.perf_counter()
     await spawn(senders, "steps", numbers)
     await until(watch, "completed", numbers.stop)
@@ -88,7 +88,7 @@ async def run_steps(senders: list[AsyncAbsurd], watch: Watch, numbers: range) ->
 
 
 async def run_signals(senders: list[AsyncAbsurd], watch: Watch, numbers: range) -> float:
-    """Seconds from the first event until all are done; `numbers` go on from those of the warm-up."""
+    """Seconds from the first event until all are done; `numbers` continue from those of the warm-up."""
     await spawn(senders, "parked", numbers)
     await until(watch, "sleeping", len(numbers))
     begin = time.perf_counter()
@@ -103,7 +103,9 @@ async def run_latency(senders: list[AsyncAbsurd], watch: Watch, numbers: range) 
     for number in numbers:
         await spawn(senders, "parked", range(number, number + 1))
         await until(watch, "sleeping", 1)
-        await asyncio.sleep(0.001 * (number % 20))  # else every event would come at the same point between two polls
+        await asyncio.sleep(
+            0.001 * (number % 20)
+        )  # otherwise every event would arrive at the same point between two polls
         begin = time.monotonic()
         await senders[0].emit_event(f"go:{number}", "event")
         await until(watch, "completed", number + 1)
@@ -112,7 +114,7 @@ async def run_latency(senders: list[AsyncAbsurd], watch: Watch, numbers: range) 
 
 
 async def measure(options: Namespace, worker: dict[str, Any]) -> float:
-    """Starts the workers, warms up, measures, stops the workers."""
+    """Start the workers, warm up, measure, stop the workers."""
     workers = [AsyncAbsurd(options.url, queue_name=QUEUE) for _ in range(options.clients)]
     senders = [AsyncAbsurd(options.url, queue_name=QUEUE) for _ in range(options.senders)]
     for client in workers:

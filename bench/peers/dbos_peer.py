@@ -1,10 +1,10 @@
-"""Measures DBOS: run by the interpreter of its own environment, prints one JSON line.
+"""Measure DBOS. Runs in the interpreter of its own environment and prints one JSON line.
 
-All in one process, as fast as the documented settings make it on two cores. What binds DBOS there is the
-interpreter, not the database: a small connection pool without pre-ping is best. For steps, workflows on the
-thread pool of DBOS beat coroutines by a tenth (`--style` shows either). For signals, coroutines woken by
-LISTEN/NOTIFY with few threads beneath are best. A SQLite file is put into WAL mode, which DBOS keeps and
-which is faster than what it would choose.
+Everything runs in one process, as fast as the documented settings allow on two cores. There the interpreter limits
+DBOS, not the database: a small connection pool without pre-ping is best. For steps, workflows on the thread pool
+of DBOS are a tenth faster than coroutines (`--style` selects either). For signals, coroutines woken by LISTEN/NOTIFY
+with few threads are best. A SQLite file is put into WAL mode, which DBOS keeps and which is faster than its
+default.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ async def parked() -> Any:
 
 
 def run_steps(n: int, in_flight: int) -> float:
-    """Seconds for `n` workflows on DBOS's threads, the oldest awaited before one more starts."""
+    """Seconds for `n` workflows on DBOS's threads, awaiting the oldest before starting one more."""
     begin = time.perf_counter()
     running: deque[WorkflowHandle[int]] = deque()
     for value in range(n):
@@ -114,7 +114,7 @@ async def run_latency(n: int, url: str) -> float:
 
 
 async def until_parked(watch: psycopg.AsyncConnection[Any], n: int) -> None:
-    """Waits until `n` workflows are parked: the last record of `recv` before it waits is of its time-out."""
+    """Wait until `n` workflows are parked: the last record of `recv` before it waits is that of its timeout."""
     statement = """
         SELECT count(*) = %s FROM dbos.operation_outputs JOIN dbos.workflow_status USING (workflow_uuid)
         WHERE function_name = 'DBOS.sleep' AND status = 'PENDING'"""
@@ -126,7 +126,7 @@ async def until_parked(watch: psycopg.AsyncConnection[Any], n: int) -> None:
 
 
 async def run_async(options: Namespace) -> float:
-    """Warms up, then measures, on one event loop: a loop takes the thread pool of DBOS down when it ends."""
+    """Warm up, then measure, on one event loop: the end of a loop shuts down the thread pool of DBOS."""
     if options.workload == "latency":
         return await run_latency(options.n, options.url)
     if options.workload == "signals":
@@ -137,7 +137,7 @@ async def run_async(options: Namespace) -> float:
 
 
 def run_in_threads(options: Namespace) -> float:
-    """Warms up, then measures, without an event loop."""
+    """Warm up, then measure, without an event loop."""
     run_steps(options.warm_up, options.in_flight)
     return run_steps(options.n, options.in_flight)
 
@@ -170,7 +170,7 @@ def configure(options: Namespace) -> DBOSConfig:
 
 
 def prepare_sqlite(url: str) -> dict[str, Any]:
-    """Makes the file in WAL mode; returns what governs its durability."""
+    """Create the file in WAL mode; return the settings that determine its durability."""
     file = sqlite3.connect(url.removeprefix("sqlite:///"))
     [journal_mode] = file.execute("PRAGMA journal_mode = WAL").fetchone()
     [synchronous] = file.execute("PRAGMA synchronous").fetchone()

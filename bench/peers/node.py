@@ -1,4 +1,4 @@
-"""The server of Restate, a binary that npm brings: installed once into `bench/.node`, and again for another version."""
+"""The server of Restate, a binary from npm: installed into `bench/.node` once per version."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ HOME = Path(__file__).resolve().parent.parent / ".node"
 
 
 def restate_server() -> Path:
-    """The path of the binary, which is installed first if need be. No script of a package is run."""
+    """The path of the binary; installs it first if necessary. No package script is run."""
     installed = HOME / "installed.txt"
     if not installed.exists() or installed.read_text() != VERSION:
         HOME.mkdir(exist_ok=True)

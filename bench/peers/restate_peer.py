@@ -1,10 +1,10 @@
-"""Measures Restate: run by the interpreter of its own environment, prints one JSON line.
+"""Measure Restate. Runs in the interpreter of its own environment and prints one JSON line.
 
-Its server keeps a log of its own, with fsync as it comes, so no database is needed: the directory it writes to is
-a temporary one, as PostgreSQL's is. The service runs in this process, over HTTP/2 both ways, and stays connected
-while it waits. That is faster than to suspend it and replay it, as happens after a minute (`--suspend`: at once).
-Invocations and answers come over the ingress, from bench/load.py. What is counted as done is the code of the
-service: its last record is not waited for.
+Its server writes a log of its own, with fsync as by default, so no database is needed; the log is in a temporary
+directory, like the data of PostgreSQL. The service runs in this process, over HTTP/2 in both directions, and stays
+connected while it waits. That is faster than to suspend and replay it, as the server does after a minute (with
+`--suspend`: immediately). bench/load.py sends invocations and answers to the ingress. An invocation counts as done
+when the code of the service has run; its last record is not awaited.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ async def parked(context: restate.Context, number: int) -> Any:
 
 @asynccontextmanager
 async def serving(kind: str) -> AsyncIterator[int]:
-    """The service, on a free port."""
+    """Run the service; yields its port."""
     app, port, stop = restate.app([service]), free_port(), asyncio.Event()
     if kind == "granian":
         server = Server(
@@ -75,7 +75,7 @@ async def serving(kind: str) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def restate_running(partitions: int, suspend: bool) -> AsyncIterator[tuple[int, int]]:
-    """The server of Restate; yields the ports of its ingress and of its administration."""
+    """Run the server of Restate; yields the ports of its ingress and its admin API."""
     ingress, admin = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="hark-bench-restate-") as home:
         settings = {
@@ -102,7 +102,7 @@ def free_port() -> int:
 
 
 async def register(admin: int, port: int) -> None:
-    """Makes the service known, as soon as the server answers."""
+    """Register the service as soon as the server responds."""
     body = json.dumps({"uri": f"http://127.0.0.1:{port}"}).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{admin}/deployments", body, {"content-type": "application/json"}
@@ -128,7 +128,7 @@ async def load(ingress: int, lines: list[str], connections: int) -> dict[str, An
 
 
 async def park(ingress: int, n: int, connections: int) -> list[str]:
-    """Starts `n`; the ids of their awakeables, once all are made."""
+    """Start `n` invocations; return the ids of their awakeables once all exist."""
     asked.clear()
     resumed.clear()
     await load(ingress, [f"/Bench/parked/send\t{number}" for number in range(n)], connections)
@@ -183,10 +183,10 @@ async def measure(options: Namespace) -> float:
 
 def main() -> None:
     parser = command_line("measure Restate")
-    parser.add_argument("--partitions", type=int, help="of its log; 24 by default")
-    parser.add_argument("--server", choices=("hypercorn", "granian"), help="of the service")
-    parser.add_argument("--connections", type=int, default=64, help="to the ingress")
-    parser.add_argument("--suspend", action="store_true", help="who waits, at once")
+    parser.add_argument("--partitions", type=int, help="partitions of its log; its own default is 24")
+    parser.add_argument("--server", choices=("hypercorn", "granian"), help="the ASGI server of the service")
+    parser.add_argument("--connections", type=int, default=64, help="connections to the ingress")
+    parser.add_argument("--suspend", action="store_true", help="suspend waiting invocations immediately")
     parser.add_argument("--warm-up", type=int, default=100)
     options = parse(parser, BEST)
     seconds = asyncio.run(measure(options))

@@ -1,4 +1,4 @@
-"""What the peer scripts share: their command line and the one line of JSON each prints."""
+"""What the peer scripts share: their command line, and the JSON line that each prints."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -9,7 +9,7 @@ STEPS = 10
 
 
 def command_line(description: str) -> ArgumentParser:
-    """The arguments every peer takes; a peer adds its own."""
+    """The arguments of every peer; a peer adds its own."""
     parser = ArgumentParser(description=description)
     parser.add_argument("workload", choices=("steps", "signals", "latency"))
     parser.add_argument("url", help="a fresh database")
@@ -19,7 +19,7 @@ def command_line(description: str) -> ArgumentParser:
 
 
 def parse(parser: ArgumentParser, best: dict[str, dict[str, Any]]) -> Namespace:
-    """The arguments given; what was left open is what is best for the workload."""
+    """The given arguments; those left out get the best values for the workload."""
     options = parser.parse_args()
     for name, value in best[options.workload].items():
         if getattr(options, name) is None:
@@ -28,7 +28,7 @@ def parse(parser: ArgumentParser, best: dict[str, dict[str, Any]]) -> Namespace:
 
 
 def report(peer: str, package: str, workload: str, n: int, seconds: float, settings: dict[str, Any]) -> None:
-    """Prints the result: the rate of steps, or of signalled instances; of a latency its median."""
+    """Print the result: the rate of steps or of signalled instances, or the median of a latency."""
     found = {"seconds": round(seconds, 3), "per_second": round((n * STEPS if workload == "steps" else n) / seconds, 1)}
     if workload == "latency":
         found = {"median_seconds": seconds}

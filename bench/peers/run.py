@@ -1,6 +1,6 @@
-"""Runs a workload of a peer in the peer's own environment, on a database of its own, and returns its result.
+"""Run a workload of a peer in the peer's own environment, on a database of its own, and return its result.
 
-`python -m bench.peers.run` runs all of them on one throw-away PostgreSQL and prints a JSON line for each.
+`python -m bench.peers.run` runs all of them on one temporary PostgreSQL and prints a JSON line for each.
 """
 
 import json
@@ -17,18 +17,18 @@ HERE = Path(__file__).resolve().parent
 
 
 def run(peer: str, workload: str, server: str, *arguments: str) -> dict[str, Any]:
-    """Runs `workload` of `peer` on a fresh database of `server`."""
+    """Run `workload` of `peer` on a new database of `server`."""
     return _run(peer, workload, create_database(server, f"bench_{peer}"), *arguments)
 
 
 def run_on_sqlite(peer: str, workload: str, *arguments: str) -> dict[str, Any]:
-    """Runs `workload` of `peer` on a fresh SQLite file."""
+    """Run `workload` of `peer` on a new SQLite file."""
     with tempfile.TemporaryDirectory(prefix="hark-bench-sqlite-") as directory:
         return _run(peer, workload, f"sqlite:///{directory}/bench.db", *arguments)
 
 
 def _run(peer: str, workload: str, url: str, *arguments: str) -> dict[str, Any]:
-    """`absurdctl` needs a `psql`, so the one that came with the server goes on the path."""
+    """Run a peer's script. `absurdctl` needs a `psql`, so the one of the server's wheel is put on the path."""
     path = f"{installation() / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [python(peer), HERE / f"{peer}_peer.py", workload, url, *arguments],

@@ -1,6 +1,6 @@
-"""Makes the virtual environment of each peer, `bench/.venvs/<peer>`, from its pinned requirements.
+"""Create the virtual environment of each peer, `bench/.venvs/<peer>`, from its pinned requirements.
 
-An environment is made once, and again when its requirements change. `python -m bench.peers.venv` makes all.
+An environment is created once, and again when its requirements change. `python -m bench.peers.venv` creates all.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ PEERS = ("dbos", "absurd", "restate")
 
 
 def python(peer: str) -> Path:
-    """The interpreter of the peer's environment, which is made first if need be."""
+    """The interpreter of the peer's environment; creates the environment first if necessary."""
     requirements = HERE / f"{peer}.txt"
     home = HERE.parent / ".venvs" / peer
     interpreter, installed = home / "bin" / "python", home / "installed.txt"

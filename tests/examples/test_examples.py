@@ -1,4 +1,4 @@
-"""Every example runs to its end."""
+"""Every example runs to its end and prints what it promises."""
 
 import os
 import re
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BIN = Path(sys.executable).parent
 
 
-def test_01_checkout_parks_is_killed_comes_back_and_finishes() -> None:
+def test_01_checkout_is_killed_while_parked_and_finishes_in_a_new_process() -> None:
     example = EXAMPLES / "01_checkout.py"
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -25,7 +25,7 @@ def test_01_checkout_parks_is_killed_comes_back_and_finishes() -> None:
 
 @contextmanager
 def demo(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The demo in a folder, and what it says until it has told all ways to answer."""
+    """Run the demo in a folder; yields its process and its output up to the last way to answer."""
     process = subprocess.Popen(
         [sys.executable, str(EXAMPLES / "02_deploy.py"), "--port", "0"],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -33,39 +33,40 @@ def demo(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if "hark awakeable resolve" in line:
                 break
-        assert "hark awakeable resolve" in said, said
-        yield process, said
+        assert "hark awakeable resolve" in output, output
+        yield process, output
     finally:
         process.kill()
         process.communicate()
 
 
-def way(said: str, begin: str) -> str:
-    found = re.search(rf"^    ({begin}.*)$", said, re.MULTILINE)
-    assert found, said
+def command_in(output: str, begin: str) -> str:
+    """The printed line that starts with `begin`."""
+    found = re.search(rf"^    ({begin}.*)$", output, re.MULTILINE)
+    assert found, output
     return found.group(1)
 
 
 @pytest.mark.parametrize("begin", ["curl", "hark"])
-def test_02_deploy_still_waits_after_ctrl_c_and_each_way_answers_it(tmp_path: Path, begin: str) -> None:
-    with demo(tmp_path) as (process, said):
-        assert "building v1" in said
+def test_02_deploy_still_waits_after_ctrl_c_and_each_printed_command_answers_it(tmp_path: Path, begin: str) -> None:
+    with demo(tmp_path) as (process, output):
+        assert "building v1" in output
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=30)[0]
         assert process.returncode == 0, rest
         assert "run it again" in rest
         assert "Traceback" not in rest
-    with demo(tmp_path) as (process, said):
-        assert "building" not in said
-        assert "still waits" in said
+    with demo(tmp_path) as (process, output):
+        assert "building" not in output
+        assert "still waits" in output
         path = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(
-            way(said, begin),
+            command_in(output, begin),
             shell=True,
             cwd=tmp_path,
             capture_output=True,
@@ -80,10 +81,10 @@ def test_02_deploy_still_waits_after_ctrl_c_and_each_way_answers_it(tmp_path: Pa
         assert "result: registry/app:v1 is live" in rest
 
 
-def test_02_deploy_says_in_a_line_that_its_port_is_taken(tmp_path: Path) -> None:
+def test_02_deploy_reports_a_port_in_use_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        words = [sys.executable, str(EXAMPLES / "02_deploy.py"), "--port", str(taken.getsockname()[1])]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        command = [sys.executable, str(EXAMPLES / "02_deploy.py"), "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "Choose another --host or --port." in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
