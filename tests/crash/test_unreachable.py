@@ -131,8 +131,8 @@ async def test_fault_4_a_signal_is_found_by_the_poll_when_the_listener_was_kille
         patient = await app.start(Patient, id="patient")
         await until(lambda: app.waits(name="tick"), "the park")
         for deaf in (app, other):
-            await until(lambda deaf=deaf: deaf._clerk.store._ear is not None, "the listener")
-            pid = deaf._clerk.store._ear.get_server_pid()
+            await until(lambda deaf=deaf: deaf._clerk.store._listener is not None, "the listener")
+            pid = deaf._clerk.store._listener.get_server_pid()
             assert await asyncio.to_thread(run_sql, pg_store.url, f"SELECT pg_terminate_backend({pid})")
         await other.signal("patient", "tick", "told")
         assert await patient.result(timeout=60) == "told"

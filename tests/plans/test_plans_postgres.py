@@ -71,7 +71,7 @@ async def explain(store: Store, question: crowd.Question, size: int, role: str =
     made = PostgresStore(store.url, schema=store.options["schema"], lease=900)
     db = await made.connect(role=role)
     try:
-        text, arguments = statement.ask(*question.asked(size))
+        text, arguments = statement.bind(*question.asked(size))
         await db.execute(f"PREPARE question AS {text}")
         given = ", ".join(map(literal, arguments))
         ask = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question" + (f"({given})" if given else "")
@@ -163,7 +163,7 @@ async def test_a_running_row_is_updated_in_place(pg_store: Store) -> None:
     db = await made.connect(role="clerk")
     try:
         statement = crowd.TURN["advance"].statement
-        text, given = statement.ask(*crowd.TURN["advance"].asked(SMALL))
+        text, given = statement.bind(*crowd.TURN["advance"].asked(SMALL))
         await db.fetch(text, *given)
         await db.execute("SELECT pg_stat_force_next_flush()")
         counted = await db.fetchrow(

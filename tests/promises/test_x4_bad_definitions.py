@@ -79,7 +79,7 @@ def test_x4_a_valid_url_is_accepted_and_nothing_is_opened_yet(url: str) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_x4_a_bad_schema_is_refused_when_the_app_is_made(schema: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"cannot be our schema. Use lower-case"):
+    with pytest.raises(InvalidInput, match=r"is not a valid schema name. Use lower-case"):
         Hark("postgresql://localhost/x", schema=schema)
 
 

@@ -51,7 +51,7 @@ async def listening(store: Store, *definitions: type[Machine]) -> AsyncIterator[
     app = Hark(store.url, **store.options)
     app.register(*definitions)
     async with app:
-        await until(lambda: app._clerk.store._ear is not None, "the listener")
+        await until(lambda: app._clerk.store._listener is not None, "the listener")
         yield app
 
 
@@ -189,7 +189,7 @@ async def test_a_process_that_does_not_listen_yet_is_heard(pg_store: Store, monk
         async with Hark(pg_store.url, **pg_store.options) as other:
             other.register(Here)
             handle = await other.start(Here)
-            assert other._clerk.store._ear is None
+            assert other._clerk.store._listener is None
         assert await worker.result(handle.id, timeout=SOON) == "here"
 
 
@@ -199,7 +199,7 @@ async def test_an_app_that_was_closed_in_the_middle_of_a_look_looks_again_when_i
     async with app, app.worker():
         pass
     async with listening(pg_store, Here) as other, app, app.worker():
-        await until(lambda: app._clerk.store._ear is not None, "the listener")
+        await until(lambda: app._clerk.store._listener is not None, "the listener")
         handle = await other.start(Here, delay=0.3)
         assert await other.result(handle, timeout=SOON) == "here"
 

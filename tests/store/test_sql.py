@@ -38,7 +38,7 @@ def test_a_value_is_numbered_in_postgresql_and_named_in_sqlite() -> None:
 def test_a_value_used_twice_is_one_parameter() -> None:
     sql = Sql("SELECT :now::bigint, :id::text, :now::bigint")
     assert sql.postgres == "SELECT $1::bigint, $2::text, $1::bigint"
-    assert sql.ask(None, {"now": 1, "id": "x"}) == (sql.postgres, [1, "x"])
+    assert sql.bind(None, {"now": 1, "id": "x"}) == (sql.postgres, [1, "x"])
 
 
 def test_a_list_is_one_text_in_postgresql_and_json_in_sqlite() -> None:
@@ -48,7 +48,7 @@ def test_a_list_is_one_text_in_postgresql_and_json_in_sqlite() -> None:
         "AND n = ANY(string_to_array($2::text, '\x1f', '\x1e')::bigint[])"
     )
     assert sql.arrays == "DELETE FROM t WHERE id = ANY($1::text[]) AND n = ANY($2::bigint[])"
-    assert sql.ask(None, {"ids": ["a", "b"], "numbers": [1, 2]}) == (sql.postgres, ["a\x1fb", "1\x1f2"])
+    assert sql.bind(None, {"ids": ["a", "b"], "numbers": [1, 2]}) == (sql.postgres, ["a\x1fb", "1\x1f2"])
     assert sql.sqlite == (
         "DELETE FROM t WHERE id IN (SELECT value FROM json_each(:ids)) AND n IN (SELECT value FROM json_each(:numbers))"
     )
@@ -69,19 +69,19 @@ def test_rows_are_columns_in_postgresql_and_json_in_sqlite() -> None:
 
 def test_arguments_are_the_columns_and_then_the_values() -> None:
     sql = Sql("SELECT :z::text, :a::text FROM {rows: id text, n bigint}")
-    assert sql.ask([("x", 1), ("y", 2)], {"a": "A", "z": "Z"}) == (sql.postgres, ["x\x1fy", "1\x1f2", "Z", "A"])
+    assert sql.bind([("x", 1), ("y", 2)], {"a": "A", "z": "Z"}) == (sql.postgres, ["x\x1fy", "1\x1f2", "Z", "A"])
 
 
 def test_no_rows_are_empty_columns() -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint}")
-    assert sql.ask([], {}) == (sql.postgres, ["", ""])
+    assert sql.bind([], {}) == (sql.postgres, ["", ""])
 
 
 @pytest.mark.parametrize("odd", ["a\x1fb", "\x1f", "\x1e", "x\x1e", ""])
 def test_items_that_could_not_be_told_apart_go_as_arrays(odd: str) -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint} WHERE x IN :xs[text]")
-    assert sql.ask([(odd, None)], {"xs": ["x"]}) == (sql.arrays, [(odd,), (None,), ["x"]])
-    assert sql.ask([("id", None)], {"xs": [odd]}) == (sql.arrays, [("id",), (None,), [odd]])
+    assert sql.bind([(odd, None)], {"xs": ["x"]}) == (sql.arrays, [(odd,), (None,), ["x"]])
+    assert sql.bind([("id", None)], {"xs": [odd]}) == (sql.arrays, [("id",), (None,), [odd]])
 
 
 @given(st.lists(st.tuples(st.text(), st.none() | st.text(), st.none() | st.integers(-(2**63), 2**63 - 1)), max_size=5))
@@ -93,7 +93,7 @@ def test_whatever_is_sent_is_what_the_statement_reads(postgres: Postgres, rows: 
     async def read() -> list[tuple[Any, ...]]:
         db = await asyncpg.connect(postgres.url)
         try:
-            text, arguments = sql.ask(rows, {})
+            text, arguments = sql.bind(rows, {})
             return [tuple(row)[:3] for row in await db.fetch(text, *arguments)]
         finally:
             await db.close()
@@ -104,7 +104,7 @@ def test_whatever_is_sent_is_what_the_statement_reads(postgres: Postgres, rows: 
 def test_rows_of_different_length_are_refused() -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint}")
     with pytest.raises(ValueError, match="zip"):
-        sql.ask([("x", 1), ("y",)], {})
+        sql.bind([("x", 1), ("y",)], {})
 
 
 @pytest.mark.parametrize(

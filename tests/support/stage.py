@@ -249,7 +249,7 @@ class Stage:
         now = self.clock()
         for worker in workers:
             given = {"id": worker, "until": now + MINUTE, "definitions": "", "now": now}
-            text, arguments = statements.renew.ask(None, given)
+            text, arguments = statements.renew.bind(None, given)
             await db.fetch(text, *arguments)
         if beside:
             await db.close()

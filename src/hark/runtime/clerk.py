@@ -278,7 +278,7 @@ class Clerk:
                 self.conditions.check_soon(self.store)
                 self._look_soon()
             # SQLite never waits within a turn: without this nobody else would get this loop, or the file.
-            await asyncio.sleep(_GAP if self.store.crowded() else 0)
+            await asyncio.sleep(_GAP if self.store.has_other_writers() else 0)
             if not self._has_work():
                 continue
             try:
@@ -314,7 +314,7 @@ class Clerk:
         """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
         items: list[Item] = []
         order = TurnOrder()
-        most = _CROWDED if self.store.crowded() else _MOST
+        most = _CROWDED if self.store.has_other_writers() else _MOST
         queue = self._queue
         publishing = bool(queue) and isinstance(queue[0][0], Publish)
         while queue and len(items) < most:
@@ -580,7 +580,7 @@ class Clerk:
             return []
         now = await self.store.time()
         self._offset = now - time.time_ns() // 1000  # our clock may have been set while all seats were taken
-        if now < self.store.quiet_until() or (self.worker is not None and not self.worker.steady()):
+        if now < self.store.no_reclaim_before() or (self.worker is not None and not self.worker.steady()):
             return []
         me = self.worker.owner if self.worker is not None else ""
         dead = {row[0] for row in await self.store.read(sql.dead_workers, now=now, me=me)}

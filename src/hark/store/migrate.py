@@ -1,6 +1,7 @@
-"""Numbered migrations: read from the package, applied in order, under a lock the store takes.
+"""Numbered migrations: read from the package and applied in order, under a lock that the store takes.
 
-A store that is ahead of this code is refused: an old worker must not write what it does not understand.
+A store that was migrated by a newer version is refused, because an old worker would write rows that the newer schema
+does not expect. What a released migration does never changes: a store may have applied it already.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from hark.model.errors import StoreTooNew
 
 
-def scripts(dialect: str) -> list[tuple[int, str, str]]:
-    """(number, name, SQL) of every migration of one dialect, in order."""
+def scripts(database: str) -> list[tuple[int, str, str]]:
+    """Return (number, name, SQL) of every migration of one database (`sqlite`, `postgres`), in order."""
     from importlib import resources  # slow to import
 
-    folder = resources.files("hark.store") / "migrations" / dialect
+    folder = resources.files("hark.store") / "migrations" / database
     found = [
         (int(file.name.split("_")[0]), file.name.removesuffix(".sql"), file.read_text("utf-8"))
         for file in folder.iterdir()
@@ -21,22 +22,26 @@ def scripts(dialect: str) -> list[tuple[int, str, str]]:
     return sorted(found)
 
 
-def missing(dialect: str, current: int) -> list[tuple[int, str, str]]:
-    """The migrations a store at version `current` still needs; StoreTooNew when it is ahead of us."""
-    known = scripts(dialect)
+def missing(database: str, current: int) -> list[tuple[int, str, str]]:
+    """Return the migrations that a store at version `current` still needs.
+
+    Raises:
+        StoreTooNew: The store is ahead of this code.
+    """
+    known = scripts(database)
     newest = known[-1][0]
     if current > newest:
         raise StoreTooNew(
-            f"The store is at schema version {current}, this Hark knows only up to {newest}. "
-            "Upgrade Hark in this process (pip install -U hark), or point it at another store."
+            f"The store has schema version {current}; this version of Hark supports versions up to {newest}. "
+            "Upgrade Hark in this process (pip install -U hark), or use another store."
         )
     return [script for script in known if script[0] > current]
 
 
-def dump(dialect: str, schema: str | None = None) -> str:
-    """All migrations of a dialect as one script, into `schema` if the database has schemas."""
-    parts = [f"-- {name}\n{sql.strip()}\n" for _, name, sql in scripts(dialect)]
-    newest = scripts(dialect)[-1][0]
+def dump(database: str, schema: str | None = None) -> str:
+    """Return all migrations as one script, which creates and uses `schema` if it is given."""
+    parts = [f"-- {name}\n{sql.strip()}\n" for _, name, sql in scripts(database)]
+    newest = scripts(database)[-1][0]
     place = ""
     if schema is not None:
         place = f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET search_path TO "{schema}";\n'

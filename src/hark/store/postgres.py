@@ -1,7 +1,7 @@
 """PostgreSQL 13+: many workers, many machines, a schema of its own.
 
-Whole lists travel in one parameter per column (`unnest`, see sql.py). The write connection's time-outs lie below
-the lease, so a stuck turn gives up while its work is still ours.
+A list is sent as one parameter per column (`unnest`, see sql.py). The timeouts of the write connection are shorter than
+the lease, so a turn that hangs gives up while this worker still owns its work.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from hark.store import migrate, statements
 from hark.store.protocol import Conflicted, Full, Lost, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
-_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_… is PostgreSQL's own
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # PostgreSQL reserves pg_…
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-# Invariant 17: who writes here says so, before it has a number; `horizon` looks for these and for nobody else's.
+# Invariant 17: a turn takes this shared lock before it gets its transaction number; `reads.horizon` finds running turns
+# by it and ignores all other transactions.
 _BEGIN: Final = f"""
     SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1), {_NOW},
         pg_current_xact_id()::text::bigint
@@ -32,8 +33,8 @@ _RESERVE: Final = """
     FROM (SELECT unnest($1::int[]) AS n ORDER BY 1) t
 """
 _READERS: Final = 4
-# Every statement of a turn goes through an index, whatever the statistics say: a fresh table without any
-# was scanned, and a generic `= ANY` over a scan compares each row with each element (13 ms instead of 1).
+# Every statement of a turn must use an index, whatever the statistics say: a new table without statistics was scanned,
+# and a generic `= ANY` over a scan compares each row with each element (13 ms instead of 1).
 _PLANS: Final = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -54,7 +55,7 @@ def _fault(error: BaseException) -> StoreFault:
             return Full(str(error))
         return Refused(str(error))
     if isinstance(error, asyncpg.InterfaceError):
-        # A closed connection, or a value that no column takes; only the first is nobody's fault.
+        # Either a closed connection, or a value that a column refuses, which is the fault of the request.
         return Lost(str(error)) if "closed" in str(error) or "connection" in str(error) else Refused(str(error))
     return Lost(f"{type(error).__name__}: {error}")
 
@@ -69,13 +70,21 @@ _FAULTS: Final = (
 
 
 def check_schema(schema: str) -> None:
+    """Validate the name of a schema: it becomes part of SQL texts.
+
+    Raises:
+        InvalidInput: The name is too long, is reserved, or needs quotes.
+    """
     if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
         raise InvalidInput(
-            f"{schema!r} cannot be our schema. Use lower-case letters, digits and _, starting with a letter, not pg_."
+            f"{schema!r} is not a valid schema name. Use lower-case letters, digits and _; do not start with a digit "
+            "or with pg_."
         )
 
 
 class PostgresTx:
+    """A Tx on the write connection."""
+
     __slots__ = ("_db", "now", "position", "xid")
 
     def __init__(self, db: asyncpg.Connection, now: int, position: int, xid: int) -> None:
@@ -104,22 +113,23 @@ class PostgresTx:
         try:
             await self._db.execute("ROLLBACK")
         except _FAULTS:
-            self._db.terminate()  # whoever has not rolled back must not be given another BEGIN
+            self._db.terminate()  # the transaction may be open: the connection must not be used for the next BEGIN
 
 
 async def _fetch(
     db: asyncpg.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
 ) -> list[R]:
     try:
-        text, given = sql.ask(rows, values)
-        found: list[Any] = await db.fetch(text, *given)
+        text, parameters = sql.bind(rows, values)
+        found: list[Any] = await db.fetch(text, *parameters)
     except _FAULTS as error:
         raise _failed(db, error) from error
     return found if sql.row is None else list(itertools.starmap(sql.row, found))
 
 
 def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
-    """What it means. A server that does not answer in time is gone: nothing more is asked on this connection."""
+    """Translate a driver's error. A server that did not answer in time counts as gone: nothing more is sent to it on
+    this connection."""
     fault = _fault(error)
     if db is not None and isinstance(fault, Lost):
         db.terminate()
@@ -135,21 +145,21 @@ class PostgresStore:
         self._url = url
         self._schema = schema
         self._channel = f"hark_{schema}"[:63]
-        self._patience = max(1.0, lease / 3)
+        self._timeout = max(1.0, lease / 3)  # of a statement, in seconds
         self._lease_length = int(lease * 1_000_000)
         self._clock = clock
         self.poll = 1.0
         self._db: asyncpg.Connection | None = None
-        self._ear: asyncpg.Connection | None = None
+        self._listener: asyncpg.Connection | None = None
         self._hint: Callable[[], None] = lambda: None
-        self._readers: list[asyncpg.Connection] = []
-        self._seats = asyncio.Semaphore(_READERS)
-        self._quiet = 0
-        self._cut = False
-        self._tx: PostgresTx | None = None  # the last one
+        self._idle_readers: list[asyncpg.Connection] = []
+        self._may_read = asyncio.Semaphore(_READERS)
+        self._quiet = 0  # no reclaim before this time, µs
+        self._was_cut = False  # a connection was lost, and none has been opened since
+        self._last_tx: PostgresTx | None = None
         self._opened = False
         self._announcing: asyncio.Task[None] | None = None
-        self._again = False
+        self._announce_again = False
 
     @staticmethod
     def check(url: str, schema: str) -> None:
@@ -166,14 +176,15 @@ class PostgresStore:
     # -- connecting -------------------------------------------------------------------------------
 
     async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
-        wait = f"{int(self._patience * 1000)}ms"
+        """Open a connection with the settings of its role: clerk, reader, listener, lease or migrate."""
+        wait = f"{int(self._timeout * 1000)}ms"
         settings = {
             "search_path": self._schema,
             "application_name": f"hark {role}",
             "lock_timeout": wait,
             "statement_timeout": wait,
             "idle_in_transaction_session_timeout": wait,
-            "tcp_keepalives_idle": str(int(self._patience)),
+            "tcp_keepalives_idle": str(int(self._timeout)),
             "tcp_keepalives_interval": "2",
             "tcp_keepalives_count": "3",
             "jit": "off",
@@ -183,22 +194,23 @@ class PostgresStore:
             settings["default_transaction_read_only"] = "on"
         if role == "clerk":
             settings |= _PLANS
-        opening = role == "migrate"  # before any lease: waits for whoever migrates a large table
+        migrating = role == "migrate"  # before there is a lease: may wait while another process migrates a large table
         db = await asyncpg.connect(
-            self._url, server_settings=settings, timeout=max(10.0, self._patience) if opening else self._patience,
-            command_timeout=None if opening else self._patience * 1.5, statement_cache_size=256,
+            self._url, server_settings=settings, timeout=max(10.0, self._timeout) if migrating else self._timeout,
+            command_timeout=None if migrating else self._timeout * 1.5, statement_cache_size=256,
         )  # fmt: skip
-        if self._cut:
-            # After an outage the owners renew first: nobody reclaims for one lease, whichever connection sees it.
+        if self._was_cut:
+            # After an outage the workers renew their leases first: no reclaim for one lease (M5). Any connection may
+            # be the first to notice.
             self._quiet = await db.fetchval(f"SELECT {_NOW}") + self._lease_length
-            self._cut = False
+            self._was_cut = False
         return db
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """A turn is a dozen round trips, and uvloop makes one in half the time (measured: 40 µs instead of 78)."""
+        """Use uvloop: a turn is a dozen round trips, which take 40 µs each instead of 78 (measured)."""
         try:
             import uvloop
-        except ImportError:  # not made for this platform
+        except ImportError:  # does not exist for this platform
             return asyncio.new_event_loop()
         return uvloop.new_event_loop()
 
@@ -207,7 +219,8 @@ class PostgresStore:
             db = await self.connect(role="migrate")
         except (*_FAULTS, ValueError) as error:
             raise StoreUnavailable(
-                f"PostgreSQL cannot be reached: {error}. Check the URL, and that the server runs and lets you in."
+                f"PostgreSQL cannot be reached: {error}. Check the URL, that the server is running and that it accepts "
+                "this user."
             ) from error
         try:
             await self._migrate(db)
@@ -215,8 +228,8 @@ class PostgresStore:
             self._quiet = started + self._lease_length
         except _FAULTS as error:
             raise StoreUnavailable(
-                f"PostgreSQL cannot prepare the schema {self._schema!r}: {error}. Give this role the right to create "
-                "it, or let somebody who has it apply `hark migrate --dump-sql`."
+                f"PostgreSQL cannot migrate the schema {self._schema!r}: {error}. Give this role the right to create "
+                "it, or apply the output of `hark migrate --dump-sql` with a role that has it."
             ) from error
         finally:
             with contextlib.suppress(*_FAULTS):
@@ -224,7 +237,7 @@ class PostgresStore:
         self._opened = True
 
     async def _migrate(self, db: asyncpg.Connection) -> None:
-        # The lock is the database's own, so ten processes that start at once queue here.
+        # An advisory lock: processes that start at the same time wait for each other here.
         await db.execute("SET statement_timeout = 0; SET lock_timeout = 0")
         async with db.transaction():
             await db.execute(
@@ -232,7 +245,7 @@ class PostgresStore:
             )
             if not await db.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self._schema):
                 await db.execute(f'CREATE SCHEMA "{self._schema}"')
-            # Not IF NOT EXISTS, which asks for the right to create even where there is nothing to do.
+            # Not IF NOT EXISTS, which requires the right to create even if there is nothing to do.
             if not await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations"):
                 await db.execute("CREATE TABLE migrations (version integer PRIMARY KEY)")
             current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations")
@@ -244,16 +257,16 @@ class PostgresStore:
         if self._announcing:
             with contextlib.suppress(*_FAULTS):
                 await self._announcing
-        for db in [self._db, self._ear, *self._readers]:
+        for db in [self._db, self._listener, *self._idle_readers]:
             if db is not None and not db.is_closed():
                 with contextlib.suppress(*_FAULTS):
                     await db.close(timeout=2)
-        self._db = self._ear = None
-        self._readers.clear()
+        self._db = self._listener = None
+        self._idle_readers.clear()
 
     async def _writer(self) -> asyncpg.Connection:
         if self._db is None or self._db.is_closed():
-            self._cut = self._cut or self._db is not None
+            self._was_cut = self._was_cut or self._db is not None
             try:
                 self._db = await self.connect(role="clerk")
             except _FAULTS as error:
@@ -272,21 +285,21 @@ class PostgresStore:
             db.terminate()
             raise Lost(str(fault)) from error
         now = self._clock() if self._clock else now
-        position = max(now, self._tx.position + 1) if self._tx is not None else now
-        self._tx = PostgresTx(db, now, position, xid)
-        return self._tx
+        position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
+        self._last_tx = PostgresTx(db, now, position, xid)
+        return self._last_tx
 
-    def crowded(self) -> bool:
-        return False  # writers do not exclude each other here
+    def has_other_writers(self) -> bool:
+        return False  # writers do not exclude each other
 
     async def committed(self, xid: int) -> bool:
-        """After a cut in COMMIT: what became of it, from the database itself."""
+        """Ask `pg_xact_status` until the transaction has ended."""
         while True:
             db = await self._writer()
             try:
                 status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
             except asyncpg.InvalidParameterValueError:
-                return False  # «in the future»: the server crashed and has forgotten it
+                return False  # a number "in the future": the server crashed and has forgotten the transaction
             except _FAULTS as error:
                 db.terminate()
                 raise _fault(error) from error
@@ -297,37 +310,38 @@ class PostgresStore:
     # -- reads ------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _seat(self) -> AsyncIterator[asyncpg.Connection]:
-        async with self._seats:
-            db = self._readers.pop() if self._readers else None
+    async def _reader(self) -> AsyncIterator[asyncpg.Connection]:
+        """Borrow a read connection; at most _READERS are open."""
+        async with self._may_read:
+            db = self._idle_readers.pop() if self._idle_readers else None
             try:
                 if db is None or db.is_closed():
-                    self._cut = self._cut or db is not None
+                    self._was_cut = self._was_cut or db is not None
                     db = await self.connect(readonly=True)
                 yield db
             except _FAULTS as error:
                 raise _failed(db, error) from error
             finally:
                 if db is not None and not db.is_closed():
-                    self._readers.append(db)
+                    self._idle_readers.append(db)
                 else:
-                    self._cut = True
+                    self._was_cut = True
 
     async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
-        async with self._seat() as db:
+        async with self._reader() as db:
             return await _fetch(db, sql, rows, values)
 
     async def time(self) -> int:
         if self._clock:
             return self._clock()
-        async with self._seat() as db:
+        async with self._reader() as db:
             return int(await db.fetchval(f"SELECT {_NOW}"))
 
     async def server(self) -> Server:
-        async with self._seat() as db:
+        async with self._reader() as db:
             return Server(f"PostgreSQL {await db.fetchval('SHOW server_version')}")
 
-    def quiet_until(self) -> int:
+    def no_reclaim_before(self) -> int:
         return self._quiet
 
     # -- leases and hints -------------------------------------------------------------------------
@@ -343,48 +357,48 @@ class PostgresStore:
         self._hint = hint
 
     async def changed(self) -> bool:
-        """Called at every poll: keeps the ear open. A NOTIFY is only a hint, so the answer is always yes."""
-        if self._ear is None or self._ear.is_closed():
-            self._cut = self._cut or self._ear is not None
+        """Reopen the listening connection if it is gone. Always True: a NOTIFY is only a hint, and may be lost."""
+        if self._listener is None or self._listener.is_closed():
+            self._was_cut = self._was_cut or self._listener is not None
             try:
-                ear = await self.connect(role="ear")
-                await ear.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
-                await ear.add_listener(self._channel, self._heard)
+                listener = await self.connect(role="listener")
+                await listener.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+                await listener.add_listener(self._channel, self._notified)
             except _FAULTS as error:
                 raise _fault(error) from error
-            self._ear = ear
+            self._listener = listener
         return True
 
-    def _heard(self, ear: Any, sender: int, channel: str, payload: object) -> None:
-        if sender != ear.get_server_pid():  # not our own voice
+    def _notified(self, listener: Any, sender: int, channel: str, payload: object) -> None:
+        if sender != listener.get_server_pid():  # `_notify` sends on this connection
             self._hint()
 
     async def announce(self) -> None:
-        """Tell the other processes, outside the write path: NOTIFY takes a global lock at commit."""
+        """Send a NOTIFY outside the turn, because it takes a global lock at COMMIT. One at a time: calls are merged."""
         if self._announcing and not self._announcing.done():
-            self._again = True
+            self._announce_again = True
             return
         self._announcing = asyncio.ensure_future(self._notify())
 
     async def _notify(self) -> None:
         while True:
-            self._again = False
-            ear = self._ear
-            if ear is None or ear.is_closed():  # a process that has just begun, and may end before it listens
+            self._announce_again = False
+            listener = self._listener
+            if listener is None or listener.is_closed():  # the process may end before its first poll opens one
                 with contextlib.suppress(StoreFault):
-                    async with self._seat() as db:
+                    async with self._reader() as db:
                         await db.execute(f'NOTIFY "{self._channel}"')
             else:
                 try:
-                    await ear.execute(f'NOTIFY "{self._channel}"')
+                    await listener.execute(f'NOTIFY "{self._channel}"')
                 except _FAULTS:
-                    ear.terminate()  # silent, perhaps for good: the next poll opens another
-            if not self._again:
+                    listener.terminate()  # may never work again: the next poll opens another
+            if not self._announce_again:
                 return
 
 
 class PostgresLease:
-    """Renews from its own thread, its own loop and its own connection."""
+    """A Lease with its own event loop and connection."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store

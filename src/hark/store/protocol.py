@@ -1,16 +1,20 @@
-"""What the engine asks of a database, and nothing more.
+"""What the engine needs from a database, and nothing more.
 
-A store hands out one write transaction at a time (`begin`), answers reads beside it (`read`), renews
-leases from a thread of its own (`Lease`) and passes hints between processes (`announce`, `listen`). All decisions are
-made above, in kernel/; all SQL is in statements/ and reads.py.
+A store gives the clerk one write transaction at a time (`begin`), answers reads on other connections (`read`), renews
+leases on a connection that nothing else uses (`Lease`) and passes hints between processes (`announce`, `listen`). All
+decisions are made above, in kernel/; all SQL is in statements/ and reads.py.
 
-The four ways a statement can fail, whatever the driver calls them:
+Threads: the clerk's thread makes the store, opens it, calls every coroutine and closes it, always on the event loop of
+`new_loop`. Reads run concurrently with the turn on that loop. `lease` is called on the worker's lease thread.
+
+A statement can fail in four ways, whatever the driver calls them; a store raises nothing else once it is open:
 
     StoreFault
-     ├─ Conflicted   deadlock, serialisation, lock time-out, busy: nothing happened, run it again whole
-     ├─ Lost         the connection is gone; whether a COMMIT happened is asked, never guessed
-     ├─ Full         disk full, I/O error, read-only: no row's fault, nothing happened
-     └─ Refused      a row the database will not take: find it, and fail it alone
+     ├─ Conflicted   deadlock, serialisation failure, lock timeout, busy: nothing happened, run the turn again
+     ├─ Lost         the connection is gone; after a COMMIT the outcome is unknown until `committed` says it
+     │   └─ Unknown  the app was closed before `committed` could say it
+     ├─ Full         disk full, I/O error, read-only: no request is to blame, nothing happened
+     └─ Refused      the database refuses a row: the clerk splits the turn until the bad request fails alone
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ class Lost(StoreFault):
 
 
 class Unknown(Lost):
-    """The connection went in the middle of a COMMIT, and the database could not be asked what became of it."""
+    """Connection lost during COMMIT, and the database did not say whether it committed."""
 
 
 class Full(StoreFault):
@@ -45,33 +49,86 @@ class Full(StoreFault):
 
 
 class Refused(StoreFault):
-    """The database refuses this row."""
+    """The database refuses a row."""
 
 
 class Tx(Protocol):
-    """One write transaction: a turn."""
+    """One write transaction: a turn. Used on the clerk's loop, one statement after the other."""
 
     now: int
-    """The turn's time in µs by the database's clock (invariant 13)."""
+    """The time of the turn in µs by the database's clock (invariant 13)."""
     position: int
-    """The queue position of the rows this turn makes claimable: `now`, or one more than the last turn's."""
-    xid: int
-    """What `Store.committed` takes; also the order of events (invariant 17)."""
+    """The queue position of the rows this turn makes claimable: `now`, or more if the last turn had the same time.
 
-    async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]: ...
-    async def reserve(self, numbers: Sequence[int]) -> None:
-        """Hold these numbers until the end, in order: starters of equal keys meet here, not in an index."""
+    Strictly larger than in every earlier turn of this process, so that rows are claimed in the order of the turns.
+    """
+    xid: int
+    """The number of the transaction, for `Store.committed` and for the order of events (invariant 17)."""
+
+    async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
+        """Send one statement and return all its rows; `now` and `position` are always bound.
+
+        Args:
+            sql: The statement. Without a row type its rows are whatever the driver returns: they can be unpacked.
+            rows: The list for `{rows: …}`, one sequence per row, in the order of the columns.
+            values: The other parameters by name; a list for `IN :name[type]`.
+
+        Raises:
+            StoreFault: The statement failed. The transaction can only be rolled back.
+        """
         ...
 
-    async def commit(self) -> None: ...
-    async def rollback(self) -> None: ...
+    async def reserve(self, numbers: Sequence[int]) -> None:
+        """Lock these numbers, in ascending order, until the transaction ends.
+
+        Turns that start the same correlation key wait for each other here, not in a unique index. A store with one
+        writer has nothing to do.
+
+        Raises:
+            StoreFault: As in `fetch`.
+        """
+        ...
+
+    async def commit(self) -> None:
+        """Make the turn durable: it survives a crash of the process, the machine and the server once this returns.
+
+        Raises:
+            Lost: The connection is gone and the outcome is unknown; the clerk calls `Store.committed`.
+            StoreFault: Nothing was committed; the clerk calls `rollback`.
+        """
+        ...
+
+    async def rollback(self) -> None:
+        """Undo the turn. Called after every failure except Lost in `commit`, also if the database has rolled back.
+
+        Raises:
+            StoreFault: Only if the transaction may still be open.
+        """
+        ...
 
 
 class Lease(Protocol):
-    """Renews one process's lease on a connection of its own. Used by one thread, blocking."""
+    """Renews the lease of one worker on a connection of its own, which a turn cannot delay.
 
-    def renew(self, worker: str, length: int, definitions: str) -> None: ...
-    def close(self) -> None: ...
+    Every method blocks, and is called on the worker's lease thread.
+    """
+
+    def renew(self, worker: str, length: int, definitions: str) -> None:
+        """Extend the lease (`statements.renew`) until `length` µs from now by the database's clock.
+
+        Args:
+            worker: The id of the worker.
+            length: How long the lease is to last, in µs.
+            definitions: What the worker can run: `name@version`, separated by commas.
+
+        Raises:
+            StoreFault: The lease was not renewed. The worker calls again; a lost connection must be replaced then.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection. Must not raise."""
+        ...
 
 
 class Server(NamedTuple):
@@ -84,51 +141,134 @@ class Server(NamedTuple):
 
 
 class Store(Protocol):
+    """A database, or one schema of it."""
+
     durable: bool
-    """False for in-memory SQLite: no other process, so no lease to renew."""
+    """False if the data ends with the process (in-memory SQLite): no other process, so no lease to renew."""
     poll: float
-    """Seconds between looks for what other processes did."""
+    """Seconds between two calls of `changed`."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it wants to live on."""
+        """Make the event loop that the clerk's thread runs, and this store with it. Called once, before `open`."""
         ...
 
-    async def open(self) -> None: ...
-    async def close(self) -> None: ...
-    async def begin(self) -> Tx: ...
-    def crowded(self) -> bool:
-        """Does another process write beside us, and need a gap between our turns?"""
+    async def open(self) -> None:
+        """Connect, and apply the missing migrations under a lock that other processes respect. Called once.
+
+        Raises:
+            InvalidInput: The URL names something that is not such a database.
+            StoreUnavailable: The database cannot be reached or cannot be migrated.
+            StoreTooNew: A newer Hark has migrated it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections. Called once, when no other coroutine of the store is running. Must not raise."""
+        ...
+
+    async def begin(self) -> Tx:
+        """Begin a turn. The clerk has ended the one before, so a store needs one write connection.
+
+        A connection that was lost is replaced here.
+
+        Raises:
+            Conflicted: Another process has the only write lock for too long.
+            StoreFault: The transaction did not begin.
+        """
+        ...
+
+    def has_other_writers(self) -> bool:
+        """Whether another process has written lately and is kept out while a turn is running.
+
+        The clerk then makes smaller turns and leaves gaps between them. Asked twice per turn: must be cheap.
+        """
         ...
 
     async def committed(self, xid: int) -> bool:
-        """False: it has not happened and never will. True: it has, or a crash gave its number to another that has."""
+        """Find out what became of a transaction whose COMMIT raised Lost.
+
+        Args:
+            xid: The `Tx.xid` of the transaction.
+
+        Returns:
+            False if it did not commit and never will. True if it did, or if a server that crashed gave its number to
+            another transaction that did: the clerk then checks the rows (`statements.proof_of_commit`).
+
+        Raises:
+            StoreFault: The database does not answer; the clerk calls again.
+        """
         ...
 
-    async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]: ...
+    async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
+        """Send one statement outside the turns, on a connection that never writes. Calls may overlap.
+
+        Sees what was committed before the call. Nothing is bound but `values`: see `Tx.fetch`.
+
+        Raises:
+            StoreFault: The statement failed. It can be sent again.
+        """
+        ...
+
     async def time(self) -> int:
-        """The database's clock, in µs."""
+        """The database's clock, in µs since 1970 (invariant 13).
+
+        Raises:
+            StoreFault: The database does not answer.
+        """
         ...
 
     async def server(self) -> Server:
-        """Which database this is."""
+        """Describe the database.
+
+        Raises:
+            StoreFault: The database does not answer.
+        """
         ...
 
-    def quiet_until(self) -> int:
-        """Nobody reclaims before this time: after a restart, owners renew first."""
+    def no_reclaim_before(self) -> int:
+        """The time in µs before which expired leases are ignored; 0 if there is none.
+
+        After an outage every lease has expired, although the workers live: they get one lease to renew theirs (M5).
+        """
         ...
 
-    def lease(self) -> Lease: ...
-    def listen(self, hint: Callable[[], None]) -> None: ...
-    async def announce(self) -> None: ...
+    def lease(self) -> Lease:
+        """Make what renews a worker's lease. Called on the lease thread, which is the only one to use it.
+
+        Raises:
+            HarkError: As in `open`.
+        """
+        ...
+
+    def listen(self, hint: Callable[[], None]) -> None:
+        """Call `hint` on the clerk's loop when another process has announced something. Called once, after `open`.
+
+        A hint may be lost, or come without a reason: `poll` covers the first, and the second costs one read.
+        """
+        ...
+
+    async def announce(self) -> None:
+        """Give the other processes a hint, outside the turn. Called after a turn that made work for them.
+
+        Must not raise: a hint that is lost is found by the next poll.
+        """
+        ...
+
     async def changed(self) -> bool:
-        """Has another process written since the last call? True when the store cannot tell."""
+        """Whether another process has written since the last call; True if the store cannot tell.
+
+        Called every `poll` seconds, so it is also the place to reopen the connection that listens.
+
+        Raises:
+            StoreFault: The database does not answer.
+        """
         ...
 
 
 class StoreType(Protocol):
     """What a URL scheme stands for (see connect.py): the class of a store, asked before a store is made.
 
-    No member opens a connection.
+    No member opens a connection; any thread may call them.
     """
 
     def __call__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None) -> Store:
@@ -137,13 +277,17 @@ class StoreType(Protocol):
         Args:
             url: As `check` accepted it.
             schema: Ignored by a database that has no schemas.
-            lease: Seconds a worker's lease lasts. A write that waits longer than that has lost its work.
+            lease: Seconds a worker's lease lasts. A turn that waits longer than that has lost its work.
             clock: The time in µs, instead of the database's own clock. For tests.
         """
         ...
 
     def check(self, url: str, schema: str) -> None:
-        """Raise InvalidInput if the URL is malformed or the database cannot have such a schema."""
+        """Validate the URL and the schema.
+
+        Raises:
+            InvalidInput: The URL is malformed, or the database cannot have such a schema.
+        """
         ...
 
     def exists(self, url: str) -> bool:

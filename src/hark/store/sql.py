@@ -1,18 +1,19 @@
-"""One text per statement, for both databases.
+"""One text per statement, compiled for both databases.
 
-A statement is written once, in PostgreSQL's words plus three marks, and compiled for each store:
+A statement is written once, in PostgreSQL's SQL with three kinds of placeholder:
 
-    :now                        a value
-    id IN :ids[text]            id = ANY(a list of text)   | id IN (SELECT value FROM json_each(:ids))
-    {rows: id text, n bigint}   unnest(list, list) r(…)    | a json_each of [[…], …] named r
+    placeholder                 PostgreSQL                       SQLite
+    :now                        $1                               :now
+    id IN :ids[text]            id = ANY(list of text)           id IN (SELECT value FROM json_each(:ids))
+    {rows: id text, n bigint}   unnest(list, list) AS r(id, n)   a json_each of [[…], …], named r
 
-`r.ord` counts the rows from one, so an INSERT can keep the order of its list. Casts and row locks
-are dropped for SQLite, which has one writer and needs neither. Where the two really differ a
-statement has a text of its own, with the reason beside it.
+`r.ord` counts the rows from 1, so an INSERT can keep the order of its list. Casts and row locks are removed for SQLite,
+which has one writer and needs neither. Where the databases really differ, the statement has a second text for SQLite,
+with the reason in a comment.
 
-A list goes to PostgreSQL as one text, its items between separators that JSON and names have no use for:
-a driver's array costs about a microsecond and a half per row of four, this a third of that. Should an item
-contain a separator after all, the statement is sent in its other form, with arrays.
+A list is sent to PostgreSQL as one text: its items joined with a control character that JSON and names do not contain.
+Encoding an array in the driver costs about 1.5 µs per row of four columns, this costs a third of that. If an item does
+contain a separator, the statement is sent in a second form, with arrays.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b(?!\[)")
 _LIST: Final = re.compile(r"\bIN :([a-z_]+)\[(\w+)\]")
 _ROWS: Final = re.compile(r"\{rows: ([^}]+)\}")
 _CAST: Final = re.compile(r"::[a-z]+(?: precision)?(\[\])?")
-_BETWEEN: Final = "\x1f"
+_SEPARATOR: Final = "\x1f"
 _NULL: Final = "\x1e"
 _LOCK: Final = re.compile(r"\bFOR (?:NO KEY )?UPDATE(?: OF \w+)?(?: SKIP LOCKED)?")
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
-    """`id text, n bigint` as pairs of name and type."""
+    """Split `id text, n bigint` into pairs of name and type."""
     return [(name, kind) for name, _, kind in (part.strip().partition(" ") for part in text.split(","))]
 
 
@@ -62,7 +63,7 @@ class Sql(Generic[R]):
     def __init__(self, text: str, *, sqlite: str | None = None, row: type[R] | None = None) -> None:
         self.row = row
         self._text = text
-        self._other = sqlite
+        self._sqlite_text = sqlite
         rows = _ROWS.search(text)
         self.columns: tuple[str, ...] = ()
         self._kinds: tuple[str, ...] = ()
@@ -71,33 +72,36 @@ class Sql(Generic[R]):
         self.names: list[str] = []
         self._lists = {name: kind for name, kind in _LIST.findall(text)}
 
-    # Compiled when it is first sent: of a hundred statements a process sends a few.
+    # Compiled at the first use: of more than a hundred statements most processes send a few.
 
     @cached_property
     def postgres(self) -> str:
+        """The text for PostgreSQL, with every list as one text."""
         return self._for_postgres(self._text, _as_text)
 
     @cached_property
     def arrays(self) -> str:
+        """The text for PostgreSQL, with every list as an array."""
         return self._for_postgres(self._text, "{}::{}[]".format)
 
     @cached_property
     def sqlite(self) -> str:
-        return self._for_sqlite(self._other or self._text)
+        """The text for SQLite, with every list as a JSON text."""
+        return self._for_sqlite(self._sqlite_text or self._text)
 
     def _number(self, name: str) -> str:
         if name not in self.names:
             self.names.append(name)
         return f"${len(self.columns) + self.names.index(name) + 1}"
 
-    def _for_postgres(self, text: str, a_list: Callable[[str, str], str]) -> str:
+    def _for_postgres(self, text: str, list_of: Callable[[str, str], str]) -> str:
         def rows(match: re.Match[str]) -> str:
             columns = _columns(match.group(1))
-            lists = ", ".join(a_list(f"${n}", kind) for n, (_, kind) in enumerate(columns, 1))
+            lists = ", ".join(list_of(f"${n}", kind) for n, (_, kind) in enumerate(columns, 1))
             return f"unnest({lists}) WITH ORDINALITY AS r({', '.join(name for name, _ in columns)}, ord)"
 
         text = _ROWS.sub(rows, text)
-        text = _LIST.sub(lambda m: f"= ANY({a_list(self._number(m[1]), m[2])})", text)
+        text = _LIST.sub(lambda m: f"= ANY({list_of(self._number(m[1]), m[2])})", text)
         return _VALUE.sub(lambda m: self._number(m[1]), text)
 
     def _for_sqlite(self, text: str) -> str:
@@ -109,43 +113,46 @@ class Sql(Generic[R]):
         text = _LIST.sub(r"IN (SELECT value FROM json_each(:\1))", text)
         return _LOCK.sub("", _CAST.sub("", text))
 
-    def ask(self, rows: Sequence[Sequence[Any]] | None, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The statement as PostgreSQL is sent it, and its parameters: the columns of `rows`, then the values."""
-        text = self.postgres  # which numbers the names
+    def bind(self, rows: Sequence[Sequence[Any]] | None, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """Return the text to send to PostgreSQL and its parameters: the columns of `rows`, then the values.
+
+        Raises:
+            ValueError: The rows differ in length.
+        """
+        text = self.postgres  # compiling it fills `names`
         columns: list[Sequence[Any]] = []
         if self.columns:
             assert rows is not None
             columns = list(zip(*rows, strict=True)) if rows else [() for _ in self.columns]
         try:
-            given: list[Any] = list(map(_joined, columns, self._kinds))
+            parameters: list[Any] = list(map(_join, columns, self._kinds))
             for name in self.names:
                 value, kind = values[name], self._lists.get(name)
-                given.append(value if kind is None else _joined(value, kind))
+                parameters.append(value if kind is None else _join(value, kind))
         except _Inseparable:
             return self.arrays, [*columns, *(values[name] for name in self.names)]
-        return text, given
+        return text, parameters
 
 
 class _Inseparable(Exception):
-    """An item contains what stands between them."""
+    """An item contains a separator: the list cannot be joined into one text."""
 
 
 def _as_text(parameter: str, kind: str) -> str:
     cast = "" if kind == "text" else f"::{kind}[]"
-    return f"string_to_array({parameter}::text, '{_BETWEEN}', '{_NULL}'){cast}"
+    return f"string_to_array({parameter}::text, '{_SEPARATOR}', '{_NULL}'){cast}"
 
 
-def _joined(items: Sequence[Any], kind: str) -> str:
-    """The items as one text."""
+def _join(items: Sequence[Any], kind: str) -> str:
     if kind != "text":
-        return _BETWEEN.join([_NULL if item is None else str(item) for item in items])
+        return _SEPARATOR.join([_NULL if item is None else str(item) for item in items])
     nulls = 0
     try:
-        text = _BETWEEN.join(items)
+        text = _SEPARATOR.join(items)
     except TypeError:
         nulls = sum(item is None for item in items)
-        text = _BETWEEN.join([_NULL if item is None else item for item in items])
-    # One empty text would be read as no item at all.
-    if items and (text.count(_BETWEEN) != len(items) - 1 or text.count(_NULL) != nulls or not text):
+        text = _SEPARATOR.join([_NULL if item is None else item for item in items])
+    # PostgreSQL reads one empty text as a list without items.
+    if items and (text.count(_SEPARATOR) != len(items) - 1 or text.count(_NULL) != nulls or not text):
         raise _Inseparable
     return text

@@ -1,8 +1,8 @@
 """SQLite: one file, one machine, one writer. WAL, synchronous=FULL.
 
-Statements get whole lists as one JSON parameter, so a batch is one call into C that holds no GIL.
-apsw brings its own SQLite: before 3.51.3 a WAL shared by several connections can be corrupted, and
-the system's library is often older.
+A statement receives each list as one JSON parameter, so a batch is one call into C that releases the GIL. apsw brings
+its own SQLite: before 3.51.3 a WAL shared by several connections can be corrupted, and the library of the operating
+system is often older.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hark.store.protocol import Conflicted, Full, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
 _encode: Final = msgspec.json.Encoder().encode
-# A writer waits this long for another one, looking every fifth of a millisecond, then every whole one.
-# `busy_timeout` backs off to 100 ms between looks: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
-_PATIENCE: Final = 10_000
+# How often a writer tries to get the lock of another one: 50 times after 0.2 ms, then after 1 ms, about 10 s in all.
+# `busy_timeout` waits up to 100 ms between two tries: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
+_MAX_TRIES: Final = 10_000
 _OLDEST_SAFE: Final = (3, 51, 3)
 
 
@@ -36,7 +36,13 @@ def _clock() -> int:
 
 
 def path_of(url: str) -> str | None:
-    """The file a SQLite URL names: `sqlite:///hark.db` is relative, `sqlite:////tmp/x.db` absolute."""
+    """Return the path in a SQLite URL, None for a database in memory.
+
+    `sqlite:///hark.db` is relative, `sqlite:////tmp/x.db` absolute, `sqlite://` in memory.
+
+    Raises:
+        InvalidInput: The URL has a host, a query or a fragment.
+    """
     parts = urlsplit(url)
     if parts.netloc or parts.query or parts.fragment:
         raise InvalidInput(
@@ -59,8 +65,9 @@ def _fault(error: apsw.Error) -> StoreFault:
 
 
 def _busy(count: int) -> bool:
+    """Wait for the lock of another writer, which was tried `count` times before. False: give up."""
     time.sleep(0.0002 if count < 50 else 0.001)
-    return count < _PATIENCE
+    return count < _MAX_TRIES
 
 
 def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
@@ -73,19 +80,19 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
         db.execute("PRAGMA synchronous = FULL")
     except apsw.NotADBError as error:
         raise InvalidInput(
-            f"{path!r} is not a SQLite database; it was left as it is. Give the path of one, or of a new file."
+            f"{path!r} is not a SQLite database; nothing was changed. Give the path of a database, or of a new file."
         ) from error
     except apsw.Error as error:
         if path and os.path.isdir(path):
             raise InvalidInput(f"{path!r} is a folder. Give the path of a file in it.") from error
         raise StoreUnavailable(
-            f"SQLite cannot open {path!r}: {error}. Check that the folder exists, is writable and has room."
+            f"SQLite cannot open {path!r}: {error}. Check that the folder exists, is writable and is not full."
         ) from error
     return db
 
 
 def _use_wal(db: apsw.Connection) -> None:
-    """SQLite asks no busy handler here: who opens a new file together with others has to try again."""
+    """Switch to WAL. SQLite calls no busy handler here, so processes that open a new file together have to retry."""
     for count in itertools.count():
         try:
             db.execute("PRAGMA journal_mode = WAL").fetchall()
@@ -114,6 +121,8 @@ def _server(version: str, url: str) -> Server:
 
 
 class SqliteTx:
+    """A Tx on the write connection. Nothing in it waits: SQLite executes in the clerk's thread."""
+
     __slots__ = ("_db", "now", "position", "xid")
 
     def __init__(self, db: apsw.Connection, now: int, position: int) -> None:
@@ -127,7 +136,7 @@ class SqliteTx:
         return _run(self._db, sql, rows, values)
 
     async def reserve(self, numbers: Sequence[int]) -> None:
-        """One writer: nobody to meet."""
+        """Nothing to do: there is no other writer."""
 
     async def commit(self) -> None:
         try:
@@ -150,7 +159,7 @@ class SqliteStore:
     def __init__(
         self, url: str, *, schema: str = "", lease: float = 0.0, clock: Callable[[], int] | None = None
     ) -> None:
-        # No use for the schema (a file is one) nor for the lease (a write waits _PATIENCE at most).
+        # Ignores the schema (a file has one) and the lease (a write gives up after _MAX_TRIES).
         self._url = url
         self._path = path_of(url)
         self._clock = clock or _clock
@@ -159,10 +168,11 @@ class SqliteStore:
         self._db: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="hark-read") if self._path else None
-        self._version = 0
-        self._beside = 0
-        self._crowded_until = 0.0
-        self._tx: SqliteTx | None = None  # the last one
+        # `PRAGMA data_version` as `changed` and `begin` last saw it: it moves when another connection commits.
+        self._polled_version = 0
+        self._begun_version = 0
+        self._other_writers_until = 0.0  # by the monotonic clock
+        self._last_tx: SqliteTx | None = None
 
     @staticmethod
     def check(url: str, schema: str) -> None:
@@ -203,7 +213,8 @@ class SqliteStore:
         except apsw.Error as error:
             db.close()
             raise StoreUnavailable(
-                f"SQLite cannot prepare {self._path!r}: {error}. Is it a SQLite database, writable, on a local disk?"
+                f"SQLite cannot migrate {self._path!r}: {error}. Check that it is a SQLite database, writable and on a "
+                "local disk."
             ) from error
 
     async def close(self) -> None:
@@ -221,28 +232,28 @@ class SqliteStore:
         except apsw.Error as error:
             raise _fault(error) from error
         now = self._clock()
-        position = max(now, self._tx.position + 1) if self._tx is not None else now
-        self._tx = tx = SqliteTx(self._db, now, position)
+        position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
+        self._last_tx = tx = SqliteTx(self._db, now, position)
         try:
             version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
         except apsw.Error as error:
             await tx.rollback()
             raise _fault(error) from error
-        if version != self._beside:
-            self._beside = version
-            self._crowded_until = time.monotonic() + 0.5
+        if version != self._begun_version:
+            self._begun_version = version
+            self._other_writers_until = time.monotonic() + 0.5
         return tx
 
-    def crowded(self) -> bool:
-        return time.monotonic() < self._crowded_until
+    def has_other_writers(self) -> bool:
+        return time.monotonic() < self._other_writers_until
 
     async def committed(self, xid: int) -> bool:
-        raise AssertionError("SQLite answers a COMMIT in the same call")
+        raise AssertionError("SQLite reports the outcome of a COMMIT in the same call")
 
     async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         if self._reading is None or self._reader is None:
             assert self._db is not None
-            return _run(self._db, sql, rows, values)  # in memory: between turns
+            return _run(self._db, sql, rows, values)  # in memory: a turn never waits, so this runs between turns
         return await asyncio.get_running_loop().run_in_executor(self._reading, _run, self._reader, sql, rows, values)
 
     async def time(self) -> int:
@@ -251,17 +262,17 @@ class SqliteStore:
     async def server(self) -> Server:
         return _server(apsw.sqlite_lib_version(), self._url)
 
-    def quiet_until(self) -> int:
+    def no_reclaim_before(self) -> int:
         return 0
 
     def lease(self) -> SqliteLease:
         return SqliteLease(self._path, self._clock)
 
     def listen(self, hint: Callable[[], None]) -> None:
-        """Nobody calls: `changed` is cheap enough to ask."""
+        """Nothing to do: `changed` is cheap enough to be polled every 20 ms."""
 
     async def announce(self) -> None:
-        """Other processes see `data_version` move."""
+        """Nothing to do: a commit moves the `data_version` of every other process."""
 
     async def changed(self) -> bool:
         assert self._db is not None
@@ -269,12 +280,14 @@ class SqliteStore:
             version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
         except apsw.Error as error:
             raise _fault(error) from error
-        moved = bool(version != self._version)
-        self._version = version
+        moved = bool(version != self._polled_version)
+        self._polled_version = version
         return moved
 
 
 class SqliteLease:
+    """A Lease on a connection of its own."""
+
     def __init__(self, path: str | None, clock: Callable[[], int]) -> None:
         self._db = _connect(path)
         self._clock = clock
