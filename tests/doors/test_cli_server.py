@@ -192,7 +192,7 @@ def test_d4_what_is_no_hark_server_is_said_to_be_none(tmp_path: Path) -> None:
     thread.start()
     try:
         said = call("instance", "list", "--server", f"http://127.0.0.1:{other.server_port}").line(1)
-        assert "Is it the address of a Hark server?" in said
+        assert "Is this a Hark server?" in said
     finally:
         other.shutdown()
         thread.join()

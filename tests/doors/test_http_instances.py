@@ -253,7 +253,7 @@ async def test_b7_a_broadcast_says_how_many_it_reached(http: httpx.AsyncClient) 
 async def test_unknown_paths_and_methods_are_json_errors(http: httpx.AsyncClient) -> None:
     for path in ("/nowhere", "/instances/", "/instances//cancel", "/instances/x/y/z", "/awakeables/x/resolve/"):
         answer = await http.get(path)
-        assert (answer.status_code, list(answer.json())) == (404, ["error"])
+        assert (answer.status_code, list(answer.json())) == (404, ["error", "type"])
     answer = await http.put("/instances")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
     assert answer.json()["error"]

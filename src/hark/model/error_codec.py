@@ -1,25 +1,48 @@
-"""Errors as text that can be kept, and back: of the same type, with the same data."""
+"""Write errors as JSON and rebuild them: the same class, the same message, the same data.
+
+The journal uses it for errors that a replay must raise again, the HTTP door and its client for errors that cross
+the network.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from hark.model import errors, json
 from hark.model.errors import HarkError
 
+ERROR_TYPES: Final[dict[str, type[HarkError]]] = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, HarkError)
+}
+
+
+def data_of(error: HarkError) -> dict[str, Any]:
+    """Return the data attributes of an error: everything but its message."""
+    return {name: value for name, value in vars(error).items() if not name.startswith("_")}
+
+
+def rebuild_error(kind: type[HarkError], message: str, data: Mapping[str, Any]) -> HarkError:
+    """Make an error from its class, its message and its data as read from JSON.
+
+    Data that the class does not have is ignored (a newer Hark may have written it); data that is missing is None.
+    """
+    known: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and (name in data or parameter.default is parameter.empty):
+            known[name] = data.get(name)
+    if isinstance(known.get("at"), str):
+        known["at"] = datetime.fromisoformat(known["at"])
+    return kind(message, **known)
+
 
 def encode_error(error: HarkError) -> str:
-    return json.dump({"type": type(error).__name__, "message": str(error), "data": vars(error)})
+    return json.dump({"type": type(error).__name__, "message": str(error), "data": data_of(error)})
 
 
 def decode_error(text: str) -> HarkError:
+    """Read what `encode_error` wrote; a class that this version does not have becomes a HarkError."""
     body = json.load(text)
-    kind: type[HarkError] = getattr(errors, body["type"], HarkError)
-    error = kind.__new__(kind)
-    error.args = (body["message"],)
-    data: dict[str, Any] = body["data"]
-    if isinstance(data.get("at"), str):
-        data["at"] = datetime.fromisoformat(data["at"])
-    vars(error).update(data)
-    return error
+    return rebuild_error(ERROR_TYPES.get(body["type"], HarkError), body["message"], body["data"])

@@ -10,7 +10,6 @@ from hark.doors.cli.options import (
     Limit,
     Options,
     Payload,
-    StillSuspended,
     Text,
     command,
     group,
@@ -18,6 +17,7 @@ from hark.doors.cli.options import (
     parse_payload,
 )
 from hark.doors.cli.output import colored, print_fields, print_json, printable, when
+from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
 
 cli = group("Answer what instances ask.")

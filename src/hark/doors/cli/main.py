@@ -21,7 +21,8 @@ from hark.doors.cli import (
     start_and_signal,
     tokens,
 )
-from hark.doors.cli.options import StillSuspended, group
+from hark.doors.cli.options import group
+from hark.doors.errors import StillSuspended
 from hark.model.errors import Conflict, Duplicate, HarkError, InvalidDefinition, InvalidInput, NoTarget, NotFound
 
 _EXIT: dict[type[HarkError], int] = {
@@ -61,7 +62,7 @@ def run(args: Sequence[str]) -> int:
         hint = f" Try `{ctx.command_path} --help`." if ctx is not None else ""
         return _say(f"{error.format_message().rstrip('.')}.{hint}", 2)
     except HarkError as error:
-        return _say(str(error), next((code for kind, code in _EXIT.items() if isinstance(error, kind)), 1))
+        return _say(str(error), exit_code(error))
     except typer.Abort:
         return 130
     except Exception as error:
@@ -70,6 +71,11 @@ def run(args: Sequence[str]) -> int:
         said = f"{type(error).__name__}: {error}"
         return _say(f"This should not have happened: {said}. HARK_TRACEBACK=1 shows where; please report it.", 1)
     return code if isinstance(code, int) else 0
+
+
+def exit_code(error: HarkError) -> int:
+    """The exit code of a command that ended with this error."""
+    return next((code for kind, code in _EXIT.items() if isinstance(error, kind)), 1)
 
 
 def _say(message: str, code: int) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from hark.model.errors import HarkError, InvalidInput
+from hark.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -256,7 +256,3 @@ def parse_json(text: str | None, what: str) -> Any:
     from hark.model import json
 
     return None if text is None else json.parse(text, what=what)
-
-
-class StillSuspended(HarkError):
-    """What was asked for is not there yet: exit 75, come again."""

@@ -1,7 +1,7 @@
-"""A running server, with the verbs the commands use: the same names and answers as `Hark`, over HTTP.
+"""The verbs of `Hark` that the commands use, over HTTP to a running server: same names, results and errors.
 
-The standard library's client, for one request per command needs no more. Status codes become the errors
-the engine would have raised, so exit codes do not depend on which way was taken.
+An error of the server is raised here as the engine raised it there: the same class with the same data, so a command
+ends with the same exit code. The client is that of the standard library: a command sends one request or a few.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from hark.doors.errors import Forbidden, NoMethod, NoRoute, Unauthenticated
 from hark.model import json
+from hark.model.error_codec import ERROR_TYPES, rebuild_error
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
 from hark.model.names import check_name
 from hark.model.values import Awakeable, Delivery, Event, Instance, Why
 
 T = TypeVar("T")
 _PATIENCE = 60.0
-_PAGE = 1000  # what a server gives at once
+_PAGE = 1000  # the most a server returns in one page
+_ERRORS: dict[str, type[HarkError]] = {
+    **ERROR_TYPES,
+    **{kind.__name__: kind for kind in (Unauthenticated, Forbidden, NoRoute, NoMethod)},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +228,35 @@ def _refuse_by(by: str | None) -> None:
 
 
 def _error(status: int, body: Any, url: str) -> HarkError:
-    """The error the engine raised behind the server, as far as its status says."""
-    said = body["error"] if isinstance(body, dict) and isinstance(body.get("error"), str) else None
-    if said is None:
-        return HarkError(f"{url} answered {status}, and not as Hark does. Is it the address of a Hark server?")
+    """Rebuild the error that the server describes."""
+    if not isinstance(body, dict) or not isinstance(body.get("error"), str):
+        return HarkError(f"{url} answered with status {status}, but not as Hark does. Is this a Hark server?")
+    message = body["error"]
+    kind = _ERRORS.get(str(body.get("type"))) or _error_of_status(status)
+    if kind is Unauthenticated:
+        message += " Give --token or HARK_TOKEN; `hark token create --scope read` makes a token."
+    try:
+        return rebuild_error(kind, message, body)
+    except (TypeError, ValueError):  # data that no Hark server sends
+        return HarkError(message)
+
+
+def _error_of_status(status: int) -> type[HarkError]:
+    """The nearest class for an error whose type is missing or unknown here: the server is older or newer."""
     match status:
+        case 400 | 422:
+            return InvalidInput
         case 401:
-            return HarkError(f"{said} Give --token or HARK_TOKEN; `hark token create --scope read` makes one.")
-        case 403 if "problems" not in body:
-            return HarkError(said)
+            return Unauthenticated
+        case 403:
+            return Forbidden
         case 404:
-            return NotFound(said)
+            return NotFound
         case 409:
-            return Conflict(said, status=str(body.get("status", "")))
+            return Conflict
         case 413:
-            return PayloadTooLarge(said, size=0, limit=0)
-        case 400 | 403 | 422:
-            return InvalidInput(said)
+            return PayloadTooLarge
+        case 503:
+            return StoreUnavailable
         case _:
-            return StoreUnavailable(said)
+            return HarkError

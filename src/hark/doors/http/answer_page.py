@@ -24,11 +24,11 @@ from urllib.parse import parse_qs
 import jinja2
 import msgspec
 
+from hark.doors.errors import NoRoute
 from hark.doors.http import parsing
 from hark.doors.http.form import Form
 from hark.doors.http.responses import (
     Headers,
-    NoRoute,
     Response,
     error_response,
     json_response,
@@ -192,9 +192,9 @@ def _query(request: HttpRequest) -> dict[str, str]:
 
 
 async def _posted(request: HttpRequest) -> dict[str, list[str]]:
-    # Percent signs make three bytes of one.
-    limit = 3 * request.access.max_payload + _SPARE
-    raw = await parsing.read_body(request.receive, request.header(b"content-length"), limit)
+    # Percent-encoding makes three bytes of one.
+    limit = request.access.max_payload
+    raw = await parsing.read_body(request.receive, request.header(b"content-length"), limit, 2 * limit + _SPARE)
     try:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
     except ValueError as error:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
+from hark.doors.errors import Forbidden, Unauthenticated
 from hark.doors.http import auth
 from hark.doors.http.api import ROUTES
 from hark.doors.http.auth import Caller
@@ -18,12 +19,14 @@ from hark.doors.http.feed import Feed
 from hark.doors.http.openapi import document
 from hark.doors.http.parsing import ClientDisconnected, Receive, Scope, Send
 from hark.doors.http.read_routes import VERSION
-from hark.doors.http.responses import Forbidden, Response, Unauthenticated, error_response, json_response
+from hark.doors.http.responses import Response, error_body, error_response, json_response
 from hark.doors.http.routes import HttpRequest, Route, RouteTable, ServerContext
 from hark.model.errors import HarkError
 
 _log = logging.getLogger("hark.http")
-_BROKEN = {"error": "The server failed in a way nobody expected. Its log says how; the request may be repeated."}
+_UNEXPECTED = error_body(
+    "InternalError", "The server failed unexpectedly. Its log has the details; the request may be sent again."
+)
 
 
 class AsgiApp:
@@ -75,8 +78,8 @@ class AsgiApp:
             return
         except Exception:
             # The path without its query: a link's token is in there.
-            _log.exception("%s %s failed in a way nobody expected", scope["method"], scope["path"])
-            answer = json_response(_BROKEN, 500)
+            _log.exception("%s %s failed unexpectedly", scope["method"], scope["path"])
+            answer = json_response(_UNEXPECTED, 500)
         if answer is not None:
             await _send(answer, scope, send)
 

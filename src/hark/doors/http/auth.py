@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Final
 
 from hark.app.door_access import DoorAccess
+from hark.doors.errors import Forbidden, Unauthenticated
 from hark.doors.http.parsing import Scope
-from hark.doors.http.responses import Forbidden, Unauthenticated
 from hark.model.errors import HarkError
 from hark.model.tokens import SCOPES, is_secret
 from hark.model.values import Token

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hark.doors.http.responses import Response, json_response
+from hark.doors.http.responses import STATUSES, Response, json_response
 from hark.doors.http.routes import HttpRequest, Route
 
 _REF = "#/components/schemas/{name}"
@@ -20,10 +20,26 @@ _ARGS = {
     "awakeable_id": "The id of an awakeable.",
     "file": "The name of a file.",
 }
-_PROBLEM = {
+_TIME = {"type": "string", "format": "date-time"}
+_ERROR = {
     "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string", "description": "What went wrong, and what to do."}},
+    "required": ["error", "type"],
+    "description": "An error, with the data that its type has.",
+    "properties": {
+        "error": {"type": "string", "description": "What went wrong and what to do, for people."},
+        "type": {"type": "string", "description": "The class of the error, for programs. New ones may be added."},
+        "holder": {"type": "string", "description": "Duplicate: the instance that has the id or the key."},
+        "status": {"type": "string", "description": "Conflict, AlreadySettled: the present status."},
+        "by": {"type": ["string", "null"], "description": "AlreadySettled: the name of the answerer."},
+        "at": {"anyOf": [_TIME, {"type": "null"}], "description": "AlreadySettled: when it was settled."},
+        "target": {"type": "string", "description": "NoTarget: the target or the correlation key of the request."},
+        "problems": {"type": "array", "description": "InvalidAnswer, NotAssigned, InvalidDefinition: one entry each."},
+        "size": {"type": "integer", "description": "PayloadTooLarge: the bytes that were sent, or that it would be."},
+        "limit": {"type": "integer", "description": "PayloadTooLarge: the bytes that a payload may have."},
+        "line": {"type": ["integer", "null"], "description": "MalformedJson: the line, from 1."},
+        "column": {"type": ["integer", "null"], "description": "MalformedJson: the column, from 1."},
+        "allow": {"type": "string", "description": "NoMethod: the methods that the path has."},
+    },
 }
 
 
@@ -42,7 +58,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "info": {"title": "Hark", "version": version, "description": "Durable workflows that wait for the world."},
         "paths": paths,
         "components": {
-            "schemas": {**components, "Error": _PROBLEM},
+            "schemas": {**components, "Error": _ERROR},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         # Over loopback no credential is needed.
@@ -121,7 +137,8 @@ def _answer(code: int, shape: Any) -> dict[str, Any]:
 
 def _failure(code: int) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
-    return {"description": HTTPStatus(code).phrase, "content": content}
+    types = " or ".join(f"`{kind.__name__}`" for kind, status in STATUSES.items() if status == code)
+    return {"description": f"{HTTPStatus(code).phrase}: {types}", "content": content}
 
 
 async def openapi(request: HttpRequest) -> Response:

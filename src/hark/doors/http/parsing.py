@@ -22,19 +22,31 @@ class ClientDisconnected(Exception):
     """The client hung up: nobody is there to be answered."""
 
 
-async def read_body(receive: Receive, length: bytes | None, limit: int) -> bytes:
-    """The whole body; one that is or becomes too large is refused on the spot, and what follows is thrown away."""
-    if length is not None and length.isdigit() and int(length[:20]) > limit:
+async def read_body(receive: Receive, length: bytes | None, limit: int, envelope: int = 0) -> bytes:
+    """Read the whole body.
+
+    Args:
+        receive: the ASGI callable that returns the parts of the body.
+        length: the Content-Length header, if there is one.
+        limit: the bytes that a payload may have.
+        envelope: the bytes that the body may have in addition, for the fields around the payload.
+
+    Raises:
+        PayloadTooLarge: as soon as the body is known to be larger; the rest of it is not read.
+        ClientDisconnected: the client closed the connection before it had sent everything.
+    """
+    most = limit + envelope
+    if length is not None and length.isdigit() and int(length[:20]) > most:
         raise _too_large(int(length[:20]), limit)
     message = await receive()
     body: bytes = message.get("body", b"")
-    if not message.get("more_body", False) and message["type"] == "http.request" and len(body) <= limit:
+    if not message.get("more_body", False) and message["type"] == "http.request" and len(body) <= most:
         return body
     chunks, size = [body], len(body)
     while True:
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
-        if size > limit:
+        if size > most:
             raise _too_large(size, limit)
         if not message.get("more_body", False):
             return b"".join(chunks)
@@ -46,7 +58,7 @@ async def read_body(receive: Receive, length: bytes | None, limit: int) -> bytes
 
 def _too_large(size: int, limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"the body has {size} bytes or more, {limit} are allowed; send less, or a reference to it",
+        f"the body has {size} bytes or more, but a payload may have {limit}; send less, or a reference to the data",
         size=size,
         limit=limit,
     )

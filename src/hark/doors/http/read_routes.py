@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from hark.doors.http.responses import Response, json_response
+from hark.doors.http.responses import Response, error_body, json_response
 from hark.doors.http.routes import HttpRequest
-from hark.model.errors import HarkError, InvalidInput
+from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
 from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -151,9 +151,13 @@ async def health(request: HttpRequest) -> Response:
     try:
         await asyncio.wait_for(_ping(request), _QUICK)
     except (TimeoutError, HarkError) as error:
-        why = str(error) or f"The store has not answered within {_QUICK:g} s."
-        return json_response({"status": "unavailable", "error": why}, 503)
+        failure = error if isinstance(error, HarkError) else _no_answer()
+        return json_response({"status": "unavailable", **error_body(type(failure).__name__, str(failure))}, 503)
     return json_response(Health("ok", request.app.url.partition(":")[0], VERSION))
+
+
+def _no_answer() -> StoreUnavailable:
+    return StoreUnavailable(f"The store did not answer within {_QUICK:g} s. Check the database, then try again.")
 
 
 async def _ping(request: HttpRequest) -> None:

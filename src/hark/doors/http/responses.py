@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from hark.doors.errors import Forbidden, NoMethod, NoRoute, Unauthenticated
+from hark.model.error_codec import data_of
 from hark.model.errors import (
     AlreadySettled,
     Conflict,
@@ -25,26 +27,6 @@ from hark.model.errors import (
 )
 
 Headers = Sequence[tuple[bytes, bytes]]
-
-
-class Unauthenticated(HarkError):
-    """No credential, or one that is not valid (any more)."""
-
-
-class Forbidden(HarkError):
-    """Known, but not allowed to do this; or a request that a web page elsewhere may have caused."""
-
-
-class NoRoute(HarkError):
-    """Nothing is served under this path."""
-
-
-class NoMethod(HarkError):
-    """The path is served, but not with this method."""
-
-    def __init__(self, message: str, *, allow: str) -> None:
-        super().__init__(message)
-        self.allow = allow
 
 
 STATUSES: Final[dict[type[HarkError], int]] = {
@@ -116,11 +98,14 @@ def status_of(error: HarkError) -> int:
 
 
 def error_response(error: HarkError) -> Response:
-    body: dict[str, Any] = {"error": str(error)}
+    """The error as JSON: its message, its class and its data.
+
+    `error` and `type` are the message and the class also of an error with attributes of these names (InstanceFailed,
+    CallFailed and RunFailed, which no route raises).
+    """
+    body = error_body(type(error).__name__, str(error))
+    body |= {name: value for name, value in data_of(error).items() if name not in body}
     headers: list[tuple[bytes, bytes]] = []
-    for name in ("problems", "holder", "status"):
-        if hasattr(error, name):
-            body[name] = getattr(error, name)
     match error:
         case Unauthenticated():
             headers.append((b"www-authenticate", b'Bearer realm="hark"'))
@@ -129,3 +114,8 @@ def error_response(error: HarkError) -> Response:
         case StoreUnavailable():
             headers.append((b"retry-after", b"1"))
     return json_response(body, status_of(error), headers)
+
+
+def error_body(type: str, message: str) -> dict[str, Any]:
+    """The two keys that the body of every error has."""
+    return {"error": message, "type": type}

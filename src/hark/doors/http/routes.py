@@ -13,11 +13,12 @@ import msgspec
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
+from hark.doors.errors import NoMethod, NoRoute
 from hark.doors.http import parsing
 from hark.doors.http.auth import Caller
 from hark.doors.http.feed import Feed
 from hark.doors.http.parsing import Receive, Scope, Send
-from hark.doors.http.responses import NoMethod, NoRoute, Response
+from hark.doors.http.responses import Response
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,14 +65,14 @@ class HttpRequest:
         raw = self.header(name)
         return None if raw is None else parsing.utf8(raw)
 
-    async def json_body(self, spare: int = 0, absent: Any = None) -> Any:
-        """The JSON of the body, `absent` when it is empty. `spare`: room for what stands around the payload."""
-        raw = await parsing.read_body(self.receive, self.header(b"content-length"), self.access.max_payload + spare)
+    async def json_body(self, envelope: int = 0, absent: Any = None) -> Any:
+        """Parse the body as JSON; return `absent` when it is empty. `envelope`: bytes for fields around the payload."""
+        raw = await parsing.read_body(self.receive, self.header(b"content-length"), self.access.max_payload, envelope)
         return parsing.parse_body(raw, absent)
 
-    async def body_as(self, shape: type[parsing.T], spare: int = 0) -> parsing.T:
-        """The body in this shape; none at all is an empty object, `null` is not."""
-        return parsing.convert_body(await self.json_body(spare, absent={}), shape)
+    async def body_as(self, shape: type[parsing.T], envelope: int = 0) -> parsing.T:
+        """Parse the body and convert it to this type. An empty body is an empty object; `null` is not."""
+        return parsing.convert_body(await self.json_body(envelope, absent={}), shape)
 
     def query(self) -> Any:
         return parsing.parse_query(self.scope["query_string"], self.route.query)

@@ -1,0 +1,32 @@
+"""Errors that only a door raises. They are not part of the public tree (model/errors.py), but travel as its errors do.
+
+Here and not in http/: the command line rebuilds them when a server sends one.
+"""
+
+from __future__ import annotations
+
+from hark.model.errors import HarkError
+
+
+class Unauthenticated(HarkError):
+    """The request has no credential, or one that is not valid, has expired or was revoked."""
+
+
+class Forbidden(HarkError):
+    """The caller is known but lacks the scope; or a web page elsewhere may have caused the request."""
+
+
+class NoRoute(HarkError):
+    """No route has this path."""
+
+
+class NoMethod(HarkError):
+    """The path has a route, but not for this method; `allow` lists the methods it has."""
+
+    def __init__(self, message: str, *, allow: str) -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
+class StillSuspended(HarkError):
+    """The awakeable of `hark awakeable await` is still pending: exit 75, run the command again later."""
