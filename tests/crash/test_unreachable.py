@@ -171,7 +171,7 @@ async def test_x5_a_lock_held_by_another_program_is_a_clear_error(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clerk, "_PATIENCE", 0.1)
-    monkeypatch.setattr(sqlite, "_PATIENCE", 20)
+    monkeypatch.setattr(sqlite, "_MAX_TRIES", 20)
     async with Hark(sqlite_store.url) as app:
         await app.start(Patient, id="patient")
         other = apsw.Connection(sqlite.path_of(sqlite_store.url))

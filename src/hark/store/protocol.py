@@ -2,7 +2,7 @@
 
 A store gives the clerk one write transaction at a time (`begin`), answers reads on other connections (`read`), renews
 leases on a connection that nothing else uses (`Lease`) and passes hints between processes (`announce`, `listen`). All
-decisions are made above, in kernel/; all SQL is in statements/ and reads.py.
+decisions are made above, in kernel/; all SQL is in statements/ and reads/.
 
 Threads: the clerk's thread makes the store, opens it, calls every coroutine and closes it, always on the event loop of
 `new_loop`. Reads run concurrently with the turn on that loop. `lease` is called on the worker's lease thread.

@@ -1,4 +1,4 @@
-"""Every statement of the turns, by topic; the statements that are sent outside a turn are in reads.py.
+"""Every statement of the turns, by topic; the statements that are sent outside a turn are in reads/.
 
 Use them as `from hark.store import statements as sql; sql.lock`. One statement does its work for a whole list; none is
 sent once per row. The kernel decides in Python, between the statements. "Under lock" means that the turn holds the

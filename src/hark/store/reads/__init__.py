@@ -1,0 +1,13 @@
+"""Every statement that is sent outside the turns, by topic: for people, callers that wait, and metrics.
+
+Use them as `from hark.store import reads; reads.read_instances`. They run on connections that never write, and use an
+index whatever else is in the tables. A statement that a turn sends as well is in statements/.
+"""
+
+from hark.store.reads.awakeables import *
+from hark.store.reads.events import *
+from hark.store.reads.health import *
+from hark.store.reads.instances import *
+from hark.store.reads.metrics import *
+from hark.store.reads.waits import *
+from hark.store.reads.why import *

@@ -1,0 +1,92 @@
+"""Events: histories, cursors, exports."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+_EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at"
+# The history of one instance, newest first.
+events_of = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id = :id::text AND e.seq < :seq::bigint
+    ORDER BY e.seq DESC LIMIT :size::bigint
+    """
+)
+# The newest events of all instances.
+latest_events = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE (e.tx, e.seq) < (:tx::bigint, :seq::bigint)
+    ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint
+    """,
+    # The primary key is seq alone, because there is one writer.
+    sqlite=f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq < :seq AND :tx = :tx ORDER BY e.seq DESC LIMIT :size
+    """,
+)
+# Invariant 17: a cursor over several instances does not pass a turn that is still running. A turn holds a shared lock
+# from before it gets its transaction number until it has ended, and pg_locks shows all locks at one instant. A turn
+# without a number may be about to get a low one: then the oldest transaction of the whole server is the limit. Read
+# before the events and in a statement of its own: a turn that is not seen here has ended, so its events can be read.
+horizon = Sql(
+    """
+    WITH held AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted AND locktype IN ('advisory', 'transactionid')),
+    latest AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS tx),
+    writers AS (
+        SELECT t.transactionid IS NULL AS unborn,
+            (latest.tx - t.transactionid::text::bigint + 4294967296) % 4294967296 AS age
+        FROM latest CROSS JOIN held w LEFT JOIN held t
+            ON t.pid = w.pid AND t.locktype = 'transactionid' AND t.mode = 'ExclusiveLock'
+        WHERE w.locktype = 'advisory' AND w.objsubid = 2 AND w.objid::bigint = 4294967295
+            AND w.classid::bigint = (hashtext('hark:' || current_schema())::bigint + 4294967296) % 4294967296
+            AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+    SELECT CASE WHEN (SELECT bool_or(unborn) FROM writers)
+        THEN pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+        ELSE latest.tx - coalesce((SELECT max(age) FROM writers WHERE age < 2147483648), 0) END
+    FROM latest
+    """,
+    # One writer: seq is the order of commits, and there is nothing to wait for.
+    sqlite="SELECT 9223372036854775807",
+)
+# Invariant 17: the events of all instances after a cursor and below `horizon`, in the order of commits.
+events_after = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM events e
+    WHERE (e.tx, e.seq) > (:tx::bigint, :seq::bigint) AND e.tx < :horizon::bigint
+    ORDER BY e.tx, e.seq LIMIT :size::bigint
+    """,
+    sqlite=f"""
+    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx < :horizon ORDER BY e.seq LIMIT :size
+    """,
+)
+# The events of some instances, each after a position of its own. An event is written under the lock of its instance
+# (invariant 3), so the seqs of one instance commit in order and none is skipped.
+follow = Sql(
+    f"""
+    SELECT {_EVENT}, e.tx FROM {{rows: id text, seq bigint}}
+    CROSS JOIN LATERAL (
+        SELECT * FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size::bigint) e
+    ORDER BY e.seq
+    """,
+    sqlite=f"""
+    SELECT {_EVENT}, e.tx FROM {{rows: id text, seq bigint}}
+    CROSS JOIN events e ON e.seq IN (
+        SELECT o.seq FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size)
+    ORDER BY e.seq
+    """,
+)
+# X7: whole histories, for an export.
+events_of_all = Sql(f"SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq")
+# X7: by the three indexes that exist. A signal without a dedup key was consumed while one of these instances lived,
+# so a range of times finds it.
+signals_of_all = Sql(
+    """
+    SELECT instance_id, kind, name, payload, dedup_key, at, consumed_at FROM signals
+    WHERE kind IN ('signal', 'broadcast', 'message') AND seq IN (
+        SELECT seq FROM signals WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+        UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL
+            AND consumed_at IS NOT NULL
+        UNION ALL SELECT seq FROM signals WHERE consumed_at BETWEEN :since::bigint AND :before::bigint
+            AND dedup_key IS NULL AND instance_id IN :ids[text])
+    ORDER BY seq
+    """
+)

@@ -1,0 +1,49 @@
+"""Open waits: the list, the oldest, and how many."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+# An instance whose awakeable was settled and that has not run since is not waiting any more.
+_UNANSWERED = """(o.kind <> 'awakeable'
+            OR EXISTS (SELECT 1 FROM awakeables a WHERE a.id = o.name AND a.status = 'PENDING'))"""
+_OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
+# Open waits, longest first, after the position of the last row of the page before: one index scan per kind.
+read_waits = Sql(
+    f"""
+    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
+    CROSS JOIN LATERAL (
+        SELECT o.instance_id, o.kind, o.name, o.place, o.deadline, o.since, o.id FROM waits o
+        WHERE o.kind = r.kind AND {_OPEN}
+            AND (:name::text IS NULL OR o.name = :name::text) AND (o.since, o.id) > (:since::bigint, :after::text)
+        ORDER BY o.since, o.id LIMIT :size::bigint) w
+    ORDER BY w.since, w.id LIMIT :size::bigint
+    """,
+    # SQLite has no LATERAL; a correlated IN does the same scans.
+    sqlite=f"""
+    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
+    CROSS JOIN waits w ON w.rowid IN (
+        SELECT o.rowid FROM waits o WHERE o.kind = r.kind AND {_OPEN}
+            AND (:name IS NULL OR o.name = :name) AND (o.since, o.id) > (:since, :after)
+        ORDER BY o.since, o.id LIMIT :size)
+    ORDER BY w.since, w.id LIMIT :size
+    """,
+)
+# The longest open wait of all kinds.
+oldest_wait = Sql(
+    f"""
+    SELECT o.instance_id, o.kind, o.name, o.since FROM waits o WHERE {_OPEN} ORDER BY o.since, o.id LIMIT 1
+    """
+)
+# ORDER BY, so that the planner does not prefer a scan for the few rows it expects.
+_OLDEST = f"""(
+            SELECT w.id, w.kind, w.name, w.since FROM waits w
+            WHERE w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL
+            ORDER BY w.since, w.id LIMIT :most::bigint) o WHERE {_UNANSWERED}"""
+# X6: of the oldest `most` waits. Waits that have their answer and are queued count towards the limit, so that the
+# scan ends.
+count_waits = Sql(
+    f"""
+    SELECT r.kind, (SELECT count(*) FROM {_OLDEST}), (SELECT min(o.since) FROM {_OLDEST}) FROM {{rows: kind text}}
+    """
+)

@@ -1,0 +1,72 @@
+"""D7: why an instance waits, and what it missed."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+# What D7 explains.
+why_instance = Sql(
+    """
+    SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
+           lease_owner, created_at, updated_at, finished_at, error
+    FROM instances WHERE id = :id::text
+    """
+)
+# Which workers could run it.
+live_workers = Sql("SELECT id, definitions FROM workers WHERE until >= :now::bigint ORDER BY id LIMIT 1000")
+# Which instances have the slots of the concurrency key it waits for.
+slot_holders = Sql(
+    """
+    SELECT id, step, lease_owner FROM instances WHERE concurrency_key = :key::text AND status = 'executing'
+    ORDER BY id LIMIT 5
+    """
+)
+# When the sweep will check the bucket it waits for.
+bucket_due = Sql("SELECT min(due_at) FROM buckets WHERE kind = :kind::text AND key = :key::text")
+# Which children it still waits for.
+unfinished_children = Sql(
+    """
+    SELECT parent_wait, id, status, step FROM instances
+    WHERE parent_wait IN :waits[text] AND finished_at IS NULL ORDER BY created_at, id LIMIT 20
+    """
+)
+# What is in its inbox and did not wake it.
+unconsumed_signals = Sql(
+    """
+    SELECT kind, name, at FROM signals WHERE instance_id = :id::text AND consumed_at IS NULL
+    ORDER BY seq DESC LIMIT 200
+    """
+)
+# Among the latest signals of all instances, those with such a name that went to another instance. Only a window is
+# read: an index over names would cost every signal.
+signals_to_others = Sql(
+    """
+    SELECT s.name, s.at, i.id, i.correlation_key, coalesce(s.consumed_at, i.finished_at) FROM (
+        SELECT seq, instance_id, kind, name, at, consumed_at FROM signals ORDER BY seq DESC LIMIT 2000) s
+    JOIN instances i ON i.id = s.instance_id
+    WHERE s.kind = 'signal' AND s.name IN :names[text] AND s.instance_id <> :id::text AND s.at >= :since::bigint
+    ORDER BY s.seq DESC LIMIT 5
+    """
+)
+# Broadcasts of such a name that were sent since it was started.
+broadcasts_named = Sql(
+    """
+    SELECT name, at, count FROM broadcasts WHERE at >= :since::bigint AND name IN :names[text]
+    ORDER BY at DESC LIMIT 20
+    """
+)
+_MISS = "seq, at, kind, target, name, reason, instance_id"
+# Signals that were addressed to it and not stored.
+misses_of = Sql(
+    f"""
+    SELECT {_MISS} FROM misses WHERE target IN :targets[text]
+    UNION SELECT {_MISS} FROM misses WHERE instance_id = :id::text
+    ORDER BY seq DESC LIMIT 200
+    """
+)
+# Signals of such a name that reached no instance.
+misses_named = Sql(
+    f"""
+    SELECT {_MISS} FROM misses WHERE name IN :names[text] AND at >= :since::bigint ORDER BY seq DESC LIMIT 200
+    """
+)
