@@ -180,7 +180,7 @@ class Store(Protocol):
     def has_other_writers(self) -> bool:
         """Whether another process has written lately and is kept out while a turn is running.
 
-        The clerk then makes smaller turns and leaves gaps between them. Asked twice per turn: must be cheap.
+        The clerk then makes smaller turns and leaves gaps between them. Called twice per turn: must be cheap.
         """
         ...
 
@@ -266,7 +266,7 @@ class Store(Protocol):
 
 
 class StoreType(Protocol):
-    """What a URL scheme stands for (see connect.py): the class of a store, asked before a store is made.
+    """What a URL scheme stands for (see connect.py): the class of a store, used before there is a store.
 
     No member opens a connection; any thread may call them.
     """

@@ -52,8 +52,8 @@ forget_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
 forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]")
 forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
 forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
-# X7: signals that a live instance consumed long ago. Without a dedup key the row goes; with one only the payload goes
-# (`empty_consumed`), because deduplication outlives consumption (invariant 7).
+# X7: signals that a live instance consumed long ago. Without a dedup key the row is removed; with one only the
+# payload is (`empty_consumed`), because deduplication outlives consumption (invariant 7).
 forget_consumed = Sql(
     """
     DELETE FROM signals WHERE seq IN (
@@ -62,7 +62,7 @@ forget_consumed = Sql(
     RETURNING seq
     """
 )
-# X7, invariant 7: the payload goes, the dedup key stays.
+# X7, invariant 7: remove the payload, keep the dedup key.
 empty_consumed = Sql(
     """
     UPDATE signals SET payload = 'null' WHERE seq IN (

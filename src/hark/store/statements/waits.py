@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# The open waits of an instance. Under lock, except for people who look at it.
+# The open waits of an instance. In a turn: under lock.
 waits_of = Sql(
     """
     SELECT id, instance_id, place, kind, name, key, deadline, remaining, since, fired_at FROM waits

@@ -1,9 +1,9 @@
 -- One idea: everything that can wake an instance is a row in its inbox (signals).
 -- A wait is a question, a signal is an answer, an awakeable is a question with a public address.
--- Times are whole microseconds since 1970 by the database's clock; JSON is text (jsonb would
--- change numbers, key order and refuse \u0000 for a whole batch).
--- No foreign keys: each costs a trigger and a KEY SHARE lock per row on the hottest inserts;
--- only retention deletes, and it deletes the dependants first.
+-- Times are whole microseconds since 1970 by the database's clock. JSON is text: jsonb would change numbers and
+-- the order of keys, and would refuse \u0000 for a whole batch.
+-- No foreign keys: each costs a trigger and a KEY SHARE lock per row on the most frequent inserts. Only retention
+-- deletes instances, and it deletes the dependent rows first.
 
 CREATE TABLE instances (
     id              text COLLATE "C" PRIMARY KEY,
@@ -23,9 +23,9 @@ CREATE TABLE instances (
     error           text,
     attempt         integer NOT NULL DEFAULT 0,
     crashes         integer NOT NULL DEFAULT 0,
-    since           bigint NOT NULL,               -- in line since: the order within a queue
-    due_at          bigint,                        -- when the sweep must look: a delay, or the earliest deadline
-    blocked_on      text COLLATE "C",              -- the bucket it waits for; then it is out of the claim index
+    since           bigint NOT NULL,               -- the queue position: the order within a queue
+    due_at          bigint,                        -- for the sweep: the end of a delay, or the earliest deadline
+    blocked_on      text COLLATE "C",              -- the bucket it waits for: not in the claim index
     lease_owner     text COLLATE "C",
     epoch           bigint NOT NULL DEFAULT 0,
     concurrency_key text COLLATE "C",
@@ -34,7 +34,7 @@ CREATE TABLE instances (
     parent_id       text COLLATE "C",
     parent_wait     text COLLATE "C",
     counted         boolean NOT NULL DEFAULT false, -- its end has been counted against parent_wait
-    mail            boolean NOT NULL DEFAULT false, -- ever got a signal: without, nobody reads its inbox
+    mail            boolean NOT NULL DEFAULT false, -- has ever received a signal; has_signals since 0009
     created_at      bigint NOT NULL,
     updated_at      bigint NOT NULL,
     finished_at     bigint,
@@ -46,7 +46,7 @@ CREATE TABLE instances (
     CHECK (NOT holds_key OR correlation_key IS NOT NULL)
 ) WITH (fillfactor = 70);
 
--- The claim is O(batch): parked, finished, delayed, blocked and code-less rows are not in its way.
+-- The claim is O(batch): its index has no parked, finished, delayed or blocked rows, and no rows in other lanes are read.
 CREATE INDEX instances_claim ON instances (queue, definition, version, priority, since)
     WHERE status = 'runnable' AND blocked_on IS NULL AND due_at IS NULL;
 CREATE INDEX instances_due ON instances (due_at) WHERE due_at IS NOT NULL;
@@ -67,15 +67,15 @@ CREATE TABLE signals (
     kind        text COLLATE "C" NOT NULL
         CHECK (kind IN ('signal', 'broadcast', 'message', 'timer', 'awakeable', 'children')),
     name        text COLLATE "C" NOT NULL,
-    wait_id     text COLLATE "C",                  -- answers this wait alone (message, timer, children)
+    wait_id     text COLLATE "C",                  -- answers only this wait (message, timer, children)
     payload     text NOT NULL,
     dedup_key   text COLLATE "C",
     at          bigint NOT NULL,
-    consumed_at bigint                             -- consumed is marked, not deleted: dedup outlives it
+    consumed_at bigint                             -- marked, not deleted: deduplication outlives consumption
 );
 CREATE UNIQUE INDEX signals_dedup ON signals (instance_id, dedup_key) WHERE dedup_key IS NOT NULL;
 CREATE INDEX signals_inbox ON signals (instance_id, seq) WHERE consumed_at IS NULL;
-CREATE INDEX signals_consumed ON signals (consumed_at)  -- what retention still has something to do with
+CREATE INDEX signals_consumed ON signals (consumed_at)  -- rows that retention has not handled yet
     WHERE consumed_at IS NOT NULL AND (dedup_key IS NULL OR payload <> 'null');
 
 CREATE TABLE waits (
@@ -87,10 +87,10 @@ CREATE TABLE waits (
     name        text COLLATE "C",
     key         text COLLATE "C",
     deadline    bigint,
-    remaining   integer,                           -- children still to end
+    remaining   integer,                           -- children that have not ended yet
     since       bigint NOT NULL,
-    fired_at    bigint,                            -- its deadline has fired, or its message has come
-    closed_at   bigint,                            -- its instance failed; a retry opens it again
+    fired_at    bigint,                            -- its deadline has fired, or its answer has arrived
+    closed_at   bigint,                            -- its instance has failed; a retry opens it again
     CHECK ((kind = 'children') = (remaining IS NOT NULL)),
     CHECK (kind <> 'timer' OR deadline IS NOT NULL),
     CHECK (kind IN ('timer', 'children') OR name IS NOT NULL)
@@ -165,7 +165,7 @@ CREATE TABLE broadcasts (
 CREATE UNIQUE INDEX broadcasts_dedup ON broadcasts (name, dedup_key) WHERE dedup_key IS NOT NULL;
 CREATE INDEX broadcasts_at ON broadcasts (at);
 
-CREATE TABLE deliveries (                          -- whom a very large broadcast has marked and not reached yet
+CREATE TABLE deliveries (                          -- marks: subscribers of a large broadcast that is delivered in chunks
     broadcast_id text COLLATE "C" NOT NULL,
     instance_id  text COLLATE "C" NOT NULL,
     PRIMARY KEY (broadcast_id, instance_id)
@@ -190,12 +190,12 @@ CREATE TABLE buckets (                             -- token buckets (rate) and s
     capacity    double precision NOT NULL,
     available   double precision NOT NULL,
     refilled_at bigint NOT NULL,
-    due_at      bigint,                            -- when its blocked rows may have room: promoted by the sweep
+    due_at      bigint,                            -- when the sweep promotes its blocked rows
     PRIMARY KEY (kind, key, shard)
 ) WITH (fillfactor = 50);
 CREATE INDEX buckets_due ON buckets (due_at) WHERE due_at IS NOT NULL;
 
-CREATE TABLE tombstones (                          -- a `forever` key stays taken after its instance is gone
+CREATE TABLE tombstones (                          -- a `forever` key stays taken after its instance was removed
     key         text COLLATE "C" PRIMARY KEY,
     instance_id text NOT NULL,
     at          bigint NOT NULL

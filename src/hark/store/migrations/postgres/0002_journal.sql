@@ -1,3 +1,3 @@
--- A line of the journal tells which call of the function it answers: `seq` is the order of knowing,
--- `entry` the order of asking.
+-- A line of the journal says which operation of the function it answers: `seq` is the order in which the code received
+-- the answers, `entry` the order in which it asked.
 ALTER TABLE journal ADD COLUMN entry integer NOT NULL DEFAULT 0;

@@ -1,2 +1,2 @@
--- An answer is written into the row of its question: with room on the page no index is touched (HOT).
+-- An answer updates the row of its awakeable: with room on the page the update touches no index (HOT).
 ALTER TABLE awakeables SET (fillfactor = 60);

@@ -1,3 +1,3 @@
--- Many questions on one page may be answered in one turn, and no old version can go before it ends: with room for all
--- of them no index is touched (HOT). It was 60, and half of such a burst went elsewhere.
+-- One turn may answer many awakeables on one page, and no old row version is removed before it ends: with room for all
+-- new versions no update touches an index (HOT). With 60, half of such a burst went to other pages.
 ALTER TABLE awakeables SET (fillfactor = 45);

@@ -1,6 +1,6 @@
-CREATE TABLE tokens (                              -- X3: who reads this table can use none of them
+CREATE TABLE tokens (                              -- X3: the table alone does not let a reader use a token
     id          text PRIMARY KEY,
-    hash        text NOT NULL,                   -- SHA-256 of the token, which is shown once and kept nowhere
+    hash        text NOT NULL,                   -- SHA-256 of the token, which is shown once and not stored
     name        text,
     scopes      text NOT NULL,                     -- a JSON list
     created_at  bigint NOT NULL,
@@ -9,5 +9,5 @@ CREATE TABLE tokens (                              -- X3: who reads this table c
 );
 CREATE UNIQUE INDEX tokens_hash ON tokens (hash);
 
--- What is open, longest first: the list of waits, their number and the oldest do not scan the table.
+-- Open waits, longest first: to list them, count them or find the oldest does not scan the table.
 CREATE INDEX waits_open ON waits (kind, since, id) WHERE closed_at IS NULL AND fired_at IS NULL;

@@ -1,5 +1,5 @@
--- What signs links when no secret is configured. Made here, under the lock of the migrations: whoever opens the
--- store first, and however many do, there is one. The highest number signs, all of them verify.
+-- The key that signs links if no secret is configured. It is made here, under the lock of the migrations, so there is
+-- exactly one however many processes open the store. The highest number signs, all of them verify.
 
 CREATE TABLE secrets (
     number     integer PRIMARY KEY,

@@ -1,5 +1,5 @@
--- What was told to nobody: the target was not there, was finished, or had heard it before. It left no row in an
--- inbox; here it is remembered for whoever asks why an instance still waits. A few thousand at most.
+-- Near misses: signals whose target did not exist, had ended, or had received the same dedup key before. They left no
+-- row in an inbox; here they are kept, a few thousand at most, to explain why an instance still waits (D7).
 CREATE TABLE misses (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,
     at          bigint NOT NULL,

@@ -1,2 +1,2 @@
--- Nothing to do here: SQLite updates in place. The number is PostgreSQL's, and both count alike.
+-- Nothing to do: SQLite updates in place. The number exists because both databases have the same migrations.
 DROP INDEX IF EXISTS answers_in_place;
