@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,11 @@ def test_what_the_public_verbs_return_is_importable_from_hark() -> None:
 
 def test_the_testing_kit_has_its_names() -> None:
     assert issubclass(hark.testing.Harness, hark.Hark)
-    assert hasattr(hark.testing, "hark_app")
+
+
+def test_the_pytest_plugin_has_its_fixture() -> None:
+    [plugin] = [one for one in entry_points(group="pytest11") if one.name == "hark"]
+    assert hasattr(plugin.load(), "hark_app")
 
 
 def test_the_version_is_the_distributions() -> None:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from hark.app import Hark
 from hark.model.names import micros
@@ -87,11 +85,3 @@ class Harness(Hark):
         """Move the clock, and fire all that is due by then, this very instant included."""
         self.clock.now += micros(seconds, "advance", zero=True)
         await self.sweep()
-
-
-@pytest.fixture
-def hark_app() -> Iterator[Harness]:
-    """An empty Harness, open: `hark_app.register(Checkout)`, `await hark_app.start(Checkout, …)`."""
-    # Opened in the plain colour: an async fixture would need a plugin that runs it, in a mode that does.
-    with Harness() as app:
-        yield app

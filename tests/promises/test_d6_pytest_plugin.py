@@ -82,3 +82,20 @@ def test_d6_the_fixture_is_listed_with_what_it_is_for(tmp_path: Path) -> None:
     listed = run(tmp_path, TESTS, "--fixtures")
     assert "hark_app" in listed
     assert "Harness" in listed.partition("hark_app")[2][:300]
+
+
+def test_d6_the_plugin_imports_nothing_of_the_engine_until_its_fixture_is_used(tmp_path: Path) -> None:
+    """pytest loads every installed plugin: a project that does not use the fixture must not pay for the engine."""
+    engine = "{name for name in sys.modules if name.split('.')[0] in ('hark', 'msgspec', 'apsw')}"
+    source = f"""
+import sys
+
+
+def test_before():
+    assert {engine} == {{"hark", "hark.pytest_plugin"}}
+
+
+def test_with_the_fixture(hark_app):
+    assert {{"hark.testing", "hark.app", "apsw"}} <= {engine}
+"""
+    assert "2 passed" in run(tmp_path, source)

@@ -6,7 +6,6 @@ door_access.py.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Register
 from hark.kernel.turn import Rules
-from hark.model.errors import MissingExtra
+from hark.model.extras import import_extra
 from hark.model.values import Rate
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
@@ -236,15 +235,6 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         )  # fmt: skip
 
 
-def _import_door(module: str, what: str) -> Any:
+def _import_door(module: str, needed_by: str) -> Any:
     """Import a module of the HTTP door. By name: doors import the app, and not the other way round."""
-    try:
-        return importlib.import_module(f"hark.doors.http.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("hark"):
-            raise
-        raise MissingExtra(
-            f"{what} needs the package {error.name!r}, which is not installed. "
-            "Install it with: pip install 'hark[server]'.",
-            extra="server",
-        ) from error
+    return import_extra(f"hark.doors.http.{module}", extra="server", needed_by=needed_by)

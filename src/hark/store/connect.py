@@ -10,7 +10,8 @@ import importlib
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
-from hark.model.errors import InvalidInput, MissingExtra
+from hark.model.errors import InvalidInput
+from hark.model.extras import import_extra
 from hark.store.protocol import Store, StoreType
 
 
@@ -85,14 +86,8 @@ def _type_of(url: str) -> StoreType:
         )
     path, extra = _STORES[scheme]
     module, _, name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        if extra is None or (error.name or "").partition(".")[0] == "hark":
-            raise
-        raise MissingExtra(
-            f"{scheme}:// needs the module {error.name!r}, which is not installed. "
-            f"Install it with: pip install 'hark[{extra}]'.",
-            extra=extra,
-        ) from error
-    return cast("StoreType", found)
+    if extra is None:
+        found = importlib.import_module(module)
+    else:
+        found = import_extra(module, extra=extra, needed_by=f"{scheme}://")
+    return cast("StoreType", getattr(found, name))

@@ -1,5 +1,17 @@
 """The command line. Typer and rich are imported only when a command runs."""
 
-from hark.doors.cli.main import main
+import sys
 
-__all__ = ["main"]
+
+def main() -> None:
+    """The console script `hark`."""
+    try:
+        from hark.doors.cli.main import main as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "hark":
+            raise
+        from hark.model.extras import missing_extra
+
+        print("hark:", missing_extra(error, extra="cli", needed_by="The command line"), file=sys.stderr)
+        sys.exit(2)
+    run()

@@ -23,11 +23,21 @@ from hark.doors.cli import (
 )
 from hark.doors.cli.options import group
 from hark.doors.errors import StillSuspended
-from hark.model.errors import Conflict, Duplicate, HarkError, InvalidDefinition, InvalidInput, NoTarget, NotFound
+from hark.model.errors import (
+    Conflict,
+    Duplicate,
+    HarkError,
+    InvalidDefinition,
+    InvalidInput,
+    MissingExtra,
+    NoTarget,
+    NotFound,
+)
 
 _EXIT: dict[type[HarkError], int] = {
     InvalidInput: 2,
     InvalidDefinition: 2,
+    MissingExtra: 2,
     NotFound: 3,
     NoTarget: 3,
     Duplicate: 4,

@@ -11,6 +11,7 @@ import typer
 
 from hark.doors.cli.options import Options, command, local_only_app
 from hark.model.errors import InvalidInput
+from hark.model.extras import import_extra
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -41,10 +42,10 @@ def serve(
     hark serve --app shop:app --port 4097
     """
     app, queues = local_only_app(options, "serve"), _queues(queue)
-    from hark.doors.http.server import run  # a third of what `hark --help` may take
-
+    # Imported here: the server is a third of the time that `hark --help` may take.
+    server = import_extra("hark.doors.http.server", extra="server", needed_by="`hark serve`")
     _collect_less()
-    run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
+    server.run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
     _leave_steps_behind()
 
 
