@@ -5,7 +5,6 @@ import importlib
 import inspect
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -78,8 +77,7 @@ def test_the_testing_kit_has_its_names() -> None:
 
 
 def test_the_pytest_plugin_has_its_fixture() -> None:
-    [plugin] = [one for one in entry_points(group="pytest11") if one.name == "hark"]
-    assert hasattr(plugin.load(), "hark_app")
+    assert hasattr(importlib.import_module("hark.pytest_plugin"), "hark_app")
 
 
 def test_the_version_is_the_distributions() -> None:
