@@ -145,7 +145,7 @@ def test_x4_an_unknown_option_is_refused_by_its_name() -> None:
 
 
 def test_x4_a_next_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
-    with pytest.raises(InvalidDefinition, match="'start' leads to 'shipp', which is no step") as refused:
+    with pytest.raises(InvalidDefinition, match="'start' leads to 'shipp', which is not a step") as refused:
 
         class Typo(Machine):
             @step
@@ -180,7 +180,7 @@ def test_x4_a_then_of_a_spawn_to_an_unknown_step_is_refused_when_the_class_is_de
 
 
 def test_x4_a_method_without_the_step_decorator_is_refused_when_the_class_is_defined() -> None:
-    with pytest.raises(InvalidDefinition, match=r"leads to self.ship, which is no step of it. Is @step missing"):
+    with pytest.raises(InvalidDefinition, match=r"leads to self.ship, which is not a step of it. Is @step missing"):
 
         class Forgotten(Machine):
             @step
@@ -215,7 +215,7 @@ def test_x4_steps_by_their_own_names_and_inherited_ones_are_found() -> None:
 
 
 def test_x4_a_machine_needs_its_first_step() -> None:
-    with pytest.raises(InvalidDefinition, match=r"no step 'start' to begin with.*initial="):
+    with pytest.raises(InvalidDefinition, match=r"no initial step 'start'\..*initial="):
 
         class Headless(Machine):
             @step

@@ -110,13 +110,13 @@ def _raise(error: BaseException) -> Any:
 
 
 OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
-    # no outcome at all
-    "nothing": (lambda ctx: None, r"returned None, which is no outcome\. Return Next, Retry, Await"),
-    "text": (lambda ctx: "done", "InvalidOutcome.*no outcome"),
-    "a dict": (lambda ctx: {"done": True}, "no outcome"),
-    "the class instead of an outcome": (lambda ctx: Done, "no outcome"),
-    "an exception returned": (lambda ctx: ValueError("x"), "no outcome"),
-    "several outcomes": (lambda ctx: (Next("other"), Done()), "no outcome"),
+    # not an outcome at all
+    "nothing": (lambda ctx: None, r"returned None, which is not an outcome\. Return Next, Retry, Await"),
+    "text": (lambda ctx: "done", "InvalidOutcome.*is not an outcome"),
+    "a dict": (lambda ctx: {"done": True}, "is not an outcome"),
+    "the class instead of an outcome": (lambda ctx: Done, "is not an outcome"),
+    "an exception returned": (lambda ctx: ValueError("x"), "is not an outcome"),
+    "several outcomes": (lambda ctx: (Next("other"), Done()), "is not an outcome"),
     # steps that do not exist
     "a next that is not there": (lambda ctx: Next("no" + "where"), "no step 'nowhere'. It has: other, start"),
     "a then that is not there": (lambda ctx: Await("x", then="no" + "where"), "no step 'nowhere'"),
@@ -146,7 +146,7 @@ OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
     "a naive deadline": (lambda ctx: Await("x", then="other", deadline=datetime(2030, 1, 1)), "no time zone"),
     "a number as a deadline": (lambda ctx: Await("x", then="other", deadline=5), "must be a datetime"),
     # names and limits
-    "an await for nothing": (lambda ctx: Await(then="other"), "wait for nothing, forever"),
+    "an await for nothing": (lambda ctx: Await(then="other"), "a name, timeout= or deadline= would wait forever"),
     "an await for NUL": (lambda ctx: Await("a\0", then="other"), "NUL"),
     "an await for a long name": (lambda ctx: Await("x" * 256, then="other"), "255 bytes"),
     "an await for a number": (lambda ctx: Await(5, then="other"), "must be text"),
@@ -345,7 +345,7 @@ async def test_x4_a_handle_that_returns_nonsense_fails_with_both_errors(store: S
         assert await app.drain() == {"steps": 1, "stop": 1}
         error = (await worse.get()).error
     assert "ValueError: first" in error
-    assert "'nonsense', which is no outcome" in error
+    assert "'nonsense', which is not an outcome" in error
 
 
 async def test_x4_a_handle_whose_outcome_cannot_be_stored_fails_too(store: Store) -> None:

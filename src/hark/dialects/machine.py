@@ -1,7 +1,7 @@
 """Machines: a class with one method per step.
 
-Reads the class once, when it is made, into a StepProgram; refuses what can be seen to be wrong there: no
-initial step, two steps of one name, a `then=` that leads nowhere.
+Reads the class into a StepProgram when the class is defined, and rejects mistakes that are visible there: no
+initial step, two steps with the same name, a `then=` that names no step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,26 @@ def step(function: F) -> F: ...
 @overload
 def step(function: str) -> Callable[[F], F]: ...
 def step(function: Any) -> Any:
-    """Mark a method as a step, named by the method or `@step("other name")`."""
+    """Mark a method of a Machine as a step: `@step`, or `@step("other name")`.
+
+    The method takes `ctx` and returns an outcome: Next, Retry, Await, Spawn, Done or Stop. An `async def` runs on the
+    worker's event loop, a `def` in a thread.
+
+    Args:
+        function: The method; or the name of the step, if it is not the name of the method.
+
+    Returns:
+        The method itself, marked; for a name, a decorator that does that.
+
+    Raises:
+        InvalidDefinition: It is neither a method nor a name.
+        InvalidInput: The name is empty or over 255 bytes.
+
+    Example:
+        @step
+        async def ship(self, ctx: Context[State]) -> Outcome:
+            return Done({"order": ctx.state.order})
+    """
     if isinstance(function, str):
         name = check_name(function, "step name")
 
@@ -43,9 +62,35 @@ def step(function: Any) -> Any:
 
 
 class Machine:
-    """A durable state machine. Subclass it, mark methods with `@step`, return outcomes.
+    """A durable state machine. Subclass it, mark methods with `@step`, and return outcomes from them.
 
-    class Checkout(Machine, version=1, queue="checkout"): …   also name=, initial="start", state=
+    Class arguments:
+        name: The name of the definition; the default is the name of the class.
+        version: A whole number from 0. Instances finish on the version they were started with.
+        queue: The queue its instances run in, unless a start says otherwise.
+        initial: The step that a start begins with.
+        state: The type of the state; the default is the class's own `State`. It is a dataclass, msgspec Struct or
+            pydantic model, built from the input of `Hark.start`. Without it, the state is plain JSON.
+
+    Defining the class raises InvalidDefinition if it has no initial step, two steps with the same name, or a `Next` or
+    `then=` that names no step.
+
+    Example:
+        class Checkout(Machine, version=1, queue="checkout"):
+            @dataclass
+            class State:
+                order: int
+
+            @step
+            async def start(self, ctx: Context[State]) -> Outcome:
+                return Await("paid", then=self.ship, timeout=3600)
+
+            @step
+            async def ship(self, ctx: Context[State]) -> Outcome:
+                return Stop("not paid in time") if ctx.timed_out else Done({"order": ctx.state.order})
+
+            def handle(self, error: Exception, ctx: Context[State]) -> Outcome:
+                return Retry(1.0) if ctx.attempt < 5 else Stop(error)
     """
 
     __hark_program__: ClassVar[StepProgram | None] = None
@@ -63,7 +108,7 @@ class Machine:
         super().__init_subclass__(**kwargs)
         steps = _steps(cls)
         if not steps:
-            cls.__hark_program__ = None  # a base class for machines: nothing to run yet
+            cls.__hark_program__ = None  # a base class of machines: it cannot be started
             return
         label = check_name(cls.__name__ if name is None else name, "machine name")
         if type(version) is not int or not 0 <= version < 2**31:
@@ -71,9 +116,9 @@ class Machine:
         if initial not in steps:
             raise _invalid(
                 cls,
-                f"has no step {initial!r} to begin with. Mark one with @step, or name another with initial=.",
+                f"has no initial step {initial!r}. Mark it with @step, or name another one with initial=.",
             )
-        _check_ways(cls, steps)
+        _check_targets(cls, steps)
         handle = inspect.getattr_static(cls, "handle")
         cls.__hark_program__ = StepProgram(
             name=label,
@@ -86,13 +131,24 @@ class Machine:
             handle=None if handle is Machine.__dict__["handle"] else handle,
         )
 
-    def handle(self, error: Exception, ctx: Context) -> Outcome:
-        """Decide what becomes of an error. Returns any outcome; this default stops."""
+    def handle(self, error: Exception, ctx: Context[Any]) -> Outcome:
+        """Decide what happens after an error in a step. Override it; it may be `def` or `async def`.
+
+        It is called for every error of a step: an exception it raised, a return value that is not an outcome, a state
+        or result that cannot be stored. If `handle` raises too, the instance fails with both errors.
+
+        Args:
+            error: The error.
+            ctx: The context, with the state as it was before the step.
+
+        Returns:
+            Any outcome. This default is `Stop(error)`.
+        """
         return Stop(error)
 
 
 def program_of(machine: Any) -> StepProgram | None:
-    """The program of a Machine class, its machine made on first use; None for anything else."""
+    """The program of a Machine class; None for anything else. The machine is instantiated on first use."""
     if not (isinstance(machine, type) and issubclass(machine, Machine)):
         return None
     program = machine.__hark_program__
@@ -122,38 +178,39 @@ def _invalid(cls: type, problem: str) -> InvalidDefinition:
     return InvalidDefinition(f"Machine {cls.__name__} {problem}", problems=[problem])
 
 
-def _check_ways(cls: type, steps: dict[str, StepFunction]) -> None:
-    """Follow the `Next(…)` and `then=…` that are plain to see; without the source there is nothing to see."""
+def _check_targets(cls: type, steps: dict[str, StepFunction]) -> None:
+    """Check the steps named in `Next(…)` and `then=…`, as far as the source is available and names them literally."""
     for name, function in steps.items():
         if function.function.__qualname__.rpartition(".")[0] != cls.__qualname__:
-            continue  # inherited: checked where it was written
+            continue  # inherited: checked in the class that defines it
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function.function)))
         except (OSError, SyntaxError, TypeError):
             continue
-        for way in _ways(tree):
-            if isinstance(way, ast.Constant) and isinstance(way.value, str) and way.value not in steps:
-                raise _invalid(cls, f"step {name!r} leads to {way.value!r}, which is no step of it.")
-            if isinstance(way, ast.Attribute) and isinstance(way.value, ast.Name) and way.value.id == "self":
-                target = inspect.getattr_static(cls, way.attr, None)
-                if target is None or (callable(target) and not hasattr(target, "__hark_step__")):
+        for target in _targets(tree):
+            if isinstance(target, ast.Constant) and isinstance(target.value, str) and target.value not in steps:
+                raise _invalid(cls, f"step {name!r} leads to {target.value!r}, which is not a step of it.")
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                method = inspect.getattr_static(cls, target.attr, None)
+                if method is None or (callable(method) and not hasattr(method, "__hark_step__")):
                     raise _invalid(
                         cls,
-                        f"step {name!r} leads to self.{way.attr}, which is no step of it. Is @step missing?",
+                        f"step {name!r} leads to self.{target.attr}, which is not a step of it. Is @step missing?",
                     )
 
 
-def _ways(tree: ast.AST) -> list[ast.expr]:
-    ways: list[ast.expr] = []
+def _targets(tree: ast.AST) -> list[ast.expr]:
+    """The expressions that name the next step of an outcome."""
+    targets: list[ast.expr] = []
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and node.func.id in ("Next", "Await", "Spawn")
         ):
-            ways.extend(keyword.value for keyword in node.keywords if keyword.arg in ("then", "step"))
+            targets.extend(keyword.value for keyword in node.keywords if keyword.arg in ("then", "step"))
             if node.func.id == "Next":
-                ways.extend(node.args[:1])
+                targets.extend(node.args[:1])
             if node.func.id == "Spawn":
-                ways.extend(node.args[1:2])
-    return ways
+                targets.extend(node.args[1:2])
+    return targets

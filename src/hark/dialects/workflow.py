@@ -1,7 +1,8 @@
 """Durable functions: `@workflow` on an `async def`.
 
-Reads the function's signature once. An input that is a dict becomes keyword arguments, any other value the
-one positional, None no argument; what does not fit is refused when it is started, where the code is known.
+Reads the function's signature once. An input that is a dict becomes the keyword arguments, any other value the
+one positional argument, None no argument. Where the code is known, a start checks the input against the
+signature.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ Function = Callable[P, Coroutine[Any, Any, R]]
 
 
 class Workflow(Generic[P, R]):
-    """A durable function: start it with `app.start(it, input)`. Called like any function it is just that."""
+    """A durable function, as `@workflow` returns it. Start it with `app.start(it, input)`.
+
+    Called directly, it is the undecorated function. P are the parameters of the function, R is its result type.
+    """
 
     def __init__(self, function: Function[P, R], name: str | None, version: int, queue: str) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -59,7 +63,33 @@ def workflow(
     *, name: str | None = None, version: int = 1, queue: str = "default"
 ) -> Callable[[Function[P, R]], Workflow[P, R]]: ...
 def workflow(function: Any = None, *, name: str | None = None, version: int = 1, queue: str = "default") -> Any:
-    """Make an `async def` durable: `@workflow`, or `@workflow(name="deploy", version=2, queue="ops")`."""
+    """Make an `async def` a durable function: `@workflow`, or `@workflow(name="deploy", version=2, queue="ops")`.
+
+    The first parameter of the function is its FunctionContext. A dict as input becomes the other parameters by name,
+    any other value the one positional argument, None no argument. A parameter annotated with a dataclass, msgspec
+    Struct or pydantic model gets an object of that type.
+
+    Args:
+        function: The `async def`, if the decorator is used without arguments.
+        name: The name of the definition; the default is the name of the function.
+        version: A whole number from 0. Instances finish on the version they were started with.
+        queue: The queue its instances run in, unless a start says otherwise.
+
+    Returns:
+        A Workflow to pass to `app.register`, `app.start` or `ctx.call`; with options, a decorator.
+
+    Raises:
+        InvalidDefinition: It is not an `async def`, takes no context, or the version is not a whole number from 0.
+        InvalidInput: The name or the queue is empty or over 255 bytes.
+
+    Example:
+        @workflow
+        async def greet(ctx: FunctionContext, name: str) -> str:
+            await ctx.sleep(60)
+            return await ctx.run(send_greeting, name)
+
+        handle = await app.start(greet, {"name": "Ann"})
+    """
     if function is not None:
         return Workflow(function, name, version, queue)
     return lambda inner: Workflow(inner, name, version, queue)
@@ -71,7 +101,7 @@ def program_of(definition: Any) -> FunctionProgram | None:
 
 
 class ArgumentsCodec:
-    """How an input becomes the arguments of a function."""
+    """Turns the input of an instance into the arguments of its function (see InputCodec)."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self._name = name
@@ -87,7 +117,7 @@ class ArgumentsCodec:
         self._readers: dict[str, json.Codec[Any]] = {}
 
     def prepare(self) -> ArgumentsCodec:
-        """Resolve the hints: a parameter that is a dataclass, Struct or model gets one."""
+        """Resolve the type hints: a parameter annotated with a dataclass, Struct or model gets an object of it."""
         try:
             hints = typing.get_type_hints(self._function)
         except Exception as cause:
@@ -102,33 +132,33 @@ class ArgumentsCodec:
         return self
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> str:
-        """The input as text, once it is known to fit."""
+        """The input as text, after a check that the function accepts it."""
         text = json.dump({} if value is None else value, limit=limit, what=what)
-        args, kwargs = self._given(text)
+        args, kwargs = self._arguments(text)
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as cause:
-            raise self._unfit(cause) from cause
+            raise self._mismatch(cause) from cause
         return text
 
     def dump(self, value: str, limit: int | None = None) -> str:
         return value
 
     def begin(self, context: Any, text: str) -> Coroutine[Any, Any, Any]:
-        """The coroutine, begun by nobody yet."""
+        """Create the coroutine of the function; nothing of it has run yet."""
         try:
-            args, kwargs = self._given(text)
+            args, kwargs = self._arguments(text)
             return self._function(context, *args, **kwargs)  # type: ignore[no-any-return]
         except InvalidInput as error:
             return _raise(error)
-        except TypeError as cause:  # of the call: nothing of a coroutine function runs before it is awaited
-            return _raise(self._unfit(cause))
+        except TypeError as cause:  # raised by the call itself: the body of a coroutine function has not begun
+            return _raise(self._mismatch(cause))
 
-    def _given(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _arguments(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         value = json.load(text)
-        whole = self._whole(value)
-        if whole is not None:
-            return (whole.build(value, what=f"input of {self._name}"),), {}
+        codec = self._codec_of_only_parameter(value)
+        if codec is not None:
+            return (codec.build(value, what=f"input of {self._name}"),), {}
         if isinstance(value, dict):
             return (), {name: self._typed(name, item) for name, item in value.items()}
         first = self._parameters[0].name if self._parameters else ""
@@ -138,14 +168,14 @@ class ArgumentsCodec:
         codec = self._readers.get(name)
         return value if codec is None else codec.build(value, what=f"argument {name!r}")
 
-    def _unfit(self, cause: TypeError) -> InvalidInput:
+    def _mismatch(self, cause: TypeError) -> InvalidInput:
         return InvalidInput(
             f"The input does not fit workflow {self._name}: {cause}. It takes {self._signature}; "
-            "a dict is its keyword arguments, another value the one argument, None no argument."
+            "give its keyword arguments as a dict, its only argument as another value, or None for no argument."
         )
 
-    def _whole(self, value: Any) -> json.Codec[Any] | None:
-        """The one typed parameter may be given as such: its object, or the dict that object is in JSON."""
+    def _codec_of_only_parameter(self, value: Any) -> json.Codec[Any] | None:
+        """A dict may be the object for the only, typed parameter instead of the keyword arguments."""
         if len(self._parameters) != 1 or not isinstance(value, dict) or self._parameters[0].name in value:
             return None
         return self._readers.get(self._parameters[0].name)

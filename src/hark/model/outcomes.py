@@ -1,14 +1,14 @@
 """What a step returns: Next, Retry, Await, Spawn, Done or Stop.
 
-A closed union, checked where it is made: a negative delay or an empty name raises in the step that
-wrote it, with a reason, and never reaches the store.
+A closed union, checked when it is created: a negative delay or an empty name raises in the step that wrote
+it, with a reason, and never reaches the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name, micros, moment
@@ -18,7 +18,7 @@ Step = str | Callable[..., Any]
 
 
 class _Keep:
-    """Left out: keep what is there. (None is a value.)"""
+    """The default of an option that was left out: keep the present value. (None is a value.)"""
 
     def __repr__(self) -> str:
         return "…"
@@ -27,12 +27,34 @@ class _Keep:
 KEEP: Final = _Keep()
 
 
+class StartOptions(TypedDict, total=False):
+    """The options of `Hark.start`, for `Child`, `Start`, `ctx.start` and `ctx.call`; see `help(Hark.start)`."""
+
+    id: str | None
+    correlation_key: str | None
+    correlation_scope: Literal["live", "forever"]
+    step: Step | None
+    queue: str | None
+    priority: int
+    delay: Duration | None
+    at: datetime | None
+    concurrency_key: str | None
+    rate_limit: str | tuple[str, str] | None
+    weight: float
+    version: int | None
+
+
 class Broadcast:
-    """A name that only a broadcast answers: `Await(Broadcast("market-open"), then=…)`."""
+    """The name of a broadcast, where the name of a signal could stand: `Await(Broadcast("market-open"), then=…)`.
+
+    Attributes:
+        name: The name. A signal with the same name does not match it.
+    """
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
+        """Create it; raises InvalidInput if the name is empty or over 255 bytes."""
         self.name = check_name(name, "broadcast name")
 
     def __repr__(self) -> str:
@@ -46,7 +68,7 @@ class Broadcast:
 
 
 def step_name(step: Step, what: str) -> str:
-    """A step by its method or its name."""
+    """The name of a step, given as its method or its name."""
     named = getattr(step, "__hark_step__", None)
     if named is not None:
         return str(named)
@@ -56,7 +78,13 @@ def step_name(step: Step, what: str) -> str:
 
 
 class Next:
-    """Go to another step at once."""
+    """Continue with another step. It usually runs immediately, on the same worker.
+
+    Signals in `ctx.awaited` are consumed.
+
+    Example:
+        return Next(self.charge, rate_limit="stripe")
+    """
 
     __slots__ = ("concurrency_key", "rate_limit", "state", "step", "weight")
 
@@ -69,6 +97,18 @@ class Next:
         weight: float = 1,
         concurrency_key: str | _Keep | None = KEEP,
     ) -> None:
+        """Create the outcome.
+
+        Args:
+            step: The step method, or its name.
+            state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
+            rate_limit: The name of a configured rate limit, or (name, partition). The step waits for its tokens.
+            weight: How many tokens it takes.
+            concurrency_key: The concurrency key from here on; None removes it. If left out, it stays.
+
+        Raises:
+            InvalidInput: `step` is neither a step method nor a name.
+        """
         self.step = step_name(step, "Next")
         self.state = state
         self.rate_limit = rate_limit
@@ -77,17 +117,40 @@ class Next:
 
 
 class Retry:
-    """Run the same step again after a delay; `attempt` grows by one. The policy is yours."""
+    """Run the same step again after a delay. `ctx.attempt` grows by one; how often to retry is up to the step.
+
+    Signals stay in the inbox: the next attempt sees the same ones.
+
+    Example:
+        return Retry(2.0**ctx.attempt) if ctx.attempt < 5 else Stop("the bank does not answer")
+    """
 
     __slots__ = ("delay", "state")
 
     def __init__(self, delay: Duration = 0, state: Any = KEEP) -> None:
+        """Create the outcome.
+
+        Args:
+            delay: Seconds or timedelta before the next attempt.
+            state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
+
+        Raises:
+            InvalidInput: The delay is negative, not a number or over 100 years.
+        """
         self.delay = micros(delay, "Retry delay", zero=True)
         self.state = state
 
 
 class Await:
-    """Park until a signal with one of these names is there, or the time is up."""
+    """Park until a signal with one of these names arrives, or the time is up.
+
+    A parked instance holds no slot, thread or memory. If a matching signal is already in the inbox, and was not yet in
+    `ctx.awaited` of this step, the instance continues immediately. In the next step, `ctx.awaited` has the matching
+    signals and `ctx.timed_out` says whether the time was up.
+
+    Example:
+        return Await("paid", Broadcast("market-closed"), then=self.ship, timeout=3600)
+    """
 
     __slots__ = ("deadline", "names", "state", "then", "timeout")
 
@@ -99,17 +162,31 @@ class Await:
         timeout: Duration | None = None,
         deadline: datetime | None = None,
     ) -> None:
+        """Create the outcome. With both `timeout` and `deadline`, the earlier one counts.
+
+        Args:
+            *names: Names of signals; `Broadcast("name")` waits for a broadcast. Without a name it is a timer.
+            then: The step to continue with: its method or its name.
+            state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
+            timeout: Seconds or timedelta, above zero, counted from the commit.
+            deadline: A timezone-aware datetime; one in the past is due immediately.
+
+        Raises:
+            InvalidInput: There is neither a name nor a timeout nor a deadline, or an argument is malformed.
+        """
         self.names = waited_names(names)
         self.then = step_name(then, "Await(then=…)")
         self.state = state
         self.timeout = None if timeout is None else micros(timeout, "Await timeout", zero=False)
         self.deadline = None if deadline is None else moment(deadline, "Await deadline")
         if not names and timeout is None and deadline is None:
-            raise InvalidInput("Await() would wait for nothing, forever. Give it a name, a timeout= or a deadline=.")
+            raise InvalidInput(
+                "Await() without a name, timeout= or deadline= would wait forever. Give it at least one of them."
+            )
 
 
 def waited_names(names: Iterable[str | Broadcast]) -> tuple[tuple[Literal["signal", "broadcast"], str], ...]:
-    """What is waited for, as (kind, name), each once."""
+    """The names to wait for as (kind, name), without repetitions."""
     kinds: list[tuple[Literal["signal", "broadcast"], str]] = []
     for name in names:
         if isinstance(name, Broadcast):
@@ -120,24 +197,52 @@ def waited_names(names: Iterable[str | Broadcast]) -> tuple[tuple[Literal["signa
 
 
 class Child:
-    """One child of a Spawn: a definition, its input and the options of `start`."""
+    """One child of a `Spawn`.
+
+    Attributes:
+        definition: A Machine class, a `@workflow` function, or the name of one.
+        input: Its input.
+        options: The options of `Hark.start`.
+
+    Example:
+        Child(Parcel, {"order": 42}, correlation_key="parcel:42")
+    """
 
     __slots__ = ("definition", "input", "options")
 
-    def __init__(self, definition: Any, input: Any = None, **options: Any) -> None:
+    def __init__(self, definition: Any, input: Any = None, **options: Unpack[StartOptions]) -> None:
+        """Describe a child. Its input and options are checked when the step returns."""
         self.definition = definition
         self.input = input
-        self.options = options
+        self.options: dict[str, Any] = dict(options)
 
 
 class Spawn:
-    """Start children and park until all of them (or `join` of them) have ended."""
+    """Start children, and park until all of them, or `join` of them, have ended.
+
+    The next step finds all of them in `ctx.children`, finished or not. A child that cannot start counts as failed.
+    Children that have not finished after `join` live on.
+
+    Example:
+        return Spawn([Child(Parcel, {"item": item}) for item in ctx.state.items], then=self.shipped)
+    """
 
     __slots__ = ("children", "join", "state", "then")
 
     def __init__(
         self, children: Iterable[Child], then: Step, state: Any = KEEP, join: int | Literal["all"] = "all"
     ) -> None:
+        """Create the outcome.
+
+        Args:
+            children: The children to start; none at all joins immediately.
+            then: The step to continue with: its method or its name.
+            state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
+            join: How many children must have ended: a number from 1, or "all".
+
+        Raises:
+            InvalidInput: `children` contains something that is not a Child, or `join` is out of range.
+        """
         if not isinstance(children, Iterable):
             raise InvalidInput(f"Spawn takes a list of Child(definition, input), not {children!r}.")
         self.children = tuple(children)
@@ -153,23 +258,44 @@ class Spawn:
 
 
 class Done:
-    """The end: `done`, with a result."""
+    """End the instance with a result; its status becomes `done`.
+
+    Example:
+        return Done({"order": ctx.state.order})
+    """
 
     __slots__ = ("result", "state")
 
     def __init__(self, result: Any = None, state: Any = KEEP) -> None:
+        """Create the outcome.
+
+        Args:
+            result: A JSON value, dataclass, msgspec Struct or pydantic model: what `handle.result()` returns.
+            state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
+        """
         self.result = result
         self.state = state
 
 
 class Stop:
-    """The end: `failed`, with a reason (text or an exception)."""
+    """End the instance with a reason; its status becomes `failed`. `app.retry` runs the step again.
+
+    Example:
+        return Stop("the payment did not arrive")
+    """
 
     __slots__ = ("reason", "state")
 
     def __init__(self, reason: Any, state: Any = KEEP) -> None:
+        """Create the outcome.
+
+        Args:
+            reason: Text or an exception; it becomes the `error` of the instance.
+            state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
+        """
         self.reason = reason
         self.state = state
 
 
 Outcome = Next | Retry | Await | Spawn | Done | Stop
+"""What a step or `handle` may return."""

@@ -1,29 +1,59 @@
-"""What a durable function can say (`ctx`). Each call has its entry; awaiting gives what it came to."""
+"""What a durable function can call: `ctx`. Each call gets an entry in the journal; awaiting it gives the result."""
 
 from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVarTuple, Unpack, overload
 
 from hark.model import json
 from hark.model.decisions import NewAwakeable, SendBroadcast, SendSignal, Settle
 from hark.model.errors import InvalidInput
 from hark.model.names import awakeable_id, check_awakeable_id, check_name, from_micros, micros
-from hark.model.outcomes import Broadcast, Duration, waited_names
+from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
 from hark.model.schema import compile_schema
+from hark.model.values import Delivery, Signal
 from hark.programs.branches import First, Gather, Promise, as_promise
 from hark.programs.operations import AwakeableAnswer, ChildCall, EffectOperation, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
 
-_ATTEMPTS = 1000
-_TEXT = 1 << 14
+if TYPE_CHECKING:  # a TypeVar with a default: `AwakeableHandle` alone means AwakeableHandle[Any], also in strict mode
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Ts = TypeVarTuple("Ts")
+
+_Any = Awaitable[Any]
+
+_MAX_RETRIES = 1000
+_MAX_TEXT_BYTES = 1 << 14
 
 
-class AwakeableHandle:
-    """An awakeable in the function that created it: `.id` and `.url` to hand out, and to be awaited."""
+class TypedDefinition(Protocol[R_co]):
+    """A definition whose result type is known to type checkers: what `@workflow` returns."""
+
+    @property
+    def __hark_program__(self) -> Any: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R_co]: ...
+
+
+class AwakeableHandle(Generic[T]):
+    """An awakeable in the function that created it. Await it to get the answer.
+
+    Awaiting raises AwakeableRejected if it was rejected, AwakeableTimedOut if it was not answered in time.
+
+    Attributes:
+        id: The id to pass to `app.resolve`, `hark awakeable resolve` or the HTTP API.
+        url: The signed link to the answer page.
+    """
 
     __slots__ = ("__hark_promise__", "_link", "id")
 
@@ -34,10 +64,10 @@ class AwakeableHandle:
 
     @property
     def url(self) -> str:
-        """Signed when it is asked for: a replay asks for few of them."""
-        return self._link()
+        """The signed link to the answer page. It is a credential: anyone who has it can answer, once."""
+        return self._link()  # signed on access: most replays do not use it
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T]:
         return self.__hark_promise__.__await__()
 
     def __repr__(self) -> str:
@@ -45,7 +75,29 @@ class AwakeableHandle:
 
 
 class FunctionContext:
-    """The hands of a durable function."""
+    """The context passed to a durable function: the only way it may wait, act or read the time.
+
+    Every call gets an entry in the journal of the instance, so a replay gives the code the same results in the same
+    order. Most methods return a promise: `await` it, or pass it to `gather` or `first`. When the function returns,
+    effects (`signal`, `broadcast`, `start`, `resolve`, `reject`) happen even if they were not awaited; all other
+    operations that are still open are cancelled.
+
+    Only the code of the function itself may use the context. Using it in a function given to `run`, in another
+    thread or after the function ended raises InvalidOutcome.
+
+    Attributes:
+        id: The id of the instance.
+        correlation_key: The correlation key the instance was started with, or None.
+
+    Example:
+        @workflow
+        async def deploy(ctx: FunctionContext, ref: str) -> str:
+            image = await ctx.run(build, ref)
+            approval = await ctx.awakeable(timeout=7200, title=f"Deploy {ref}?", schema=Verdict)
+            await ctx.run(ask_reviewer, approval.url)
+            verdict = await approval
+            return await ctx.run(release, image) if verdict.approved else "not deployed"
+    """
 
     __slots__ = ("_session", "correlation_key", "id")
 
@@ -54,9 +106,27 @@ class FunctionContext:
         self.id = session.claim.id
         self.correlation_key = session.claim.correlation_key
 
-    # -- doing ------------------------------------------------------------------------------------
+    # -- functions and effects --------------------------------------------------------------------
 
+    @overload
     def run(
+        self,
+        function: Callable[[*Ts], Awaitable[R]],
+        *args: *Ts,
+        name: str | None = None,
+        retries: int = 0,
+        backoff: Duration = 1.0,
+    ) -> Promise[R]: ...
+    @overload
+    def run(
+        self,
+        function: Callable[[*Ts], R],
+        *args: *Ts,
+        name: str | None = None,
+        retries: int = 0,
+        backoff: Duration = 1.0,
+    ) -> Promise[R]: ...
+    def run(  # type: ignore[misc]  # mypy compares *args: Any with *args: *Ts and finds them different
         self,
         function: Callable[..., Any],
         *args: Any,
@@ -64,24 +134,56 @@ class FunctionContext:
         retries: int = 0,
         backoff: Duration = 1.0,
     ) -> Promise[Any]:
-        """Run a function once: its result is in the journal, and a replay reads it there.
+        """Run a function and record its result in the journal; a replay reads the result there.
 
-        When it raises it is tried again up to `retries` times, after `backoff`, twice that, and so on;
-        then RunFailed. `async def` runs on the worker's loop, `def` in a thread.
+        An `async def` runs on the worker's event loop, a `def` in a thread. If the process dies while the function
+        runs, it runs again: make its effects idempotent, for example with `ctx.uuid()` as a key.
+
+        Args:
+            function: The function to call. It must not use `ctx`.
+            *args: Its positional arguments.
+            name: The name in the journal and in `why`; the default is the name of the function.
+            retries: How often to call it again when it raises, 0 to 1000.
+            backoff: Seconds or timedelta before the first retry; doubled before each further one.
+
+        Returns:
+            A promise of the result. The result is JSON, live and on replay alike; if the function is annotated to
+            return a dataclass, msgspec Struct or pydantic model, it is an object of that type.
+
+        Raises:
+            RunFailed: When awaited, if the function raised and no retry is left, or its result is not JSON.
+            InvalidInput: `function` is not callable, or an option is malformed.
+
+        Example:
+            receipt = await ctx.run(charge, order, retries=3, backoff=2.0)
         """
         if not callable(function):
             raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
-        if type(retries) is not int or not 0 <= retries <= _ATTEMPTS:
-            raise InvalidInput(f"retries={retries!r}: give a whole number from 0 to {_ATTEMPTS}.")
+        if type(retries) is not int or not 0 <= retries <= _MAX_RETRIES:
+            raise InvalidInput(f"retries={retries!r}: give a whole number from 0 to {_MAX_RETRIES}.")
         if name is None:
             label = getattr(function, "__name__", None) or type(function).__name__
         else:
             label = check_name(name, "name of a run")
-        wait = micros(backoff, "backoff", zero=True) if retries or backoff != 1.0 else 0
-        return self._session.ask(Run(function, args, label, retries, wait))
+        delay = micros(backoff, "backoff", zero=True) if retries or backoff != 1.0 else 0
+        return self._session.ask(Run(function, args, label, retries, delay))
 
-    def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Any]:
-        """Send a signal; awaited, a Delivery. `NoTarget` when there is nobody."""
+    def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Delivery]:
+        """Send a signal to an instance, exactly once.
+
+        Args:
+            target: The id or correlation key of the instance, or a Handle.
+            name: The name of the signal.
+            payload: A JSON value.
+            dedup_key: If the target has already received a signal with this key, this one is dropped.
+
+        Returns:
+            A promise of a Delivery; its status is "woke", "stored" or "duplicate".
+
+        Raises:
+            NoTarget: When awaited, if the target does not exist or has finished.
+            InvalidInput: An argument is malformed.
+        """
         effect = SendSignal(
             check_name(getattr(target, "id", target), "target"),
             check_name(name, "signal name"),
@@ -90,8 +192,20 @@ class FunctionContext:
         )
         return self._session.ask(EffectOperation("signal", name, effect))
 
-    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Any]:
-        """Wake everybody who waits for this broadcast; awaited, how many that were."""
+    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[int]:
+        """Send a broadcast to all current subscribers, exactly once.
+
+        Args:
+            name: The name of the broadcast.
+            payload: A JSON value.
+            dedup_key: A broadcast with a key that was already used is not sent again.
+
+        Returns:
+            A promise of the number of subscribers reached.
+
+        Raises:
+            InvalidInput: An argument is malformed.
+        """
         effect = SendBroadcast(
             check_name(name, "broadcast name"),
             json.dump(payload, limit=self._session.services.max_payload),
@@ -99,33 +213,111 @@ class FunctionContext:
         )
         return self._session.ask(EffectOperation("broadcast", name, effect))
 
-    def start(self, definition: Any, input: Any = None, **options: Any) -> Promise[Any]:
-        """Start an instance that goes its own way; awaited, its id. `Duplicate` when its id or key is taken."""
-        item = self._session.services.new(definition, input, options)
+    def start(self, definition: Any, input: Any = None, **options: Unpack[StartOptions]) -> Promise[str]:
+        """Start an independent instance, exactly once. To wait for its result, use `call`.
+
+        Args:
+            definition: A Machine class, a `@workflow` function, or the name of one.
+            input: Its input.
+            **options: The options of `Hark.start`.
+
+        Returns:
+            A promise of the id of the new instance.
+
+        Raises:
+            Duplicate: When awaited, if the id or correlation key is taken.
+            NotFound: When awaited, if the store does not know the definition.
+            InvalidInput: The input does not match the definition, or an option is malformed.
+        """
+        item = self._session.services.new(definition, input, dict(options))
         return self._session.ask(EffectOperation("start", item.definition, item))
 
-    def call(self, definition: Any, input: Any = None, **options: Any) -> Promise[Any]:
-        """Start a child; awaited, its result. `CallFailed` when it fails or cannot start."""
-        return self._session.ask(ChildCall(self._session.services.new(definition, input, options)))
+    @overload
+    def call(
+        self, definition: TypedDefinition[R], input: Any = None, **options: Unpack[StartOptions]
+    ) -> Promise[R]: ...
+    @overload
+    def call(self, definition: str | type[Any], input: Any = None, **options: Unpack[StartOptions]) -> Promise[Any]: ...
+    def call(self, definition: Any, input: Any = None, **options: Unpack[StartOptions]) -> Promise[Any]:
+        """Start a child instance and wait for its result.
 
-    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Promise[Any]:
-        """Resolve somebody's awakeable."""
+        The child is cancelled when the function is cancelled, or when `first` withdraws the call.
+
+        Args:
+            definition: A Machine class, a `@workflow` function, or the name of one.
+            input: Its input.
+            **options: The options of `Hark.start`.
+
+        Returns:
+            A promise of the result of the child, as JSON.
+
+        Raises:
+            CallFailed: When awaited, if the child failed, was cancelled or could not start.
+            InvalidInput: The input does not match the definition, or an option is malformed.
+
+        Example:
+            invoice = await ctx.call(create_invoice, {"order": order_id})
+        """
+        return self._session.ask(ChildCall(self._session.services.new(definition, input, dict(options))))
+
+    def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> Promise[None]:
+        """Resolve an awakeable of any instance.
+
+        Args:
+            awakeable_id: The id of the awakeable.
+            payload: The answer, a JSON value that matches the schema of the awakeable.
+            by: Who answered; the default is the id of this instance.
+
+        Returns:
+            A promise of None.
+
+        Raises:
+            NotFound: When awaited, if there is no such awakeable.
+            AlreadySettled: When awaited, if it is settled.
+            InvalidAnswer: When awaited, if the payload does not match its schema.
+            InvalidInput: An argument is malformed.
+        """
         text = json.dump(payload, limit=self._session.services.max_payload)
         return self._settle(
             "resolve", Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, by=by or self.id, via="step")
         )
 
-    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise[Any]:
-        """Reject somebody's awakeable."""
-        reason = _text(error, "error") or "rejected"
-        wish = Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=by or self.id, via="step")
-        return self._settle("reject", wish)
+    def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise[None]:
+        """Reject an awakeable of any instance.
 
-    def _settle(self, verb: str, wish: Settle) -> Promise[Any]:
-        return self._session.ask(EffectOperation(verb, wish.awakeable, wish))
+        Args:
+            awakeable_id: The id of the awakeable.
+            error: The reason, as text.
+            by: Who rejected it; the default is the id of this instance.
+
+        Returns:
+            A promise of None.
+
+        Raises:
+            NotFound: When awaited, if there is no such awakeable.
+            AlreadySettled: When awaited, if it is settled.
+            InvalidInput: An argument is malformed.
+        """
+        reason = _checked_text(error, "error") or "rejected"
+        settle = Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=by or self.id, via="step")
+        return self._settle("reject", settle)
+
+    def _settle(self, verb: str, settle: Settle) -> Promise[None]:
+        return self._session.ask(EffectOperation(verb, settle.awakeable, settle))
 
     # -- waiting ----------------------------------------------------------------------------------
 
+    @overload
+    async def awakeable(
+        self,
+        timeout: Duration | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        *,
+        schema: type[T],
+        assignees: Iterable[str] = (),
+    ) -> AwakeableHandle[T]: ...
+    @overload
     async def awakeable(
         self,
         timeout: Duration | None = None,
@@ -133,82 +325,214 @@ class FunctionContext:
         description: str | None = None,
         schema: Any = None,
         assignees: Iterable[str] = (),
-    ) -> AwakeableHandle:
-        """A question to the world. Hand out its id or url, then await it.
+    ) -> AwakeableHandle[Any]: ...
+    async def awakeable(
+        self,
+        timeout: Duration | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        schema: Any = None,
+        assignees: Iterable[str] = (),
+    ) -> AwakeableHandle[Any]:
+        """Create an awakeable: a question to a person or program outside, with an id and a link for the answer.
 
-        Awaited it gives the answer, or raises AwakeableRejected or AwakeableTimedOut.
+        Args:
+            timeout: Seconds or timedelta until it times out; without it, it stays open.
+            title: One line for the answerer.
+            description: More text for the answerer.
+            schema: What the answer must look like: a dataclass, msgspec Struct, pydantic model or another type, or a
+                JSON Schema as a dict. Without it, any JSON is accepted.
+            assignees: Names of those who may answer; empty means anyone with access.
+
+        Returns:
+            An AwakeableHandle with `.id` and `.url`. Await the handle to get the answer: an object of the type given
+            as `schema`, otherwise JSON. Awaiting it raises AwakeableRejected or AwakeableTimedOut.
+
+        Raises:
+            InvalidInput: The schema cannot be used, or another argument is malformed.
+
+        Example:
+            approval = await ctx.awakeable(timeout=7200, title="Refund 200 EUR?", schema=Verdict)
+            await ctx.run(send_mail, approval.url)
+            verdict = await approval
         """
         session = self._session
         life = None if timeout is None else micros(timeout, "timeout", zero=False)
-        fits, read = compile_schema(schema)
-        heading, text = _text(title, "title"), _text(description, "description")
-        names = [check_name(name, "assignee") for name in _listed(assignees)]
+        schema_text, decode = compile_schema(schema)
+        heading, text = _checked_text(title, "title"), _checked_text(description, "description")
+        names = [check_name(name, "assignee") for name in _checked_names(assignees)]
         asked = Operation("awakeable")
         nonce = json.load(await session.ask_known(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
-        answer = AwakeableAnswer(id, read, heading)
+        answer = AwakeableAnswer(id, decode, heading)
         answer.new = NewAwakeable(
-            id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, fits,
+            id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, schema_text,
             json.dump(names) if names else None,
         )  # fmt: skip
         session.open_answer(answer, asked.entry)
-        until = session.awakeable_deadline(asked.entry, life)
-        return AwakeableHandle(id, lambda: session.services.link(id, nonce, until), answer)
+        deadline = session.awakeable_deadline(asked.entry, life)
+        return AwakeableHandle(id, lambda: session.services.link(id, nonce, deadline), answer)
 
-    def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise[Any]:
-        """Wait for a signal of one of these names (or a Broadcast). `SignalTimeout` when none comes in time."""
+    def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise[Signal]:
+        """Wait for the next signal with one of these names. A signal that is already in the inbox counts.
+
+        Args:
+            *names: Names of signals; `Broadcast("name")` waits for a broadcast.
+            timeout: Seconds or timedelta to wait at most; without it, forever.
+
+        Returns:
+            A promise of the Signal.
+
+        Raises:
+            SignalTimeout: When awaited, if no signal arrives in time.
+            InvalidInput: No name is given, or an argument is malformed.
+
+        Example:
+            paid = await ctx.wait_for_signal("paid", "cancelled", timeout=86400)
+        """
         wanted = waited_names(names)
         if not wanted:
-            raise InvalidInput("wait_for_signal() would wait for nothing, forever. Give it a name.")
+            raise InvalidInput("wait_for_signal() without a name would wait forever. Give it at least one name.")
         limit = None if timeout is None else micros(timeout, "timeout", zero=False)
         return self._session.ask(WaitForSignal(wanted, limit))
 
-    def sleep(self, seconds: Duration) -> Promise[Any]:
-        """Sleep, for seconds or for years, holding nothing."""
+    def sleep(self, seconds: Duration) -> Promise[None]:
+        """Sleep without a slot, a thread or memory; for seconds or for years.
+
+        Args:
+            seconds: Seconds or timedelta.
+
+        Returns:
+            A promise of None.
+
+        Raises:
+            InvalidInput: The duration is negative, not a number or over 100 years.
+        """
         return self._session.ask(Sleep(micros(seconds, "sleep", zero=True)))
 
+    # Operations of different types must give Any: with their common base (`object`) or union, correct code such as
+    # `image, report = await ctx.gather(…)` would be refused. Promise[R] does not match different types, because its
+    # type variable is invariant; for coroutines, which are covariant, there is an overload of a few arguments.
+    @overload
+    def gather(self, *awaitables: Promise[R]) -> Promise[list[R]]: ...
+    @overload
+    def gather(self, *awaitables: AwakeableHandle[R]) -> Promise[list[R]]: ...
+    @overload
+    def gather(self, a: _Any, b: _Any, c: _Any = ..., d: _Any = ..., e: _Any = ..., /) -> Promise[list[Any]]: ...
+    @overload
+    def gather(self, *awaitables: Coroutine[Any, Any, R]) -> Promise[list[R]]: ...
+    @overload
+    def gather(self, *awaitables: Awaitable[Any]) -> Promise[list[Any]]: ...
     def gather(self, *awaitables: Any) -> Promise[Any]:
-        """All of these at once; awaited, the list of what they came to. The first error ends the others."""
+        """Wait for all of several operations, which proceed at the same time.
+
+        Args:
+            *awaitables: What methods of `ctx` return, awakeable handles, or coroutines that await these.
+
+        Returns:
+            A promise of the list of results, in the order of the arguments. The first error fails it and withdraws
+            the other operations: a run is cancelled, a child too, an awakeable becomes CANCELLED.
+
+        Raises:
+            InvalidOutcome: An argument is something else that can be awaited, such as `asyncio.sleep(1)`.
+
+        Example:
+            image, report = await ctx.gather(ctx.run(build, ref), ctx.run(test, ref))
+        """
         return Gather([as_promise(one, self._session.branch) for one in awaitables])
 
+    @overload
+    def first(self, *awaitables: Promise[R]) -> Promise[tuple[int, R]]: ...
+    @overload
+    def first(self, *awaitables: AwakeableHandle[R]) -> Promise[tuple[int, R]]: ...
+    @overload
+    def first(self, a: _Any, b: _Any, c: _Any = ..., d: _Any = ..., e: _Any = ..., /) -> Promise[tuple[int, Any]]: ...
+    @overload
+    def first(self, *awaitables: Coroutine[Any, Any, R]) -> Promise[tuple[int, R]]: ...
+    @overload
+    def first(self, *awaitables: Awaitable[Any]) -> Promise[tuple[int, Any]]: ...
     def first(self, *awaitables: Any) -> Promise[Any]:
-        """The first of these; awaited, (index, value). The others are withdrawn."""
+        """Wait for the first of several operations and withdraw the others.
+
+        A withdrawn run or child is cancelled, a withdrawn awakeable becomes CANCELLED, a withdrawn wait leaves its
+        signals in the inbox.
+
+        Args:
+            *awaitables: What methods of `ctx` return, awakeable handles, or coroutines that await these.
+
+        Returns:
+            A promise of (index, value): the position of the first one among the arguments, and its result. If the
+            first one ends with an error, awaiting raises that error.
+
+        Raises:
+            InvalidInput: There are no arguments.
+            InvalidOutcome: An argument is something else that can be awaited, such as `asyncio.sleep(1)`.
+
+        Example:
+            index, value = await ctx.first(ctx.wait_for_signal("paid"), ctx.sleep(86400))
+            paid = index == 0
+        """
         if not awaitables:
-            raise InvalidInput("first() of nothing would wait forever. Give it something to wait for.")
+            raise InvalidInput("first() without arguments would wait forever. Give it at least one operation.")
         return First([as_promise(one, self._session.branch) for one in awaitables])
 
-    # -- knowing ----------------------------------------------------------------------------------
+    # -- values that are the same in every replay -------------------------------------------------
 
     async def now(self) -> datetime:
-        """The database's clock, the same in every replay."""
+        """The time of the database, the same in every replay.
+
+        Returns:
+            A timezone-aware datetime in UTC.
+        """
         session = self._session
         return from_micros(int(await session.ask_known(Operation("now"), lambda: str(session.services.micros()))))
 
     def random(self) -> float:
-        """A number from 0 to 1, the same in every replay."""
+        """A pseudo-random number, the same in every replay. A plain call: nothing to await.
+
+        Returns:
+            A float from 0 up to, but not including, 1.
+        """
         self._session.check_caller()
         return self._session.random.random()
 
     def uuid(self) -> uuid.UUID:
-        """A UUID, the same in every replay: good as an idempotency key."""
+        """A random UUID, the same in every replay: an idempotency key. A plain call: nothing to await.
+
+        Returns:
+            A UUID of version 4.
+        """
         self._session.check_caller()
         return uuid.UUID(int=self._session.random.getrandbits(128), version=4)
 
-    def continue_as_new(self, input: Any = None) -> ContinueAsNew:
-        """`return ctx.continue_as_new(input)`: begin again, with an empty journal. Signals not taken yet stay."""
+    def continue_as_new(self, input: Any = None) -> Any:
+        """Begin again with new input and an empty journal: `return ctx.continue_as_new(input)`.
+
+        For loops without an end, whose journal would otherwise grow forever. The instance keeps its id and key;
+        signals it has not received yet stay in its inbox.
+
+        Args:
+            input: The input of the next visit, as for `Hark.start`.
+
+        Returns:
+            The value that the function must return. It is typed as Any, so that it fits every result type.
+
+        Example:
+            return ctx.continue_as_new({"page": page + 1})
+        """
         return ContinueAsNew(input)
 
 
-def _text(value: str | None, what: str) -> str | None:
+def _checked_text(value: str | None, what: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be text, not {value!r}.")
-    json.dump(value, limit=_TEXT, what=what)
+    json.dump(value, limit=_MAX_TEXT_BYTES, what=what)
     return value
 
 
-def _listed(names: Iterable[str]) -> list[str]:
+def _checked_names(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise InvalidInput(f"assignees={names!r}: give a list of names.")
     return list(names)

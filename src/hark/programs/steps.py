@@ -1,9 +1,9 @@
 """The interpreter of machines: one step in, one decision out.
 
-Loads the state, calls the step, and says in the kernel's words what its outcome means. Whatever goes
-wrong on the way, also an outcome that is none or a state that cannot be stored, goes to `handle` (M4);
-when that fails too the instance fails with both errors. Knows no clock, thread or database: `StepServices` is
-what the worker lends it.
+Loads the state, calls the step, and translates its outcome into a decision for the kernel. Every error on
+the way, also a return value that is not an outcome or a state that cannot be stored, goes to `handle` (M4);
+when that fails too, the instance fails with both errors. No clock, thread or database here: the worker
+provides them as `StepServices`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
 from hark.model import json
 from hark.model.activation import Claim
@@ -32,27 +32,52 @@ from hark.model.decisions import (
 )  # fmt: skip
 from hark.model.errors import HarkError, InvalidInput, InvalidOutcome
 from hark.model.names import check_awakeable_id, check_name, from_micros, new_id
-from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, Stop
+from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
 
-_ON = Advance()
-_LONGEST = 1 << 14  # characters of an error that are kept: it is read by people, and listed by the page
+if TYPE_CHECKING:  # a TypeVar with a default: `Context` alone means Context[Any], also in strict mode
+    from typing_extensions import TypeVar
+
+    S = TypeVar("S", default=Any)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
+
+_ADVANCE = Advance()
+_MAX_ERROR_CHARS = 1 << 14  # errors are read by people, and shown in lists
 
 
 class StepServices(Protocol):
-    """What the worker lends to a step."""
+    """What the worker provides to a step."""
 
     max_payload: int
 
-    def now(self) -> datetime: ...
-    def rate_limit(self, rate_limit: Any, weight: float) -> str | None: ...
-    def concurrency_key(self, key: str | None) -> str | None: ...
-    def new(self, definition: Any, input: Any, options: dict[str, Any]) -> NewInstance: ...
-    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]: ...
+    def now(self) -> datetime:
+        """The time of the database."""
+        ...
+
+    def rate_limit(self, rate_limit: Any, weight: float) -> str | None:
+        """The bucket of a rate limit; raises InvalidInput if it is not configured or the weight is above its burst."""
+        ...
+
+    def concurrency_key(self, key: str | None) -> str | None:
+        """The key, checked."""
+        ...
+
+    def new(self, definition: Any, input: Any, options: dict[str, Any]) -> NewInstance:
+        """A start as data; raises InvalidInput if it is malformed."""
+        ...
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Call a synchronous function in a thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class StepFunction:
+    """The method of a step."""
+
     function: Callable[..., Any]
     is_async: bool
 
@@ -80,8 +105,22 @@ class StepProgram:
         return recover(self, claim, services, error)
 
 
-class Context:
-    """What a step sees (`ctx`)."""
+class Context(Generic[S]):
+    """The context passed to a step of a machine: its state, its signals, and the effects it can request.
+
+    Write `ctx: Context[State]` to let type checkers know the type of `ctx.state`.
+
+    Effects (`signal`, `broadcast`, `start`, `resolve`, `reject`) commit together with the outcome the step returns; if
+    the step raises, they are dropped. An effect that cannot be applied at the commit (the target has finished, the
+    awakeable is settled) is recorded as an event of this instance and does not fail it.
+
+    Attributes:
+        id: The id of the instance.
+        step: The name of this step.
+        attempt: How often this step was retried, from 0.
+        correlation_key: The correlation key the instance was started with, or None.
+        state: The state. Change it in place or replace it: it is stored with the outcome.
+    """
 
     __slots__ = (
         "_all",
@@ -97,12 +136,12 @@ class Context:
         "step",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, services: StepServices, state: Any) -> None:
+    def __init__(self, claim: Claim, services: StepServices, state: S) -> None:
         self.id = claim.id
         self.step = claim.step
         self.attempt = claim.attempt
         self.correlation_key = claim.correlation_key
-        self.state = state
+        self.state: S = state
         self._claim = claim
         self._services = services
         self._effects: list[Effect] = []
@@ -112,7 +151,7 @@ class Context:
 
     @property
     def awaited(self) -> list[Signal]:
-        """The signals that match the await which led here, unconsumed, in order."""
+        """The signals that match the `Await` that led to this step, oldest first. `Next` and `Spawn` consume them."""
         if self._awaited is None:
             handed = set(_handed(self._claim))
             self._awaited = [signal for signal in self.all if signal.id in handed]
@@ -120,7 +159,7 @@ class Context:
 
     @property
     def all(self) -> list[Signal]:
-        """The whole inbox."""
+        """All signals and broadcasts in the inbox, oldest first, also those that were not awaited."""
         if self._all is None:
             self._all = [
                 Signal(row.seq, row.kind, row.name, json.load(row.payload), from_micros(row.at))
@@ -131,12 +170,12 @@ class Context:
 
     @property
     def timed_out(self) -> bool:
-        """The time of the await that led here was up."""
+        """Whether the timeout or deadline of the `Await` that led to this step has passed."""
         return any(row.kind == "timer" for row in self._claim.inbox)
 
     @property
     def children(self) -> list[ChildView]:
-        """All children of the spawn that led here, finished or not."""
+        """All children of the `Spawn` that led to this step, finished or not."""
         if self._children is None:
             self._children = [
                 ChildView(
@@ -152,13 +191,25 @@ class Context:
         return self._children
 
     def now(self) -> datetime:
-        """The database's clock."""
+        """The time of the database.
+
+        Returns:
+            A timezone-aware datetime in UTC.
+        """
         return self._services.now()
 
-    # Effects: they commit with the outcome, or not at all.
-
     def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
-        """Send a signal with this step's outcome."""
+        """Send a signal, in the same commit as the outcome of this step.
+
+        Args:
+            target: The id or correlation key of the instance, or a Handle.
+            name: The name of the signal.
+            payload: A JSON value.
+            dedup_key: If the target has already received a signal with this key, this one is dropped.
+
+        Raises:
+            InvalidInput: An argument is malformed.
+        """
         self._effects.append(
             SendSignal(
                 check_name(getattr(target, "id", target), "target"),
@@ -169,7 +220,16 @@ class Context:
         )
 
     def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
-        """Broadcast with this step's outcome."""
+        """Send a broadcast to all current subscribers, in the same commit as the outcome of this step.
+
+        Args:
+            name: The name of the broadcast.
+            payload: A JSON value.
+            dedup_key: A broadcast with a key that was already used is not sent again.
+
+        Raises:
+            InvalidInput: An argument is malformed.
+        """
         self._effects.append(
             SendBroadcast(
                 check_name(name, "broadcast name"),
@@ -178,21 +238,51 @@ class Context:
             )
         )
 
-    def start(self, definition: Any, input: Any = None, **options: Any) -> str:
-        """Start another instance with this step's outcome; its id."""
-        item = self._services.new(definition, input, options)
+    def start(self, definition: Any, input: Any = None, **options: Unpack[StartOptions]) -> str:
+        """Start an independent instance, in the same commit as the outcome of this step.
+
+        Args:
+            definition: A Machine class, a `@workflow` function, or the name of one.
+            input: Its input.
+            **options: The options of `Hark.start`.
+
+        Returns:
+            The id of the new instance.
+
+        Raises:
+            InvalidInput: The input does not match the definition, or an option is malformed.
+        """
+        item = self._services.new(definition, input, dict(options))
         self._effects.append(item)
         return item.id
 
     def resolve(self, awakeable_id: str, payload: Any = None, *, by: str | None = None) -> None:
-        """Resolve an awakeable with this step's outcome."""
+        """Resolve an awakeable, in the same commit as the outcome of this step.
+
+        Args:
+            awakeable_id: The id of the awakeable.
+            payload: The answer, a JSON value that matches the schema of the awakeable.
+            by: Who answered; the default is the id of this instance.
+
+        Raises:
+            InvalidInput: An argument is malformed.
+        """
         text = json.dump(payload, limit=self._services.max_payload)
         self._effects.append(
             Settle(check_awakeable_id(awakeable_id), "RESOLVED", payload=text, by=by or self.id, via="step")
         )
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> None:
-        """Reject an awakeable with this step's outcome."""
+        """Reject an awakeable, in the same commit as the outcome of this step.
+
+        Args:
+            awakeable_id: The id of the awakeable.
+            error: The reason, as text.
+            by: Who rejected it; the default is the id of this instance.
+
+        Raises:
+            InvalidInput: An argument is malformed.
+        """
         if not isinstance(error, str):
             raise InvalidInput(f"error must be text, not {error!r}.")
         json.dump(error, limit=self._services.max_payload, what="error")
@@ -202,13 +292,14 @@ class Context:
 
 
 def _handed(claim: Claim) -> list[int]:
-    """Unconsumed signals that match the await which led to this step."""
+    """The seqs of the signals in `ctx.awaited`."""
     asked = {(wait.kind, wait.name) for wait in claim.waits}
     return [row.seq for row in claim.inbox if row.kind in ("signal", "broadcast") and (row.kind, row.name) in asked]
 
 
 async def run(program: StepProgram, claim: Claim, services: StepServices) -> Decision:
-    context = Context(claim, services, None)
+    """Run the step the instance was claimed for."""
+    context: Context[Any] = Context(claim, services, None)
     try:
         context.state = program.codec.load(claim.state)
         step = program.steps.get(claim.step)
@@ -229,7 +320,7 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
 
 
 async def recover(program: StepProgram, claim: Claim, services: StepServices, error: BaseException) -> Decision:
-    """`handle` decides what becomes of an error. It sees the state as it was before the step."""
+    """Let `handle` decide about an error. It gets the state as it was before the step."""
     if program.handle is None:
         return _failed(claim, error_text(error))
     try:
@@ -248,7 +339,7 @@ async def recover(program: StepProgram, claim: Claim, services: StepServices, er
 
 
 def is_cancelled() -> bool:
-    """Then nobody waits for what comes of it (X8)."""
+    """Whether the task of this activation is being cancelled: its outcome is not used any more (X8)."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -257,7 +348,7 @@ def _state_for_handle(program: StepProgram, claim: Claim) -> Any:
     try:
         return program.codec.load(claim.state)
     except HarkError:
-        return json.load(claim.state)  # the state itself is the trouble: show it as it is
+        return json.load(claim.state)  # the state does not match its type any more: `handle` gets it as plain JSON
 
 
 def _failed(claim: Claim, error: str) -> Decision:
@@ -265,7 +356,7 @@ def _failed(claim: Claim, error: str) -> Decision:
 
 
 def error_text(error: object) -> str:
-    """An error as text, for people."""
+    """An error, or the reason of a `Stop`, as text that every store can keep."""
     if isinstance(error, BaseException):
         try:
             text = str(error)
@@ -274,13 +365,13 @@ def error_text(error: object) -> str:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     else:
         text = error if isinstance(error, str) else json.dump(error, what="reason")
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
-    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")  # what every store can keep
+    if len(text) > _MAX_ERROR_CHARS:
+        text = f"{text[:_MAX_ERROR_CHARS]}… ({len(text)} characters)"
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
-def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -> Decision:
-    """An outcome in the kernel's words. Raises when it cannot be committed."""
+def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: Any) -> Decision:
+    """Translate an outcome into a decision. Raises when it cannot be committed."""
     services = context._services
     handed: list[int] = []
     served: list[int] = []
@@ -289,9 +380,9 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
         served = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
     match outcome:
         case Next():
-            step = _known(program, outcome.step)
+            step = _checked_step(program, outcome.step)
             rate = None
-            move: Move = _ON
+            move: Move = _ADVANCE
             if outcome.rate_limit is not None or outcome.weight != 1:
                 rate = services.rate_limit(outcome.rate_limit, outcome.weight)
                 move = Advance(rate, float(outcome.weight))
@@ -302,14 +393,14 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
         case Retry():
             label, step, move, consume = "retry", claim.step, Redo(outcome.delay), ()
         case Await():
-            step = _known(program, outcome.then)
+            step = _checked_step(program, outcome.then)
             arms = [
                 Arm(kind, new_id(), name=name, timeout=outcome.timeout, deadline=outcome.deadline)
                 for kind, name in outcome.names
             ] or [Arm("timer", new_id(), timeout=outcome.timeout, deadline=outcome.deadline)]
             label, move, consume = "await", Park(tuple(arms)), tuple(served)
         case Spawn():
-            step = _known(program, outcome.then)
+            step = _checked_step(program, outcome.then)
             children = tuple(services.new(c.definition, c.input, c.options) for c in outcome.children)
             move = Park((Arm("children", new_id(), children=children, join=outcome.join),))
             label, consume = "spawn", (*handed, *served)
@@ -321,7 +412,7 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
             move = Finish("failed", error=error_text(outcome.reason))
         case _:
             raise InvalidOutcome(
-                f"Step {claim.step!r} of {program.name} returned {outcome!r}, which is no outcome. "
+                f"Step {claim.step!r} of {program.name} returned {outcome!r}, which is not an outcome. "
                 "Return Next, Retry, Await, Spawn, Done or Stop."
             )
     state = context.state if outcome.state is KEEP else outcome.state
@@ -336,7 +427,7 @@ def decide(program: StepProgram, claim: Claim, context: Context, outcome: Any) -
     )
 
 
-def _known(program: StepProgram, step: str) -> str:
+def _checked_step(program: StepProgram, step: str) -> str:
     if step not in program.steps:
         raise InvalidOutcome(f"{program.name} has no step {step!r}. It has: {', '.join(program.steps)}.")
     return step
