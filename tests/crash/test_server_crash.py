@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from hark import Await, Broadcast, Context, Done, Hark, Machine, step
-from hark.runtime import clerk
+from hark.runtime import caller_errors
 from hark.store.postgres import PostgresStore
 from tests.crash.processes import until
 from tests.support.inspect import query
@@ -60,7 +60,7 @@ def _nobody_announces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _callers_wait_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait until the server accepts connections, however long its recovery takes."""
-    monkeypatch.setattr(clerk, "_PATIENCE", 100.0)
+    monkeypatch.setattr(caller_errors, "PATIENCE", 100.0)
 
 
 @pytest.fixture

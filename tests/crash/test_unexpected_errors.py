@@ -11,6 +11,7 @@ from hark import Await, Context, Done, Hark, Machine, step
 from hark.kernel import end
 from hark.kernel.requests import Deliver, Reclaim
 from hark.runtime.reply import Reply
+from hark.runtime.request_queue import Queued
 from tests.crash.processes import until
 from tests.support.stores import Store
 
@@ -62,8 +63,8 @@ async def test_x5_a_request_that_fails_does_not_fail_others_in_its_turn(
     async with Hark(store.url, **store.options) as app:
         await app.start(Patient, id="patient")
         replies: list[Reply[Any]] = [Reply() for _ in range(3)]
-        told = [(Deliver(target="patient", name="tick"), reply, time.monotonic()) for reply in replies]
-        app._clerk._queue.extend([(Reclaim(owners=["nobody"]), None, time.monotonic()), *told])
-        app._clerk._ring()
+        told = [Queued(Deliver(target="patient", name="tick"), reply, time.monotonic()) for reply in replies]
+        app._clerk.queue.put_back([Queued(Reclaim(owners=["nobody"]), None, time.monotonic()), *told])
+        app._clerk.loop.wake()
         assert [(await reply).status for reply in replies] == ["stored"] * 3
     assert "Reclaim failed: nobody expected this" in caplog.text

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
-from hark.runtime import clerk
+from hark.runtime import caller_errors
 from hark.store import sqlite
 from tests.crash.machines import Gated
 from tests.crash.processes import Workers, until
@@ -49,14 +49,16 @@ async def opened(proxy: Proxy, workers: Workers) -> Hark:
 async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_database(
     proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
+    monkeypatch.setattr(caller_errors, "PATIENCE", 0.3)
     app = await opened(proxy, workers)
     async with app.worker():
         handle = await app.start(Gated)
         await workers.until_traced("start 0")
         proxy.go_away()
         workers.open_gate()
-        await until(lambda: not app._clerk.worker._tasks, "the step to end")  # its outcome is queued in the clerk now
+        await until(
+            lambda: not app._clerk.worker._activations._tasks, "the step to end"
+        )  # its outcome is queued in the clerk now
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="Nothing was stored"):
                 await app.signal(handle.id, "tick")
@@ -71,7 +73,7 @@ async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_datab
 async def test_x5_an_app_closes_even_if_the_database_is_gone(
     proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch, busy: str
 ) -> None:
-    monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
+    monkeypatch.setattr(caller_errors, "PATIENCE", 0.3)
     app = await opened(proxy, workers)
     patient = await app.start(Patient)
     worker = app.worker(grace=0.1)
@@ -89,7 +91,7 @@ async def test_x5_an_app_closes_even_if_the_database_is_gone(
         await asyncio.wait_for(worker.stop(), 60)
     await asyncio.wait_for(app.__aexit__(), 60)
     if busy == "with a commit in doubt":
-        with pytest.raises(StoreUnavailable, match="Look whether it was stored"):
+        with pytest.raises(StoreUnavailable, match="Check whether it was stored"):
             await asked
 
 
@@ -170,7 +172,7 @@ async def wait_for_result(app: Hark) -> object:
 async def test_x5_a_lock_held_by_another_program_is_a_clear_error(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clerk, "_PATIENCE", 0.1)
+    monkeypatch.setattr(caller_errors, "PATIENCE", 0.1)
     monkeypatch.setattr(sqlite, "_MAX_TRIES", 20)
     async with Hark(sqlite_store.url) as app:
         await app.start(Patient, id="patient")

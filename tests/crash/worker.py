@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hark import Hark
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim
-from hark.runtime.clerk import Clerk
+from hark.runtime.other_processes import OtherProcesses
 from hark.runtime.worker import Worker
 from tests.crash.machines import ALL, trace
 
@@ -23,19 +23,19 @@ app.register(*ALL)
 
 
 def make_deaf() -> None:
-    take = Worker.take
+    receive = Worker.receive
 
     def traced(self: Worker, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
-        take(self, commits, claims)
+        receive(self, commits, claims)
         for commit in commits:
             if commit.fenced:
                 trace(f"refused {commit.claim.id}")
 
-    async def hear_nothing(self: Clerk) -> None:
+    async def hear_nothing(self: OtherProcesses) -> None:
         """Ignored: would notify the worker which of its steps were reclaimed."""
 
-    Worker.take = traced  # type: ignore[method-assign]
-    Clerk._find_lost = hear_nothing  # type: ignore[method-assign]
+    Worker.receive = traced  # type: ignore[method-assign]
+    OtherProcesses.find_lost_steps = hear_nothing  # type: ignore[method-assign]
 
 
 async def main() -> None:

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from hark.runtime import clerk
+from hark.runtime import caller_errors
 from tests.support.http import Order, app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.proxy import Proxy
@@ -19,12 +19,12 @@ async def test_x5_health_is_503_while_the_store_is_away_and_200_again_after(
             await ask(pg_store, "prom_1")
             assert (await http.get("/health")).status_code == 200
             proxy.go_away()
-            monkeypatch.setattr(clerk, "_PATIENCE", 3600)  # a probe does not wait as long as a request may
+            monkeypatch.setattr(caller_errors, "PATIENCE", 3600)  # a probe does not wait as long as a request may
             answer = await http.get("/health")
             assert answer.status_code == 503
             assert answer.json()["status"] == "unavailable"
             assert answer.json()["error"]
-            monkeypatch.setattr(clerk, "_PATIENCE", 0.3)
+            monkeypatch.setattr(caller_errors, "PATIENCE", 0.3)
             refused = await http.post("/awakeables/prom_1/resolve", json=1)
             assert refused.status_code == 503
             assert "try again" in refused.json()["error"]

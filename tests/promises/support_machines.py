@@ -50,7 +50,7 @@ async def doomed(app: Harness, store: Store, fuse: Fuse, *definitions: Any, **op
     worker = other.worker({"default": 10}, grace=0)
     async with other, worker:
         await until(lambda: fuse.touched > before, "a step to touch the fuse")
-        worker.open = False
+        worker._activations.open = False
         yield other
 
 

@@ -501,14 +501,14 @@ async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: S
             it = await app.start(races)
             await until(app.awakeables, "the question")
             [question] = await app.awakeables()
-            seat: Any = app._clerk.worker
-            ring = seat.mail
+            worker: Any = app._clerk.worker
+            notify = worker.notify
 
-            def ring_late(ids: set[str]) -> None:
+            def notify_late(ids: set[str]) -> None:
                 app.clock.now += 11_000_000
-                ring(ids)
+                notify(ids)
 
-            seat.mail = ring_late
+            worker.notify = notify_late
             await app.resolve(question.id, "in time")
             assert await it.result(timeout=20) == "in time"
         told = [event.data for event in await app.events(it) if event.type == "awakeable"]

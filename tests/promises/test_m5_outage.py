@@ -69,10 +69,10 @@ async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instanc
 
 async def _patrolled(app: Hark) -> bool:
     """Once, on the clerk's own loop, with a database that responds."""
-    loop = app._clerk._loop
+    loop = app._clerk.loop.running
     assert loop is not None
     with suppress(StoreFault):
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk._patrol(), loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others.reclaim_dead(), loop))
         return True
     return False
 

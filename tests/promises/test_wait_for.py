@@ -85,7 +85,7 @@ def wait_for(app: Hark, target: str, status: str, timeout: float | None = None) 
 
 
 def wait_for_awakeable(app: Hark, job: str, timeout: float | None = None) -> Reply[Awakeable]:
-    reply: Reply[Awakeable] = Reply(lambda row: views.awakeable(row, app._link))
+    reply: Reply[Awakeable] = Reply(lambda row: views.awakeable(row, app._links.url))
     app._clerk.wait_until(job, AwakeableOpen(), timeout, reply)
     return reply
 

@@ -10,7 +10,7 @@ from hark.kernel.requests import Retain, RetryInstance
 from hark.model import json
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
-from hark.runtime import clerk, views
+from hark.runtime import other_processes, views
 from hark.testing import Harness
 from tests.promises.support_signals import Turns
 from tests.support.inspect import counted, everything, query, until
@@ -332,7 +332,7 @@ async def test_x7_an_idle_bucket_is_removed_and_recreated_full(store: Store) -> 
 
 async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch after batch until nothing old is left, not one batch per minute."""
-    monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
+    monkeypatch.setattr(other_processes, "_RETENTION", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
         handles = await app.start_many([(Brief, None)] * 2500)
         await app.start(Subscriber, id="alive")
@@ -341,7 +341,7 @@ async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: 
                 await handle.result(timeout=30)
         await app.advance(timedelta(days=7, seconds=1))
         monkeypatch.setattr(
-            clerk, "_HOUSEKEEPING", 3600.0
+            other_processes, "_RETENTION", 3600.0
         )  # the first run is immediate, the second is not reached in this test
         async with app.worker():
             await until(lambda: _only(app, "alive"), "retention to remove all that is old")
@@ -350,7 +350,7 @@ async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: 
 async def test_x7_nothing_is_removed_before_the_retention_period_ends(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clerk, "_HOUSEKEEPING", 0.0)
+    monkeypatch.setattr(other_processes, "_RETENTION", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
         await app.start(Brief, id="young")
         await app.drain()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, Next, step
-from hark.runtime import clerk
+from hark.runtime import other_processes
 from hark.store import statements
 from hark.store.postgres import PostgresStore, PostgresTx
 from tests.promises.support_signals import Gate, statuses
@@ -121,8 +121,8 @@ async def test_x8_a_seat_is_taken_at_once_also_when_the_refused_outcome_is_what_
         await worker.start(Busy, id="b")
         await asyncio.wait_for(gate.reached.wait(), SOON)
         waits = await worker.start(Here)
-        await until(lambda: not worker._clerk._looking, "the look at what was before")
-        worker._clerk._find_lost = look_away
+        await until(lambda: not worker._clerk.others.checking, "the look at what was before")
+        worker._clerk.others.find_lost_steps = look_away
         await other.cancel("b")
         await asyncio.wait_for(looked.wait(), SOON)
         await pass_through_the_clerk(worker)
@@ -242,6 +242,6 @@ async def test_any_number_of_hints_is_a_look_now_and_one_more(pg_store: Store) -
         for _ in range(500):
             app._clerk.hint()
             await asyncio.sleep(0)
-        await until(lambda: looks and not app._clerk._looking, "the looks to settle")
+        await until(lambda: looks and not app._clerk.others.checking, "the looks to settle")
         took = asyncio.get_running_loop().time() - since
-        assert looks <= took / clerk._CALM + 4  # a look takes its time; 500 hints are not 500 looks
+        assert looks <= took / other_processes._CALM + 4  # a look takes its time; 500 hints are not 500 looks

@@ -43,16 +43,16 @@ async def test_x2_a_look_between_a_commit_and_its_echo_takes_nobody_for_lost(
         await commit(tx)
         if app._clerk.worker is not None:
             looks += 1
-            await app._clerk._find_lost()
+            await app._clerk.others.find_lost_steps()
 
     async with app, app.worker() as worker:
-        lost = worker.lost
+        abandon = worker.abandon
 
         def take(ids: set[str]) -> None:
             taken.append(ids)
-            lost(ids)
+            abandon(ids)
 
-        monkeypatch.setattr(worker, "lost", take)
+        monkeypatch.setattr(worker, "abandon", take)
         monkeypatch.setattr(kind, "commit", commit_and_look)
         started = await app.start_many([(Ten, None), (ten, None)] * 3)
         assert [await one.result(timeout=20) for one in started] == [10] * 6

@@ -1,7 +1,7 @@
-"""Listeners: who is at work and waits for mail at the same time hears of it here.
+"""Listeners: executing instances that wait for signals at the same time are notified here.
 
-The clerk rings for what its own turns deliver; for what other processes deliver it looks, when it hears
-of anything, whether those who listen have mail they do not know.
+The clerk notifies them of what its own turns deliver. For what other processes deliver it reads the inboxes of the
+instances that listen, after a hint, and notifies those that have not seen all of it.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import asyncio
 
 
 class ActivationListener:
-    """One activation's ear. Made and used on the worker's loop."""
+    """Notifies one activation. Made and used on the worker's loop."""
 
     def __init__(self, listeners: dict[str, ActivationListener], id: str) -> None:
         self.id = id
-        self.known: set[int] = set()
+        self.seen: set[int] = set()
         self._listeners = listeners
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
 
     def is_notified(self) -> bool:
-        return self._rung.is_set()
+        return self._notified.is_set()
 
     async def wait(self) -> None:
-        await self._rung.wait()
+        await self._notified.wait()
 
-    def reset(self, known: set[int]) -> None:
-        """From now on; these are known already. Called before a commit that reads the inbox."""
-        self.known = known
-        self._rung.clear()
+    def reset(self, seen: set[int]) -> None:
+        """Listen for signals other than these. Called before a commit that reads the inbox."""
+        self.seen = seen
+        self._notified.clear()
 
-    def ring(self) -> None:
-        self._rung.set()
+    def notify(self) -> None:
+        self._notified.set()
 
     def close(self) -> None:
         if self._listeners.get(self.id) is self:
@@ -38,7 +38,7 @@ class ActivationListener:
 
 
 class Listeners:
-    """Those of one process."""
+    """The listeners of one process, by the id of their instance."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, ActivationListener] = {}
@@ -48,17 +48,18 @@ class Listeners:
         return listener
 
     def ids(self) -> list[str]:
-        """Who listens. From any thread."""
+        """The instances that listen. From any thread."""
         return sorted(self._by_id.copy())
 
-    def ring(self, ids: set[str]) -> None:
+    def notify(self, ids: set[str]) -> None:
+        """Signals were delivered to these."""
         for id in ids:
             if id in self._by_id:
-                self._by_id[id].ring()
+                self._by_id[id].notify()
 
-    def tell(self, mail: dict[str, set[int]]) -> None:
-        """What is in the inboxes of these; who knows it all is left alone."""
-        for id, seqs in mail.items():
+    def notify_unseen(self, inboxes: dict[str, set[int]]) -> None:
+        """These signals are in the inboxes; an activation that has seen all of its own is not notified."""
+        for id, seqs in inboxes.items():
             listener = self._by_id.get(id)
-            if listener is not None and not seqs <= listener.known:
-                listener.ring()
+            if listener is not None and not seqs <= listener.seen:
+                listener.notify()

@@ -1,0 +1,159 @@
+"""Activations: run the steps of claimed instances on the worker's loop, and commit their outcomes.
+
+All outcomes of one round of the loop go to the clerk together. Which claims there are, and which slots they take, is
+counted in slots.py. Everything here runs on the worker's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from hark.kernel.requests import Commit
+from hark.model.activation import Claim
+from hark.model.decisions import Decision, Finish, Proceed
+from hark.model.errors import NotOpen
+from hark.programs.steps import error_text
+from hark.runtime import shared_task
+from hark.runtime.clerk import Clerk
+from hark.runtime.registry import Program, Registry
+from hark.runtime.services import WorkerServices
+
+
+class Activations:
+    def __init__(self, clerk: Clerk, registry: Registry, services: WorkerServices) -> None:
+        self.open = True  # False while the worker stops: nothing begins any more
+        self.tally: dict[str, int] = {}
+        self.exited: set[str] = set()  # instances whose step called sys.exit
+        self._clerk = clerk
+        self._registry = registry
+        self._services = services
+        self._tasks: dict[str, tuple[Claim, shared_task.Task | None]] = {}  # with a task of its own once it waits
+        self._outcomes: list[Commit] = []
+        self._ended = asyncio.Event()
+
+    def start(self, claims: Iterable[Claim], refused: Iterable[Commit], closed: Iterable[Claim]) -> None:
+        """Run these claims, and recover those whose outcome the store refused. `closed`: their sessions have ended."""
+        for claim in closed:
+            claim.session.close()
+        items: deque[Claim | Commit] = deque(claims)
+        items.extend(refused)
+        if not self.open:  # claimed while the worker stops: handed back, and not begun beside its next owner
+            for item in items:
+                if (session := _claim_of(item).session) is not None:
+                    session.close()
+            return
+        for item in items:
+            claim = _claim_of(item)
+            self._tasks[claim.id] = (claim, None)
+        if items:
+            shared_task.run(self, items)
+
+    def begin(self, item: Claim | Commit) -> Coroutine[Any, Any, None] | None:
+        """The coroutine of one item of a round; None when it was abandoned meanwhile, or the worker stops."""
+        if not self.open or not self._is_current(_claim_of(item)):
+            return None
+        return self._run(item) if isinstance(item, Claim) else self._recover_refused(item)
+
+    def waits(self, item: Claim | Commit, task: shared_task.Task) -> None:
+        claim = _claim_of(item)
+        if self._is_current(claim):
+            self._tasks[claim.id] = (claim, task)
+
+    def abandon(self, claims: Iterable[Claim]) -> None:
+        """These were cancelled or reclaimed: stop their steps, and commit nothing."""
+        for claim in claims:
+            _, task = self._tasks.pop(claim.id, (None, None))
+            if task is not None:
+                task.cancel()
+            if claim.session is not None:
+                claim.session.close()
+
+    def tasks(self) -> list[shared_task.Task]:
+        """The tasks of those that wait for something."""
+        return [task for _, task in self._tasks.values() if task is not None]
+
+    async def until_idle(self) -> None:
+        """Until nothing runs and all outcomes have been handed to the clerk."""
+        while self._tasks or self._outcomes:
+            self._ended.clear()
+            await self._ended.wait()
+
+    def flush(self) -> None:
+        """Hand all outcomes so far to the clerk."""
+        outcomes, self._outcomes = self._outcomes, []
+        self._ended.set()
+        with contextlib.suppress(NotOpen):  # the app is closing: the lease will run out, and the steps run again
+            self._clerk.submit_outcomes(outcomes)
+
+    # -- one activation ---------------------------------------------------------------------------
+
+    async def _run(self, claim: Claim) -> None:
+        try:
+            try:
+                decision = await self._program(claim).run(claim, self._services)
+            except BaseException as error:
+                self._reraise_ours(claim, error)
+                decision = await self._recover(claim, error)
+        except asyncio.CancelledError:
+            return  # cancelled, reclaimed or handed back: this outcome does not count
+        self._commit(claim, decision)
+
+    def _reraise_ours(self, claim: Claim, error: BaseException) -> None:
+        """Raise an exit, which ends the worker, or the cancellation of an abandoned step; others are the step's own."""
+        abandoned = not self._is_current(claim) or not self.open
+        if isinstance(error, SystemExit):
+            self.exited.add(claim.id)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+        if isinstance(error, asyncio.CancelledError) and abandoned:
+            raise error
+
+    async def _recover_refused(self, commit: Commit) -> None:
+        """The store refused the outcome: `handle` decides, and if that is refused too the instance fails."""
+        claim, error = commit.claim, commit.answer
+        if commit.decision.label == "stop":
+            self._commit(claim, _failed(claim, error))
+        else:
+            self._commit(claim, await self._recover(claim, error))
+
+    async def _recover(self, claim: Claim, error: Any) -> Decision:
+        """What becomes of an error. A CancelledError that only the step itself raised fails it too: nothing else would
+        ever end the instance."""
+        try:
+            return await self._program(claim).recover(claim, self._services, error)
+        except BaseException as second:
+            self._reraise_ours(claim, second)
+            return _failed(claim, second)
+
+    def _program(self, claim: Claim) -> Program:
+        program = self._registry.find(claim.definition, claim.version)
+        assert program is not None
+        return program
+
+    def _is_current(self, claim: Claim) -> bool:
+        """False when this claim was abandoned; its instance may have been claimed again since."""
+        held = self._tasks.get(claim.id)
+        return held is not None and held[0] is claim
+
+    def _commit(self, claim: Claim, decision: Decision) -> None:
+        if self._is_current(claim):
+            del self._tasks[claim.id]
+        move = decision.move
+        if not isinstance(move, Proceed) or move.continue_as_new:  # else the function is still in the same step
+            self.tally["steps"] = self.tally.get("steps", 0) + 1
+            self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
+        if not self._outcomes:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._outcomes.append(Commit(claim=claim, decision=decision))
+
+
+def _claim_of(item: Claim | Commit) -> Claim:
+    return item if isinstance(item, Claim) else item.claim
+
+
+def _failed(claim: Claim, error: object) -> Decision:
+    return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error)))

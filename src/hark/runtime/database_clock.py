@@ -1,0 +1,24 @@
+"""DatabaseClock: the time of the database, as far as this process knows it (invariant 13).
+
+The database is not asked for the time: every turn brings it along, and in between the local clock counts on from it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class DatabaseClock:
+    def __init__(self, fixed: Callable[[], int] | None) -> None:
+        """`fixed`: the clock of a test, which is then the only one."""
+        self._fixed = fixed
+        self._offset = 0  # the database's clock minus ours, µs
+
+    def now(self) -> int:
+        """µs since 1970."""
+        return self._fixed() if self._fixed else time.time_ns() // 1000 + self._offset
+
+    def adjust(self, now: int) -> None:
+        """The database has just said that it is this time."""
+        self._offset = now - time.time_ns() // 1000

@@ -1,0 +1,72 @@
+"""LeaseRenewal: renews the lease of a worker, in a thread with a connection of its own.
+
+A step that blocks the event loop, or a long turn, does not lose the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+
+from hark.runtime.registry import Registry
+from hark.runtime.reply import Reply, answer_all
+from hark.store.protocol import Lease, Store, StoreFault
+
+_log = logging.getLogger("hark")
+
+
+class LeaseRenewal:
+    def __init__(self, owner: str, registry: Registry, seconds: float) -> None:
+        """`owner`: the id of the worker; `registry`: the definitions it has code for; `seconds`: of the lease."""
+        self._owner = owner
+        self._registry = registry
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._renewed = -math.inf  # when it was last renewed, unless the last try failed
+        self._sound_from = 0.0
+
+    def start(self, store: Store) -> Reply[None]:
+        """Start the thread. The reply is answered once the lease is held for the first time."""
+        held: Reply[None] = Reply()
+        threading.Thread(target=self._run, args=(store, held), name="hark-lease", daemon=True).start()
+        return held
+
+    def stop(self) -> None:
+        """End the thread, soon."""
+        self._stopped.set()
+
+    def is_sound(self) -> bool:
+        """True when the lease is held and was not lost lately.
+
+        A worker that could not renew its lease was cut off from the database, maybe together with the workers that look
+        dead now: they get a whole lease to renew theirs before it reclaims their instances (M5).
+        """
+        now = time.monotonic()
+        return now >= self._sound_from and now - self._renewed <= self._seconds
+
+    def _run(self, store: Store, held: Reply[None]) -> None:
+        lease: Lease | None = None
+        length = int(self._seconds * 1_000_000)
+        while not self._stopped.is_set():
+            wait = self._seconds / 3
+            try:
+                lease = lease or store.lease()
+                names = ",".join(f"{name}@{version}" for name, version in self._registry.lanes())  # some come later
+                lease.renew(self._owner, length, names)
+                now = time.monotonic()
+                if held.done() and now - self._renewed > self._seconds:
+                    self._sound_from = now + self._seconds
+                self._renewed = now
+                answer_all([(held, None)])
+            except Exception as error:
+                if not held.done() and not isinstance(error, StoreFault):
+                    answer_all([(held, error)])
+                    return
+                _log.warning("The lease could not be renewed: %s. Trying again.", error)
+                self._renewed = -math.inf
+                wait = min(1.0, wait)
+            self._stopped.wait(wait)
+        if lease is not None:
+            lease.close()

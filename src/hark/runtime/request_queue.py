@@ -1,0 +1,74 @@
+"""RequestQueue: the requests that wait for a turn, in the order of the calls.
+
+`take` decides which of them share the next turn; turn_order.py has the rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hark.kernel.requests import Commit, Publish, Request
+from hark.runtime.reply import Reply
+from hark.runtime.turn_order import TurnOrder
+
+
+class Queued(Struct, gc=False):
+    """A request, the reply of its caller (None for outcomes) and when it was queued."""
+
+    request: Request
+    reply: Reply[Any] | None
+    at: float
+
+
+class RequestQueue:
+    """Requests are added by any thread, and taken by the clerk."""
+
+    def __init__(self) -> None:
+        self._items: deque[Queued] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def add(self, request: Request, reply: Reply[Any] | None) -> None:
+        self._items.append(Queued(request, reply, time.monotonic()))
+
+    def add_outcomes(self, outcomes: Sequence[Commit]) -> None:
+        now = time.monotonic()
+        self._items.extend([Queued(outcome, None, now) for outcome in outcomes])
+
+    def put_back(self, items: Sequence[Queued]) -> None:
+        """Back to the front of the queue, in their order."""
+        self._items.extendleft(reversed(items))
+
+    def take(self, most: int) -> list[Queued]:
+        """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
+        items: list[Queued] = []
+        order = TurnOrder()
+        queue = self._items
+        publishing = bool(queue) and isinstance(queue[0].request, Publish)
+        while queue and len(items) < most:
+            request = queue[0].request
+            if isinstance(request, Publish) is not publishing:
+                break  # broadcasts have turns of their own
+            if type(request) is not Commit:
+                if items and not order.fits(request):
+                    break
+                order.add(request)
+            items.append(queue.popleft())
+        return items
+
+    def keep(self, wanted: Callable[[Queued], bool]) -> None:
+        """Remove all others. Requests that are added meanwhile stay, in their place behind."""
+        waiting = [self._items.popleft() for _ in range(len(self._items))]
+        self.put_back([item for item in waiting if wanted(item)])
+
+    def clear(self) -> list[Reply[Any]]:
+        """Remove all; the replies of their callers."""
+        replies = [item.reply for item in self._items if item.reply is not None]
+        self._items.clear()
+        return replies

@@ -1,0 +1,76 @@
+"""WorkerServices: what steps and functions use of the process they run in. Implements programs/services.py."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from hark.kernel.limits import Limits
+from hark.model.decisions import NewInstance
+from hark.model.names import check_name, from_micros
+from hark.runtime.clerk import Clerk
+from hark.runtime.listeners import Listeners
+from hark.runtime.watchdog import LoopWatchdog
+
+_THREADS = 64  # for steps and functions that are not async
+
+
+class WorkerServices:
+    def __init__(
+        self,
+        clerk: Clerk,
+        limits: Limits,
+        max_payload: int,
+        new: Callable[[Any, Any, dict[str, Any]], NewInstance],
+        link: Callable[[str, str, int | None], str],
+    ) -> None:
+        """`new` makes a start of a definition, an input and options; `link` the signed address of an awakeable."""
+        self.max_payload = max_payload
+        self.new = new
+        self.rate_limit = limits.check
+        self.micros = clerk.now
+        self.listeners = Listeners()
+        self.listen = self.listeners.listen
+        self.driving: Any = None
+        self.link = link
+        self._threads: ThreadPoolExecutor | None = None
+        self._watchdog: LoopWatchdog | None = None
+
+    def now(self) -> datetime:
+        return from_micros(self.micros())
+
+    def watch(self) -> None:
+        """Watch this thread, which runs durable functions, from now on."""
+        if self._watchdog is None:
+            self._watchdog = LoopWatchdog(self, threading.get_ident())
+
+    def concurrency_key(self, key: str | None) -> str | None:
+        return None if key is None else check_name(key, "concurrency key")
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Call a function in a thread, in the context of the caller."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hark-step")
+        work = functools.partial(contextvars.copy_context().run, _without_stop_iteration, function, *args)
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
+
+
+def _without_stop_iteration(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except StopIteration as error:  # a future cannot carry it: the step would never end
+        raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from error

@@ -1,0 +1,61 @@
+"""Slots: the claims a worker holds, and how many more each of its queues can take.
+
+Counted on the clerk's thread, in the turn that changes it: a claim is never made for a slot that is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hark.kernel.requests import Capacity, Commit
+from hark.model.activation import Claim
+from hark.model.decisions import runs_ahead
+from hark.model.errors import InvalidInput
+from hark.model.names import check_name
+from hark.runtime.registry import Registry
+
+_DEFAULT = 100  # slots of every queue, unless the app says otherwise
+
+
+class Slots:
+    def __init__(self, owner: str, registry: Registry, queues: dict[str, int] | None) -> None:
+        """`queues`: how many slots each queue has; None: the default for every queue of the registry."""
+        if queues is not None and not isinstance(queues, dict):
+            raise InvalidInput(f"queues={queues!r}: give a dict of queue names and how many of each run at once.")
+        for queue, size in (queues or {}).items():
+            check_name(queue, "queue name")
+            if type(size) is not int or size < 1:
+                raise InvalidInput(f"queues={{{queue!r}: {size!r}}}: give a whole number from 1.")
+        self._owner = owner
+        self._registry = registry
+        self._queues = queues
+        self._claims: dict[str, Claim] = {}
+        self._taken: dict[str, int] = {}
+
+    def capacity(self, commits: Sequence[Commit]) -> Capacity:
+        """What can be claimed, with the slots that these outcomes free when they are committed."""
+        queues = self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
+        free = {queue: size - self._taken.get(queue, 0) for queue, size in queues.items()}
+        for commit in commits:
+            queue = commit.claim.queue
+            if queue in free and commit.claim.id in self._claims and not runs_ahead(commit.decision.move):
+                free[queue] += 1
+        return Capacity(self._owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
+
+    def take(self, claims: Iterable[Claim]) -> None:
+        """A slot for each of these. After `free`: an instance that parked and was woken in one turn is in both."""
+        for claim in claims:
+            self._claims[claim.id] = claim
+            self._taken[claim.queue] = self._taken.get(claim.queue, 0) + 1
+
+    def free(self, claim: Claim) -> None:
+        """Free the slot of this claim, unless another one of the same instance has it by now."""
+        if self._claims.get(claim.id) is claim:
+            del self._claims[claim.id]
+            self._taken[claim.queue] -= 1
+
+    def claims(self) -> list[Claim]:
+        return list(self._claims.values())
+
+    def claims_of(self, ids: Iterable[str]) -> list[Claim]:
+        return [self._claims[id] for id in ids if id in self._claims]

@@ -1,0 +1,161 @@
+"""TurnRunner: runs one turn in its transaction, and again when it fails.
+
+    Conflicted          rolled back by the database: the turn runs again whole
+    Lost in COMMIT      the database is asked what became of the transaction
+    Lost, Full          nothing can be written: callers get an error after a while, outcomes are kept and tried again
+    any other error     the turn is halved, in order, until the request that causes it fails alone
+
+What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hark.kernel.commit import are_plain
+from hark.kernel.requests import Capacity, Commit, Request
+from hark.kernel.turn import Rules, Turn
+from hark.runtime import caller_errors
+from hark.runtime.reply import Reply, answer_all
+from hark.runtime.request_queue import Queued
+from hark.store import statements as sql
+from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Unknown
+
+if TYPE_CHECKING:
+    from hark.runtime.clerk import Clerk
+
+_log = logging.getLogger("hark")
+
+
+class TurnRunner:
+    def __init__(self, clerk: Clerk, rules: Rules) -> None:
+        self._clerk = clerk
+        self._rules = rules
+        self.committing: set[str] = set()
+        """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
+
+    async def run(self, items: list[Queued], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:
+        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail."""
+        requests = [item.request for item in items]
+        commits = [request for request in requests if type(request) is Commit]
+        wait, since = 0.01, time.monotonic()
+        while True:
+            worker = self._clerk.worker if claim and not self._clerk.loop.closing else None
+            plain = are_plain(requests)
+            capacity = None
+            if worker is not None and self._may_claim(requests, plain):
+                capacity = worker.capacity(commits)
+                if capacity is not None:
+                    capacity.backlog = self._clerk.work_left.claimable or self._clerk.work_left.backlog_waits
+            self.committing = {commit.claim.id for commit in commits}
+            try:
+                run_on = worker is not None and worker.open
+                turn = await self._attempt(requests, capacity, sweep=sweep, marks=marks, run_on=run_on, plain=plain)
+                break
+            except (Conflicted, Lost, Full) as fault:
+                items = self._answer_late(items, fault, since)
+                requests = [item.request for item in items]
+                commits = [request for request in requests if isinstance(request, Commit)]
+                conflict = isinstance(fault, Conflicted)
+                await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
+                if not items:
+                    return
+                wait = min(0.2 if conflict else 1.0, wait * 2)
+            except Exception as error:
+                await self._halve(items, error)
+                return
+        self._clerk.finish_turn(turn, items, claimed=capacity is not None, swept=sweep, marks=marks)
+        self.committing = set()
+
+    def _may_claim(self, requests: Sequence[Request], plain: bool) -> bool:
+        left = self._clerk.work_left
+        return left.claimable or left.backlog_waits or (not plain and _make_work(requests))
+
+    async def _attempt(self, requests: Sequence[Request], capacity: Capacity | None, **how: bool) -> Turn:
+        tx = await self._clerk.store.begin()
+        turn = Turn(tx, self._rules, self._clerk.catalog)
+        try:
+            await turn.run(requests, capacity, **how)
+        except BaseException:
+            await tx.rollback()
+            raise
+        try:
+            await tx.commit()
+        except Lost:
+            if not await self._was_committed(turn):
+                raise Conflicted("the commit did not happen") from None
+        except StoreFault:
+            await tx.rollback()
+            raise
+        return turn
+
+    async def _was_committed(self, turn: Turn) -> bool:
+        """After a connection that was lost in COMMIT: ask until the database answers; never guess.
+
+        A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
+        if rows of this turn prove it.
+        """
+        xid, since = turn.tx.xid, time.monotonic()
+        store = self._clerk.store
+        while True:
+            try:
+                committed = await store.committed(xid)
+                if committed and (turn.events or turn.ran_on or turn.publishes):
+                    committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=turn.now))
+                return committed
+            except StoreFault as fault:
+                if self._clerk.loop.closing:
+                    raise Unknown(str(fault)) from fault
+                self._answer_late([], fault, since)
+                await asyncio.sleep(0.2)
+
+    def _answer_late(self, items: list[Queued], fault: StoreFault, since: float) -> list[Queued]:
+        """Answer the callers that have waited long enough with an error, those still in the queue too: else they would
+        wait behind an outcome for as long as the database is gone. Returns the items that are left; outcomes always
+        are, because their steps have run."""
+        latest = time.monotonic() - (0 if isinstance(fault, Full) else caller_errors.PATIENCE)
+        late = since <= latest
+        closing = self._clerk.loop.closing and (late or not isinstance(fault, Conflicted))
+        answers: list[tuple[Reply[Any], Any]] = []
+
+        def keep(item: Queued) -> bool:
+            if item.reply is not None and (closing or max(item.at, since) <= latest):
+                answers.append((item.reply, caller_errors.unavailable(fault)))
+                return False
+            return item.reply is not None or (isinstance(item.request, Commit) and not closing)
+
+        kept = [item for item in items if keep(item)]
+        if late or closing:
+            self._clerk.queue.keep(keep)
+        answer_all(answers)
+        return kept
+
+    async def _halve(self, items: list[Queued], error: Exception) -> None:
+        """A request that the store refuses must not fail the others: halve, in order, until it is alone."""
+        if not items:
+            raise error
+        if len(items) > 1:
+            half = len(items) // 2
+            await self.run(items[:half], claim=False)
+            await self.run(items[half:], claim=False)
+            return
+        [item] = items
+        request = item.request
+        if isinstance(request, Commit):
+            _log.error("The outcome of %s cannot be stored: %s", request.claim.id, error, exc_info=error)
+            request.answer = error
+            if self._clerk.worker is not None:
+                self._clerk.worker.receive([request], [])
+        elif item.reply is not None:
+            answer_all([(item.reply, error)])
+        else:
+            _log.error("%s failed: %s", type(request).__name__, error, exc_info=error)
+
+
+def _make_work(requests: Sequence[Request]) -> bool:
+    return any(not isinstance(request, Commit) or request.decision.makes_work() for request in requests)

@@ -1,0 +1,41 @@
+"""WorkLeft: what there is to do besides the queued requests.
+
+A turn leaves claimable rows, marks of a large broadcast and deadlines; other processes make work and send hints. The
+clerk starts a turn for these when no request is queued. Used on the clerk's thread, except `hinted`.
+"""
+
+from __future__ import annotations
+
+from hark.kernel.turn import Turn
+
+
+class WorkLeft:
+    def __init__(self) -> None:
+        self.claimable = False  # the last turn left rows that the next one may claim
+        self.backlog_waits = False  # rows may wait for a slot: a step that wants to run ahead has to check
+        self.marks = True  # of a large broadcast; a process that died may have left some
+        self.due: int | None = None  # the earliest time at which something is due, as far as this process knows
+        # Another process may have made work. Not `claimable`: the turn that runs now would reset that, although it may
+        # have claimed before that work was made. Set by any thread.
+        self.hinted = False
+
+    def __bool__(self) -> bool:
+        """True when the next turn may have something to claim or to deliver."""
+        return self.hinted or self.claimable or self.marks
+
+    def update(self, turn: Turn, *, freed: bool, claimed: bool, swept: bool, marks: bool) -> None:
+        """After a turn. `freed`: slots came free that it could not fill; the others: what it was asked to do."""
+        self.claimable = turn.more or turn.unclaimed or freed or (self.claimable and not claimed)
+        self.backlog_waits = turn.crowded or (self.backlog_waits and not claimed)
+        self.marks = turn.marks or (self.marks and not marks)
+        if swept:
+            self.due = turn.now if turn.more else None
+        if turn.earliest is not None:
+            self.note_due(turn.earliest)
+
+    def note_due(self, at: int) -> bool:
+        """Something is due at this time. True when it is earlier than everything known before."""
+        if self.due is not None and self.due <= at:
+            return False
+        self.due = at
+        return True
