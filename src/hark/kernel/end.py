@@ -6,7 +6,7 @@ and the lock is found by looking again, and the cancel then runs once more with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hark.kernel.requests import Cancel, RetryInstance
 from hark.kernel.rows import Locked
@@ -97,7 +97,7 @@ async def _cancel(turn: Turn) -> None:
     turn.cancelled |= set(reasons)
 
 
-async def _end(turn: Turn, ends: dict[str, tuple[str, str]]) -> None:
+async def _end(turn: Turn, ends: dict[str, tuple[Literal["cancelled", "failed"], str]]) -> None:
     """Status, waits, awakeables, slots, parents: in one commit."""
     ids = sorted(ends)
     for id, row in (await _details(turn, ids)).items():
@@ -126,7 +126,8 @@ async def _reclaim(turn: Turn) -> None:
     if not turn.reclaims:
         return
     owners = {owner for request in turn.reclaims for owner in request.owners}
-    back, ends = [], {}
+    back: list[str] = []
+    ends: dict[str, tuple[Literal["cancelled", "failed"], str]] = {}
     for id, row in (await _details(turn, sorted(turn.abandoned))).items():
         if row.status != "executing" or row.lease_owner not in owners:
             continue

@@ -53,6 +53,7 @@ from hark.model.decisions import (
     SendSignal,
     Settle,
 )  # fmt: skip
+from hark.model.events import EventType
 from hark.store import statements as sql
 from hark.store.protocol import Rows, Tx
 
@@ -123,7 +124,7 @@ class Turn:
         self.journaled: list[tuple[Commit, Entry, Request]] = []  # effects whose outcome is a line of a journal
         self.kept: dict[str, tuple[list[WaitRow], list[ChildRow]]] = {}  # what those who go on still wait for
         self.disturbed: set[str] = set()  # executing, and got mail: they may be waiting for it while they run
-        self.events: list[tuple[str, str, str | None, str | None]] = []
+        self.events: list[tuple[str, EventType, str | None, str | None]] = []
         self.misses: list[tuple[str, str, str, str, str | None]] = []
         # What the clerk wants to know afterwards.
         self.again: list[Request] = []
@@ -144,7 +145,7 @@ class Turn:
 
     # -- words the verbs share --------------------------------------------------------------------
 
-    def event(self, id: str, type: str, step: str | None = None, **data: Any) -> None:
+    def event(self, id: str, type: EventType, step: str | None = None, **data: Any) -> None:
         self.events.append((id, type, step, _encode(data).decode() if data else None))
 
     def miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:

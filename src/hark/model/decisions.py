@@ -11,6 +11,8 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, field
 
+from hark.model.events import OutcomeType
+
 
 class NewInstance(Struct, gc=False):
     """A start, as data. What is None is filled in from the definition as the store knows it."""
@@ -177,7 +179,7 @@ class Entry(Struct, gc=False):
 class Decision(Struct, gc=False):
     """An outcome and all that commits with it."""
 
-    label: str  # the event's type, and what a drain tallies
+    label: OutcomeType  # the event's type, and what a drain tallies
     step: str
     state: str
     move: Move

@@ -32,6 +32,7 @@ from hark.model import json
 from hark.model.activation import Claim, WaitRow
 from hark.model.decisions import Decision, Effect, Entry, Finish, Park, Proceed
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
+from hark.model.events import OutcomeType
 from hark.programs.branches import Branch, Branches, Suspended
 from hark.programs.inbox import Inbox, in_order, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
@@ -421,7 +422,7 @@ class Session:
         self._inbox.consume_answers_to(changes.disarm)
         return changes
 
-    def _decide(self, label: str, move: Any, effects: list[Effect], state: str | None = None) -> Decision:
+    def _decide(self, label: OutcomeType, move: Any, effects: list[Effect], state: str | None = None) -> Decision:
         journal = self._journal
         cut, journal.cut_from = journal.cut_from, None
         step = self.claim.step
@@ -455,7 +456,7 @@ class Session:
 
     def _park(self) -> Decision:
         changes = self._wait_changes()
-        label = "spawn" if any(arm.kind == "children" for arm in changes.arm) else "await"
+        label: OutcomeType = "spawn" if any(arm.kind == "children" for arm in changes.arm) else "await"
         decision = self._decide(label, Park(changes.arm, changes.disarmed_ids, changes.awakeables), changes.effects)
         self.close()
         return decision

@@ -31,6 +31,7 @@ from hark.model.decisions import (
     Settle,
 )  # fmt: skip
 from hark.model.errors import HarkError, InvalidInput, InvalidOutcome
+from hark.model.events import OutcomeType
 from hark.model.names import check_awakeable_id, check_name, from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
@@ -378,6 +379,7 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
     if claim.inbox:
         handed = _handed(claim)
         served = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
+    label: OutcomeType
     match outcome:
         case Next():
             step = _checked_step(program, outcome.step)

@@ -1,0 +1,77 @@
+"""All types of events, with the data each carries: the history of an instance consists of these.
+
+The kernel writes events only with a type of `EventType`, which mypy checks; a test compares the data. The reference
+page is made from `EVENTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
+EventType: TypeAlias = OutcomeType | Literal[
+    "started", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed", "reclaimed",
+    "handed_back", "retried", "undelivered", "unsettled", "start_refused",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EventInfo:
+    """What an event means, and the keys of its data; a key that ends with `?` may be absent."""
+
+    meaning: str
+    data: dict[str, str] = field(default_factory=dict)
+
+
+EVENTS: Final[dict[EventType, EventInfo]] = {
+    "started": EventInfo(
+        "The instance was started.",
+        {"definition": "the name of its definition", "version": "the version of its definition"},
+    ),
+    "next": EventInfo("A step returned `Next`, or a function committed results; `step` is where it continues."),
+    "retry": EventInfo("A step returned `Retry`: it runs again, with `attempt` one higher."),
+    "await": EventInfo("The instance began to wait for signals, answers or time."),
+    "spawn": EventInfo("The instance began to wait for children."),
+    "done": EventInfo("The instance finished with a result."),
+    "stop": EventInfo("The instance failed: its code returned `Stop` or raised."),
+    "signal": EventInfo("A signal arrived.", {"name": "the name of the signal", "status": "`woke` or `stored`"}),
+    "broadcast": EventInfo(
+        "A broadcast arrived.", {"name": "the name of the broadcast", "status": "`woke` or `stored`"}
+    ),
+    "message": EventInfo("A message arrived.", {"name": "the name of the message", "key": "its correlation key"}),
+    "timeout": EventInfo("A wait reached its deadline, or a sleep its end."),
+    "awakeable": EventInfo(
+        "An awakeable of the instance was settled.",
+        {
+            "awakeable": "the id of the awakeable",
+            "status": "`RESOLVED`, `REJECTED`, `TIMEOUT` or `CANCELLED`",
+            "by?": "the name of the person or program that answered",
+            "via?": "the door: `python`, `step`, `cli`, `http` or `link`",
+        },
+    ),
+    "joined": EventInfo("The children the instance waited for have finished."),
+    "cancelled": EventInfo("The instance was cancelled.", {"error": "the reason"}),
+    "failed": EventInfo(
+        "The engine failed the instance: it was quarantined after `max_crashes` crashes in a row, or it is a child "
+        "that could not be started.",
+        {"error": "the reason"},
+    ),
+    "reclaimed": EventInfo(
+        "The worker that executed the instance is dead: the step runs again.", {"worker": "the id of that worker"}
+    ),
+    "handed_back": EventInfo("A worker that stops handed the instance back before its step had finished."),
+    "retried": EventInfo("`retry` made the failed instance runnable again."),
+    "undelivered": EventInfo(
+        "A signal or broadcast sent by the instance was not delivered.",
+        {"target?": "the target of a signal", "name": "the name of the signal or broadcast", "error": "why"},
+    ),
+    "unsettled": EventInfo(
+        "An awakeable the instance wanted to settle was not settled by it.",
+        {"awakeable": "the id of the awakeable", "error": "why"},
+    ),
+    "start_refused": EventInfo(
+        "An instance that this one wanted to start was not started.",
+        {"definition": "the name of the definition", "error": "why"},
+    ),
+}
