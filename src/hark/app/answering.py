@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.app.arguments import check_limit, check_text, check_word, optional_name, optional_target
+from hark.app.arguments import (
+    check_limit,
+    check_text,
+    check_word,
+    optional_name,
+    optional_seconds,
+    optional_target,
+    target_of,
+)
 from hark.app.core import Core
 from hark.app.handle import Target
 from hark.kernel.requests import SettleAwakeable
@@ -12,14 +20,16 @@ from hark.model import json
 from hark.model.decisions import Settle
 from hark.model.errors import NotFound
 from hark.model.names import check_awakeable_id
+from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, AwakeableStatus
 from hark.runtime import views
+from hark.runtime.conditions import AwakeableOpen
 from hark.runtime.reply import Reply
 from hark.store.protocol import Store
 
 
 class AnswerVerbs(Core):
-    """resolve, reject, awakeable, awakeables."""
+    """resolve, reject, awakeable, awakeables, wait_for_awakeable."""
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python"
@@ -92,6 +102,28 @@ class AnswerVerbs(Core):
             return found[0]
 
         return self._read(one)
+
+    def wait_for_awakeable(self, job: Target, timeout: Duration | None = None) -> Reply[Awakeable]:
+        """Wait until an instance has an open awakeable, and return the oldest one.
+
+            question = await app.wait_for_awakeable(job=deploy, timeout=5)
+            await app.resolve(question.id, {"approved": True})
+
+        Args:
+            job: The instance: its id, its key or its handle.
+            timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
+
+        Returns:
+            A reply with the `Awakeable`, PENDING.
+
+        Raises:
+            Conflict: The instance has finished, and asks nothing any more; `.status` says how.
+            TimeoutError: It has opened none in time. It continues.
+            NotFound: There is no such instance.
+        """
+        reply: Reply[Awakeable] = Reply(lambda row: views.awakeable(row, self._links.url))
+        self._clerk.wait_until(target_of(job), AwakeableOpen(), optional_seconds(timeout, "timeout"), reply)
+        return reply
 
     def awakeables(
         self, *, job: Target | None = None, status: str | None = None, limit: int = 100, after: str | None = None

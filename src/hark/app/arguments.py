@@ -75,6 +75,11 @@ def seconds(duration: Duration, what: str, *, zero: bool = False) -> float:
     return micros(duration, what, zero=zero) / 1_000_000
 
 
+def optional_seconds(duration: Duration | None, what: str) -> float | None:
+    """How long to wait, as seconds, 0 included; None for ever."""
+    return None if duration is None else seconds(duration, what, zero=True)
+
+
 def check_rates(given: Any) -> dict[str, Rate]:
     """The option `rate_limits`: each limit a `Rate`, or a dict of its parameters."""
     if not isinstance(given, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from hark.model.outcomes import Duration
-from hark.model.values import Delivery, Instance
+from hark.model.values import Delivery, Instance, Status
 from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:
@@ -55,6 +55,28 @@ class Handle(Generic[R_co]):
             NotFound: Retention has removed it.
         """
         return self._app.result(self, timeout)
+
+    def wait_for(self, status: Status, timeout: Duration | None = None) -> Reply[Instance]:
+        """Wait until the instance has a status.
+
+            await order.wait_for("awaiting_signal", timeout=5)
+
+        A status that the instance has only for a moment may be missed: wait for one in which it stays.
+
+        Args:
+            status: runnable, executing, awaiting_signal, awaiting_children, done, failed or cancelled.
+            timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
+
+        Returns:
+            A reply with the `Instance`, in that status.
+
+        Raises:
+            Conflict: It has finished with another status; `.status` says which.
+            TimeoutError: It has not reached the status in time. It continues.
+            NotFound: Retention has removed it.
+            InvalidInput: There is no such status.
+        """
+        return self._app._wait_for_status(self.id, status, timeout)
 
     def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Reply[Delivery]:
         """Send the instance a signal. See `Hark.signal`.

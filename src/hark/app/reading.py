@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, get_args, overload
 
-from hark.app.arguments import check_cursor, check_limit, check_word, optional_name, optional_target, seconds, target_of
+from hark.app.arguments import (
+    check_cursor,
+    check_limit,
+    check_word,
+    optional_name,
+    optional_seconds,
+    optional_target,
+    target_of,
+)
 from hark.app.core import Core
 from hark.app.handle import Handle, Target
 from hark.model import json
-from hark.model.errors import InstanceCancelled, InstanceFailed
+from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
 from hark.model.values import Event, Instance, Kind, Status, Wait, WaitKind, Why
 from hark.runtime import views, why
+from hark.runtime.conditions import StatusReached
 from hark.runtime.reply import Reply
 from hark.store.protocol import Store
 
@@ -92,9 +101,17 @@ class ReadVerbs(Core):
             NotFound: There is no such instance.
         """
         wanted = target_of(target)
-        patience = None if timeout is None else seconds(timeout, "timeout", zero=True)
         reply: Reply[Any] = Reply(_result)
-        self._clerk.wait_for_end(wanted, patience, reply)
+        self._clerk.wait_for_end(wanted, optional_seconds(timeout, "timeout"), reply)
+        return reply
+
+    def _wait_for_status(self, target: str, status: Status, timeout: Duration | None) -> Reply[Instance]:
+        """What `Handle.wait_for` does."""
+        check_word(status, "status", Status)
+        if status is None:
+            raise InvalidInput(f"Give the status to wait for, one of {', '.join(get_args(Status))}.")
+        reply: Reply[Instance] = Reply()
+        self._clerk.wait_until(target, StatusReached(status), optional_seconds(timeout, "timeout"), reply)
         return reply
 
     def events(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 from hark.app.arguments import optional_name
 from hark.app.core import Core
 from hark.app.handle import Handle
-from hark.app.starts import Definition, Start, StartOptions, starts_of
+from hark.app.starts import Definition, Start, starts_of
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.requests import SignalWithStart, StartInstances
 from hark.model import json
 from hark.model.errors import Duplicate, NotFound
 from hark.model.names import check_name
-from hark.model.outcomes import Duration, Step
+from hark.model.outcomes import Duration, StartOptions, Step
 from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ in the turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from hark.app.arguments import optional_name
 from hark.dialects import machine, workflow
@@ -19,27 +18,10 @@ from hark.model import json
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput
 from hark.model.names import check_id, check_name, micros, moment, new_id
-from hark.model.outcomes import Duration
+from hark.model.outcomes import StartOptions
 from hark.runtime.registry import Program, Registry
 
 Definition: TypeAlias = "Workflow[..., Any] | type[Machine] | str"
-
-
-class StartOptions(TypedDict, total=False):
-    """The options of a start; `Hark.start` explains them."""
-
-    id: str | None
-    correlation_key: str | None
-    correlation_scope: Literal["live", "forever"]
-    step: str | Callable[..., Any] | None
-    queue: str | None
-    priority: int
-    delay: Duration | None
-    at: datetime | None
-    concurrency_key: str | None
-    rate_limit: str | tuple[str, str] | None
-    weight: float
-    version: int | None
 
 
 class Start:

@@ -238,7 +238,7 @@ class Clerk:
         """Answer when this instance meets the condition, see conditions.py."""
         self.loop.check_open()
         if self.conditions.ask(target, condition, seconds, reply):
-            self.loop.call(lambda: self.loop.start(self.conditions.resolve(self.store)))
+            self.loop.call(lambda: self.loop.start(self.conditions.resolve()))
 
     # -- the loop ---------------------------------------------------------------------------------
 

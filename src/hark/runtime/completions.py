@@ -64,7 +64,7 @@ class Completions:
             elif id in self._ended:  # while we looked
                 answers.append((reply, self._ended[id]))
             else:
-                self.waiting.add(id, reply, None, seconds)
+                self.waiting.start_timeout(id, self.waiting.add(id, reply, None), seconds)
         answer_all(answers)
         if not self._finding:
             self._ended.clear()

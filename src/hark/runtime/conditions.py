@@ -65,8 +65,11 @@ class Conditions:
         first, self._resolving = not self._resolving, True
         return first
 
-    async def resolve(self, store: Store) -> None:
-        """Find the instances of the targets, add their waiters and check them."""
+    async def resolve(self) -> None:
+        """Find the instances of the targets, add their waiters and check them.
+
+        A timeout begins after this first check: a condition that is met already is found with a timeout of 0, too.
+        """
         self._resolving = False
         asked = [self.asked.popleft() for _ in range(len(self.asked))]
         targets = sorted({target for target, *_ in asked})
@@ -77,14 +80,26 @@ class Conditions:
         except Exception as error:
             answer_all([(reply, error) for *_, reply in asked])
             return
+        added: list[tuple[str, Waiter[Condition], float | None]] = []
         for target, condition, seconds, reply in asked:
             id = ids[target]
             if id is None:
                 answer_all([(reply, views.not_found(target))])
             else:
-                self.waiting.add(id, reply, condition, seconds)
+                added.append((id, self.waiting.add(id, reply, condition), seconds))
         # Waiters are added before the check reads: a change is seen by this check, or causes another one.
-        self.check_soon(store)
+        waiting: _Waiting = {}
+        for id, waiter, _ in added:
+            waiting.setdefault(id, []).append(waiter)
+        checked: Reply[dict[str, _Found]] = Reply()
+        await self._read(lambda store: _read_all(store, waiting), checked)
+        try:
+            self._answer(waiting, await checked)
+        except Exception as error:
+            failed = [waiter.reply for id, waiter, _ in added if self.waiting.remove(id, waiter)]
+            answer_all([(reply, error) for reply in failed if reply is not None])
+        for id, waiter, seconds in added:
+            self.waiting.start_timeout(id, waiter, seconds)
 
     def check_soon(self, store: Store) -> None:
         """Check all waiters: now, or once more when the check that runs has ended."""

@@ -45,10 +45,14 @@ class Waiters(Generic[C]):
     def __contains__(self, id: object) -> bool:
         return id in self._by_id
 
-    def add(self, id: str, reply: Reply[Any], condition: C, seconds: float | None) -> None:
-        """Wait for at most so many seconds; then the reply is answered with a TimeoutError."""
+    def add(self, id: str, reply: Reply[Any], condition: C) -> Waiter[C]:
+        """Wait, with no timeout yet."""
         waiter = Waiter(reply, condition)
         self._by_id.setdefault(id, []).append(waiter)
+        return waiter
+
+    def start_timeout(self, id: str, waiter: Waiter[C], seconds: float | None) -> None:
+        """Answer the reply with a TimeoutError if it still waits after so many seconds; None waits without a limit."""
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, self._time_out, id, waiter, seconds)
 
