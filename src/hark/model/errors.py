@@ -1,7 +1,7 @@
 """Every error Hark raises on purpose, in one tree.
 
     HarkError
-    ├── InvalidInput (ValueError)      what was handed over cannot be taken
+    ├── InvalidInput (ValueError)      an argument or payload is malformed
     │   ├── MalformedJson              .line .column
     │   ├── PayloadTooLarge            .size .limit
     │   ├── InvalidState
@@ -28,8 +28,8 @@
     ├── MissingExtra (ImportError)     .extra
     └── WouldBlockEventLoop (RuntimeError)
 
-The first argument is the message: what was wrong, then what to do. Data follows by keyword and is kept
-as attributes. Errors travel between processes: they can be pickled and copied. Exit codes and HTTP
+The first argument is the message: what went wrong, then what to do next. Data follows by keyword and is kept
+as attributes. Errors can be pickled and copied, so that they can cross process boundaries. Exit codes and HTTP
 codes are not decided here: see doors/.
 """
 
@@ -41,28 +41,38 @@ from typing import Any
 
 
 class HarkError(Exception):
-    """Something Hark refused or could not do."""
+    """Base class of all errors that Hark raises on purpose. `str(error)` says what went wrong and what to do next."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default calls cls(*args), which fails for every error with required keyword data.
-        return _revive, (type(self), self.args), self.__dict__
+        return _rebuild, (type(self), self.args), self.__dict__
 
 
-def _revive(kind: type[HarkError], args: tuple[Any, ...]) -> HarkError:
+def _rebuild(kind: type[HarkError], args: tuple[Any, ...]) -> HarkError:
     error = kind.__new__(kind, *args)
     error.args = args
     return error
 
 
 class InvalidInput(HarkError, ValueError):
-    """What was handed over is malformed: nothing was stored, and the same call would fail again."""
+    """An argument, payload or input is malformed. Nothing was stored; the same call would fail again.
+
+    Raised by every verb and every `ctx` method that checks its arguments. Correct the argument the message names.
+    """
 
 
 class MalformedJson(InvalidInput):
-    """Text that is not JSON Hark takes; line and column count from 1 and are None when unknown."""
+    """Text from outside is not JSON that Hark accepts: broken syntax, a repeated key, NUL, NaN, deep nesting.
+
+    Raised where JSON text is read: the HTTP API, the command line, files. Correct the text and send it again.
+
+    Attributes:
+        line: The line of the problem, from 1; None if unknown.
+        column: The column of the problem, from 1; None if unknown.
+    """
 
     def __init__(self, message: str, *, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
@@ -71,7 +81,14 @@ class MalformedJson(InvalidInput):
 
 
 class PayloadTooLarge(InvalidInput):
-    """A payload, state or result is larger than `max_payload` allows, in bytes of JSON."""
+    """A payload, input, state or result is larger than `max_payload`.
+
+    Store the data elsewhere and send a reference, or raise `Hark(max_payload=…)`.
+
+    Attributes:
+        size: Its size in bytes of JSON.
+        limit: The limit in bytes.
+    """
 
     def __init__(self, message: str, *, size: int, limit: int) -> None:
         super().__init__(message)
@@ -80,11 +97,21 @@ class PayloadTooLarge(InvalidInput):
 
 
 class InvalidState(InvalidInput):
-    """A machine's state has the wrong type, or cannot be written as JSON and read back."""
+    """The state of a machine does not fit its type, or cannot be written as JSON and read back.
+
+    Raised in the step that set the state, or when stored state no longer fits changed code; `handle` gets it. Change
+    `ctx.state` in place or return `state=` of the right type; give new fields a default, or raise the version.
+    """
 
 
 class InvalidAnswer(InvalidInput):
-    """The answer to an awakeable does not fit its schema; the awakeable stays open."""
+    """The answer to an awakeable does not fit its schema. The awakeable stays open.
+
+    Raised by `resolve`. Correct the answer and send it again.
+
+    Attributes:
+        problems: What is wrong, one text each, with the path: `items[2].amount: "x" is not of type "integer"`.
+    """
 
     def __init__(self, message: str, *, problems: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -92,11 +119,23 @@ class InvalidAnswer(InvalidInput):
 
 
 class NotAssigned(InvalidAnswer):
-    """The awakeable was put to others than who answered; it stays open."""
+    """The awakeable has assignees, and the answerer (`by=`) is not one of them. The awakeable stays open.
+
+    Raised by `resolve` and `reject`. Let one of the assignees answer.
+
+    Attributes:
+        problems: Why the answer was refused.
+    """
 
 
 class InvalidDefinition(HarkError):
-    """A machine, workflow, job or process cannot be accepted as written."""
+    """A machine, workflow, job or process has a mistake that is found when it is defined or registered.
+
+    Correct the definition: the message names what is wrong.
+
+    Attributes:
+        problems: The mistakes that were found.
+    """
 
     def __init__(self, message: str, *, problems: Iterable[Any] = ()) -> None:
         super().__init__(message)
@@ -104,15 +143,29 @@ class InvalidDefinition(HarkError):
 
 
 class InvalidOutcome(HarkError, TypeError):
-    """A step returned something that is not an outcome."""
+    """A step returned something that is not an outcome, or a durable function did something a replay cannot repeat.
+
+    In a machine, `handle` gets it: return Next, Retry, Await, Spawn, Done or Stop. In a function, it is raised when the
+    code awaits something that does not come from `ctx`, or uses `ctx` from elsewhere: move that code into `ctx.run`.
+    """
 
 
 class NotFound(HarkError, LookupError):
-    """No instance, awakeable or definition of this name is known to the store."""
+    """The store has no instance, awakeable, token or definition with this id, key or name.
+
+    Check the spelling. A definition must have been registered once by a process with its code; finished instances are
+    deleted after `retention`.
+    """
 
 
 class NoTarget(HarkError, LookupError):
-    """Nobody can receive this: the target is missing or finished. No row was left behind."""
+    """A signal or message has no receiver: the target does not exist or has finished. Nothing was stored.
+
+    Raised by `signal` and `message`. To start the receiver if there is none, use `signal_with_start`.
+
+    Attributes:
+        target: The id or key it was sent to.
+    """
 
     def __init__(self, message: str, *, target: str) -> None:
         super().__init__(message)
@@ -120,7 +173,13 @@ class NoTarget(HarkError, LookupError):
 
 
 class Duplicate(HarkError):
-    """The id or correlation key is taken; `holder` is the id of the instance that has it."""
+    """The id or correlation key of a start or retry is taken by another instance.
+
+    Use the instance that holds it, or another id or key.
+
+    Attributes:
+        holder: The id of the instance that holds it.
+    """
 
     def __init__(self, message: str, *, holder: str) -> None:
         super().__init__(message)
@@ -128,7 +187,13 @@ class Duplicate(HarkError):
 
 
 class Conflict(HarkError):
-    """What was asked does not go with the present status."""
+    """The status of the instance does not allow this: `cancel` of a finished one, `retry` of one that has not failed.
+
+    Read the status; there may be nothing left to do.
+
+    Attributes:
+        status: The present status.
+    """
 
     def __init__(self, message: str, *, status: str) -> None:
         super().__init__(message)
@@ -136,7 +201,15 @@ class Conflict(HarkError):
 
 
 class AlreadySettled(Conflict):
-    """The awakeable was answered before: how, by whom and when."""
+    """The awakeable is already settled; the first answer counts.
+
+    Raised by `resolve` and `reject`. Show the answerer who was first.
+
+    Attributes:
+        status: RESOLVED, REJECTED, TIMEOUT or CANCELLED.
+        by: Who settled it, if known.
+        at: When it was settled.
+    """
 
     def __init__(self, message: str, *, status: str, by: str | None = None, at: datetime | None = None) -> None:
         super().__init__(message, status=status)
@@ -145,7 +218,14 @@ class AlreadySettled(Conflict):
 
 
 class InstanceFailed(HarkError):
-    """The instance whose result was asked for has failed; `error` is its recorded error."""
+    """The instance whose result was requested has failed.
+
+    Raised by `result`. Fix the cause, then `app.retry(id)`.
+
+    Attributes:
+        id: The id of the instance.
+        error: Its error, as text.
+    """
 
     def __init__(self, message: str, *, id: str, error: str | None = None) -> None:
         super().__init__(message)
@@ -154,7 +234,12 @@ class InstanceFailed(HarkError):
 
 
 class InstanceCancelled(HarkError):
-    """The instance whose result was asked for was cancelled."""
+    """The instance whose result was requested was cancelled. Raised by `result`.
+
+    Attributes:
+        id: The id of the instance.
+        reason: The reason given to `cancel`, or None.
+    """
 
     def __init__(self, message: str, *, id: str, reason: str | None = None) -> None:
         super().__init__(message)
@@ -163,19 +248,37 @@ class InstanceCancelled(HarkError):
 
 
 class SignalTimeout(HarkError, TimeoutError):
-    """No signal of the awaited names came in time."""
+    """No signal with one of the awaited names arrived in time.
+
+    Raised by awaiting `ctx.wait_for_signal(…, timeout=…)`. Catch it to decide what happens then; a signal that arrives
+    later stays in the inbox for the next wait.
+    """
 
 
 class AwakeableTimedOut(HarkError, TimeoutError):
-    """Nobody settled the awakeable in time."""
+    """The awakeable was not settled in time.
+
+    Raised by awaiting an AwakeableHandle with a timeout. Catch it to decide what happens then. A late answer is
+    refused.
+    """
 
 
 class AwakeableRejected(HarkError):
-    """The awakeable was answered with a no."""
+    """The awakeable was rejected; the message is the reason.
+
+    Raised by awaiting an AwakeableHandle. Catch it to decide what happens then.
+    """
 
 
 class RunFailed(HarkError):
-    """A function given to `ctx.run` raised; `type` is the bare name of what it raised."""
+    """A function given to `ctx.run` raised, and no retry is left. The same error is raised live and on replay.
+
+    Catch it to compensate. If it is not caught, the instance fails; `app.retry` runs the function again.
+
+    Attributes:
+        type: The bare class name of the exception, such as "ValueError".
+        message: The text of the exception.
+    """
 
     def __init__(self, text: str, *, type: str, message: str) -> None:
         super().__init__(text)
@@ -184,7 +287,14 @@ class RunFailed(HarkError):
 
 
 class CallFailed(HarkError):
-    """A child started with `ctx.call` failed, was cancelled, or could not start."""
+    """A child started with `ctx.call` failed, was cancelled, or could not start.
+
+    Catch it to compensate. If it is not caught, the instance fails; `app.retry` starts a new child.
+
+    Attributes:
+        id: The id of the child.
+        error: The error of the child, as text.
+    """
 
     def __init__(self, message: str, *, id: str | None = None, error: str | None = None) -> None:
         super().__init__(message)
@@ -193,7 +303,16 @@ class CallFailed(HarkError):
 
 
 class NonDeterministic(HarkError):
-    """A replay took another road than its journal: at `entry`, `found` stands where `expected` did."""
+    """A replay diverged from its journal: the code of the function has changed, or depends on something that changes.
+
+    The instance fails with it, and loses nothing. Fix the code so that it asks for the same operations again and
+    `app.retry` the instance, or give the changed code a new `version=`.
+
+    Attributes:
+        entry: The number of the operation at which they differ.
+        expected: The operation in the journal.
+        found: The operation in the code.
+    """
 
     def __init__(self, message: str, *, entry: int, expected: str, found: str) -> None:
         super().__init__(message)
@@ -203,19 +322,31 @@ class NonDeterministic(HarkError):
 
 
 class StoreUnavailable(HarkError):
-    """The database is gone or its disk is full: nothing was stored, try again."""
+    """The database cannot be reached or cannot write (its disk is full, for example).
+
+    The message says whether anything may have been stored. Try again when the database is back.
+    """
 
 
 class StoreTooNew(HarkError):
-    """The store was migrated by a newer Hark: upgrade this one."""
+    """A newer Hark has migrated this store. Upgrade this installation; it cannot work with the store as it is."""
 
 
 class NotOpen(HarkError):
-    """The app is not open: use `async with app:`, or `with app:` in synchronous code."""
+    """A verb was called before the app was opened or after it was closed.
+
+    Use `async with app:`, or `with app:` in synchronous code, around the call.
+    """
 
 
 class MissingExtra(HarkError, ImportError):
-    """A feature needs a package that is not installed; `pip install 'hark[extra]'` installs it."""
+    """A feature needs a package that is not installed.
+
+    Install it with `pip install 'hark[NAME]'`; the message has the whole command.
+
+    Attributes:
+        extra: The name of the extra, such as "postgres".
+    """
 
     def __init__(self, message: str, *, extra: str) -> None:
         super().__init__(message)
@@ -223,4 +354,7 @@ class MissingExtra(HarkError, ImportError):
 
 
 class WouldBlockEventLoop(HarkError, RuntimeError):
-    """`.result()` was called on a thread whose event loop is running: say `await`."""
+    """A blocking call was made in a thread whose event loop is running: `.result()`, `with app:`, `with app.worker():`.
+
+    It would block the loop. Use `await` and `async with` there.
+    """

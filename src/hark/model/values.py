@@ -1,4 +1,4 @@
-"""What the engine shows: instances, signals, waits, awakeables, events. Frozen, and without behaviour."""
+"""What the engine returns: instances, signals, waits, awakeables, events. Frozen data without behaviour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ PARKED = frozenset(("awaiting_signal", "awaiting_children"))
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """An answer in an instance's inbox."""
+    """A signal or broadcast in the inbox of an instance.
+
+    Attributes:
+        id: Its number, in the order of arrival.
+        kind: "signal" or "broadcast".
+        name: Its name.
+        payload: The JSON value it carries.
+        at: When it was sent.
+    """
 
     id: int
     kind: str
@@ -29,7 +37,16 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A question an instance is parked on."""
+    """Something a parked instance waits for.
+
+    Attributes:
+        instance_id: The instance.
+        kind: "signal", "broadcast", "message", "timer", "awakeable" or "children".
+        name: The awaited name; for an awakeable its id; None for a timer and for children.
+        place: Where in the program the wait belongs: in a durable function the entry of the operation.
+        deadline: When it times out, or None.
+        since: When the instance began to wait.
+    """
 
     instance_id: str
     kind: str
@@ -41,7 +58,26 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A workflow, as it is in the store now."""
+    """A started definition, as it is in the store at the time of the call.
+
+    Attributes:
+        id: Its id.
+        definition: The name of its definition.
+        kind: "machine", "workflow", "job", "task" or "bpmn".
+        version: The version of its definition.
+        step: The current step of a machine; the latest operation of a durable function.
+        status: "runnable", "executing", "awaiting_signal", "awaiting_children", "done", "failed" or "cancelled".
+        state: Its state as JSON; for a durable function its input.
+        result: Its result as JSON, once it is done.
+        error: Why it failed or was cancelled, as text.
+        attempt: How often the current step was retried, from 0.
+        queue: The queue it runs in.
+        correlation_key: Its correlation key, or None.
+        parent_id: The instance that started it with `Spawn` or `ctx.call`, or None.
+        created_at: When it was started.
+        finished_at: When it ended, or None.
+        waits: What it waits for.
+    """
 
     id: str
     definition: str
@@ -63,7 +99,16 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class ChildView:
-    """A child as its parent sees it, finished or not."""
+    """A child as its parent sees it in `ctx.children`, finished or not.
+
+    Attributes:
+        id: Its id.
+        definition: The name of its definition.
+        status: Its status, as in `Instance.status`.
+        state: Its state as JSON.
+        result: Its result as JSON, once it is done.
+        error: Why it failed, was cancelled or could not start, as text.
+    """
 
     id: str
     definition: str
@@ -75,7 +120,13 @@ class ChildView:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a signal: it woke somebody, was stored for later, or was a duplicate."""
+    """What happened to a signal.
+
+    Attributes:
+        status: "woke" (the instance was parked on it), "stored" (it is in the inbox) or "duplicate" (its dedup key was
+            already used; nothing was stored).
+        instance_id: The instance that received it.
+    """
 
     status: Literal["woke", "stored", "duplicate"]
     instance_id: str
@@ -83,7 +134,17 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of history."""
+    """One line of the history of an instance.
+
+    Attributes:
+        seq: Its number; later events of an instance have higher ones.
+        instance_id: The instance.
+        type: What happened: "started", "await", "signal", "woke", "done" and others.
+        step: The step it happened in, or None.
+        data: More about it, as JSON.
+        at: When it happened.
+        cursor: Its position among the events of all instances, for `events_after`.
+    """
 
     seq: int
     instance_id: str
@@ -96,7 +157,26 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Awakeable:
-    """A question with a public address."""
+    """A question with a public id, settled once: by an answer, a rejection, a timeout or a cancellation.
+
+    Attributes:
+        id: Its id.
+        instance_id: The instance that created it.
+        task: The task of a job that created it, or None.
+        entry_index: The number of its creation within the instance.
+        status: "PENDING", "RESOLVED", "REJECTED", "TIMEOUT" or "CANCELLED".
+        payload: The answer as JSON, once it is resolved.
+        error: The reason, once it is rejected.
+        timeout_at: When it times out, or None.
+        created_at: When it was created.
+        resolved_at: When it was settled, or None.
+        title: One line for the answerer, or None.
+        description: More text for the answerer, or None.
+        schema: The JSON Schema of the answer, or None.
+        assignees: Names of those who may answer; empty means anyone with access.
+        answered_by: Who settled it, or None.
+        url: The signed link to its answer page. It is a credential: anyone who has it can answer.
+    """
 
     id: str
     instance_id: str
@@ -113,12 +193,23 @@ class Awakeable:
     schema: Any
     assignees: tuple[str, ...]
     answered_by: str | None
-    url: str = field(repr=False)  # who has it may answer: not for logs and tracebacks
+    url: str = field(repr=False)  # a credential: not in logs and tracebacks
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One thing an instance waits for; `wake` is the command that would answer it."""
+    """One thing an instance waits for, as `why` explains it.
+
+    Attributes:
+        kind: The kind of the wait, as in `Wait.kind`.
+        name: The awaited name, or None.
+        key: The correlation key of a wait for a message, or None.
+        place: Where in the program the wait belongs.
+        since: When the instance began to wait.
+        deadline: When it times out, or None.
+        wake: The command that would end the wait, or None.
+        note: More about it, or None.
+    """
 
     kind: str
     name: str | None
@@ -132,7 +223,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """What keeps an instance from going on, beside what it waits for."""
+    """Something that keeps an instance from continuing, besides what it waits for.
+
+    Attributes:
+        reason: "delayed", "concurrency", "rate_limit", "no_worker" (no worker has its code), "in_line" (it waits for a
+            free slot of its queue), "executing", "lease_lost" (its worker died) or "finished".
+        text: The same as a sentence, with what to do.
+        until: When it is over, if that is known.
+    """
 
     reason: Literal[
         "delayed", "concurrency", "rate_limit", "no_worker", "in_line", "executing", "lease_lost", "finished"
@@ -143,7 +241,18 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """What came and did not wake it; `at` is the latest of `count` like it."""
+    """A signal, broadcast or message that arrived and did not wake the instance.
+
+    Attributes:
+        reason: "other_name", "other_kind" or "other_target" than awaited, "too_early" (before the wait), "too_late"
+            (after the end) or "duplicate".
+        kind: "signal", "broadcast", "message" or "awakeable".
+        name: Its name.
+        target: What it was sent to.
+        at: When the latest of them arrived.
+        text: The same as a sentence.
+        count: How many like it arrived.
+    """
 
     reason: Literal["other_name", "other_kind", "other_target", "too_early", "too_late", "duplicate"]
     kind: str
@@ -156,7 +265,21 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why an instance is where it is: what it waits for, what is in its way, and what almost woke it."""
+    """Why an instance is where it is: what it waits for, what blocks it, and what almost woke it.
+
+    Attributes:
+        id: The instance.
+        definition: The name of its definition.
+        version: The version of its definition.
+        status: Its status, as in `Instance.status`.
+        step: Its step.
+        correlation_key: Its correlation key, or None.
+        since: Since when it has been in this status.
+        text: The explanation in one sentence.
+        waits: What it waits for.
+        blockers: What else keeps it from continuing.
+        misses: What arrived and did not wake it.
+    """
 
     id: str
     definition: str
@@ -173,7 +296,17 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A credential for the HTTP API. `secret` is there once, when it is made; it is kept nowhere."""
+    """A credential for the HTTP API.
+
+    Attributes:
+        id: Its id, to revoke it with.
+        name: What it is for, or None.
+        scopes: What it permits.
+        created_at: When it was created.
+        expires_at: When it expires, or None.
+        revoked_at: When it was revoked, or None.
+        secret: The secret, only in what `create_token` returns: the store keeps only a digest of it.
+    """
 
     id: str
     name: str | None
@@ -186,7 +319,20 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A token bucket: `allowed` per `period` seconds, up to `burst` at once, split over `shards` rows."""
+    """A rate limit: a token bucket.
+
+    Attributes:
+        allowed: How many tokens are added per period.
+        period: The period in seconds.
+        burst: How many tokens the bucket holds; the default is `allowed`.
+        shards: How many rows the bucket is split over, 1 to 1024, so that many workers can take from it concurrently.
+
+    Raises:
+        InvalidInput: A value is not a number above zero, or `shards` is out of range.
+
+    Example:
+        Hark(rate_limits={"stripe": Rate(allowed=100, period=60)})
+    """
 
     allowed: float
     period: float
@@ -197,7 +343,7 @@ class Rate:
         for name in ("allowed", "period", "burst"):
             value = getattr(self, name)
             if value is None and name == "burst":
-                continue  # left out: as much as is allowed
+                continue  # the default: as many as `allowed`
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
                 raise InvalidInput(f"Rate({name}={value!r}): give a number above zero.")
         if type(self.shards) is not int or not 1 <= self.shards <= 1024:
@@ -205,10 +351,10 @@ class Rate:
 
     @property
     def capacity(self) -> float:
-        """What one shard holds when full."""
+        """How many tokens one shard holds when it is full."""
         return (self.allowed if self.burst is None else self.burst) / self.shards
 
     @property
     def per_micro(self) -> float:
-        """Tokens one shard gains in a microsecond."""
+        """How many tokens one shard gains per microsecond."""
         return self.allowed / self.shards / (self.period * 1_000_000)
