@@ -156,7 +156,7 @@ def looped() -> list[Any]:
         (math.nan, r"NaN or an infinity at \$, which"),
         (
             {"a": None, "b": [1, {"c": math.inf}]},
-            r"NaN or an infinity at \$\.b\[1\]\.c, which JSON cannot say; send None",
+            r"NaN or an infinity at \$\.b\[1\]\.c, which JSON cannot represent; send None",
         ),
         ({"a": -math.inf}, r"at \$\.a,"),
         ([Point(1, math.nan)], r"at \$\[0\]\.y,"),

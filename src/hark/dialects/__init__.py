@@ -1,1 +1,1 @@
-"""What users write: machines, workflows, jobs, BPMN. Imports programs and model."""
+"""The ways to write a definition: machines and durable functions. Imports programs and model."""

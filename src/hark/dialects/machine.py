@@ -56,7 +56,7 @@ def step(function: Any) -> Any:
 
         return mark
     if not callable(function):
-        raise InvalidDefinition(f'@step goes on a method, or takes its name: @step("ship"), not {function!r}.')
+        raise InvalidDefinition(f'@step decorates a method, or takes a name: @step("ship"). It was given {function!r}.')
     function.__hark_step__ = check_name(function.__name__, "step name")
     return function
 

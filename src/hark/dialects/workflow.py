@@ -31,7 +31,7 @@ class Workflow(Generic[P, R]):
 
     def __init__(self, function: Function[P, R], name: str | None, version: int, queue: str) -> None:
         if not inspect.iscoroutinefunction(function):
-            raise InvalidDefinition(f"@workflow goes on an `async def`, not on {function!r}.")
+            raise InvalidDefinition(f"@workflow decorates an `async def`, not {function!r}.")
         label = check_name(function.__name__ if name is None else name, "workflow name")
         if type(version) is not int or not 0 <= version < 2**31:
             raise InvalidDefinition(f"Workflow {label}: version={version!r}: give a whole number from 0.")

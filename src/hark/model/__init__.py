@@ -1,1 +1,1 @@
-"""Values, outcomes and errors. Imports nothing of ours."""
+"""Values, outcomes, decisions and errors: what all layers share. Imports no other part of Hark."""

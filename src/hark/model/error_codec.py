@@ -17,6 +17,8 @@ from hark.model.errors import HarkError
 ERROR_TYPES: Final[dict[str, type[HarkError]]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, HarkError)
 }
+# Kept: a replay may rebuild thousands of errors, and inspecting a signature takes longer than all the rest.
+_parameters: dict[type[HarkError], list[tuple[str, bool]]] = {}
 
 
 def data_of(error: HarkError) -> dict[str, Any]:
@@ -29,16 +31,24 @@ def rebuild_error(kind: type[HarkError], message: str, data: Mapping[str, Any]) 
 
     Data that the class does not have is ignored (a newer Hark may have written it); data that is missing is None.
     """
-    known: dict[str, Any] = {}
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY and (name in data or parameter.default is parameter.empty):
-            known[name] = data.get(name)
+    known: dict[str, Any] = {
+        name: data.get(name) for name, required in _data_parameters(kind) if name in data or required
+    }
     if isinstance(known.get("at"), str):
         known["at"] = datetime.fromisoformat(known["at"])
     return kind(message, **known)
 
 
+def _data_parameters(kind: type[HarkError]) -> list[tuple[str, bool]]:
+    """The keyword parameters of an error class, and whether each is required."""
+    if kind not in _parameters:
+        parameters = inspect.signature(kind).parameters.items()
+        _parameters[kind] = [(name, p.default is p.empty) for name, p in parameters if p.kind is p.KEYWORD_ONLY]
+    return _parameters[kind]
+
+
 def encode_error(error: HarkError) -> str:
+    """Write an error as JSON text, for `decode_error`."""
     return json.dump({"type": type(error).__name__, "message": str(error), "data": data_of(error)})
 
 

@@ -1,8 +1,8 @@
-"""The one border for JSON: what Python values and foreign bytes must be to get in, and how they come out.
+"""All reading and writing of JSON: which Python values and bytes are accepted, and how they are read back.
 
-`dump` and `parse` refuse what some store, door or peer could not carry unchanged: NaN and infinities, NUL,
-lone surrogates, repeated keys, absurd nesting, too many bytes. `load` trusts its own store. `Codec` is the
-same border for a machine's typed state. Names and durations are not checked here: see names.py.
+`dump` and `parse` refuse what some store, door or client could not carry unchanged: NaN and infinities, NUL,
+lone surrogates, repeated keys, very deep nesting, too many bytes. `load` trusts the store. `Codec` does the
+same for the typed state of a machine. Names and durations are checked in names.py.
 """
 
 from __future__ import annotations
@@ -29,23 +29,30 @@ from hark.model.errors import (
 
 T = TypeVar("T")
 
-# Levels of [ and {. Python's own recursion limit is 1000 frames, the caller's included; pydantic reads 200.
+# Levels of [ and {. Python's recursion limit is 1000 frames, including those of the caller; pydantic reads 200.
 DEPTH = 200
 
-_BROKEN = (ValueError, msgspec.MsgspecError)  # the second is one of the first only since msgspec 0.21
+_BROKEN = (ValueError, msgspec.MsgspecError)  # MsgspecError is a ValueError only since msgspec 0.21
 
 
 load: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
-"""The value of JSON text from our own store, which went through this border when it was written."""
+"""The value of JSON text from the store, which was checked when it was written."""
 
 
 def dump(value: object, *, limit: int | None = None, what: str = "payload") -> str:
-    """The JSON text of a Python value, which `load` and `parse` read back with the same meaning."""
+    """The JSON text of a Python value; `load` and `parse` read it back with the same meaning.
+
+    Raises InvalidInput if there is no such text, PayloadTooLarge if it is over `limit` bytes; `what` names the value
+    in the message.
+    """
     return _write(value, _encode, load, limit, what, InvalidInput)
 
 
 def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") -> Any:
-    """The value of JSON text from outside; MalformedJson says where it is broken."""
+    """The value of JSON text from outside.
+
+    Raises MalformedJson, with the position if possible, or PayloadTooLarge if it is over `limit` bytes.
+    """
     raw = _bytes(data, what)
     if limit is not None and len(raw) > limit:
         raise _too_large(what, len(raw), limit)
@@ -64,11 +71,11 @@ def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") ->
 
 
 class Codec(Generic[T]):
-    """How a machine's state is written and read: a dataclass, msgspec Struct, pydantic model, or plain JSON.
+    """Writes and reads the state of a machine: a dataclass, msgspec Struct, pydantic model, or plain JSON.
 
-    What cannot be read back is refused when it is written, so a wrong type never reaches the store; the
-    price is that `__post_init__` and validators run once more per commit. Hints are resolved on first
-    use or at `prepare()`, since they may name the class that is still being defined around them.
+    A state that cannot be read back is refused when it is written, so a wrong type never reaches the store;
+    the cost is that `__post_init__` and validators run once more per commit. Type hints are resolved on first
+    use or by `prepare()`, because they may name a class that is still being defined around them.
     """
 
     __slots__ = ("_class", "_encode", "_read", "name", "type")
@@ -81,27 +88,27 @@ class Codec(Generic[T]):
         self._encode: Callable[[Any], bytes] = _encode_model if _is_pydantic(type) else _encode_state
 
     def prepare(self) -> Codec[T]:
-        """Resolve the hints now; InvalidDefinition when that cannot be done."""
+        """Resolve the type hints now; raises InvalidDefinition if that is not possible."""
         self._reader()
         return self
 
     def accepts(self, value: object) -> bool:
-        """Whether the value is of this type; its fields are only looked at by `dump`."""
+        """Whether the value is an instance of this type; only `dump` checks its fields."""
         return isinstance(value, self._class)
 
     def load(self, text: str | bytes) -> T:
-        """The state of text from our own store; InvalidState when the code has changed under it."""
+        """The state of text from the store; raises InvalidState if it does not fit the code any more."""
         read = self._read or self._reader()
         try:
             return cast(T, read(text))
-        except Exception as cause:  # __post_init__ and validators are the user's: they may raise anything
+        except Exception as cause:  # __post_init__ and validators are user code: they may raise anything
             raise InvalidState(
                 f"the stored state does not fit {self.name}: {_reason(cause)}; give new fields a default, "
                 "or raise the version of the machine"
             ) from cause
 
     def dump(self, value: T, limit: int | None = None) -> str:
-        """The text of a state, once it is known that it can be loaded again."""
+        """The text of a state, after a check that it can be loaded again; raises InvalidState if not."""
         if not isinstance(value, self._class):
             raise InvalidState(
                 f"the state must be {self.name}, not {_type_name(type(value))}; "
@@ -110,15 +117,15 @@ class Codec(Generic[T]):
         return _write(value, self._encode, self._read or self._reader(), limit, "state", InvalidState)
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> T:
-        """A state from an instance of its type or a JSON-like value; None is {}."""
-        self._reader()  # a type that cannot be used is refused before the value is looked at
+        """A state from an object of its type or a JSON value; None means {}. Raises InvalidInput if it does not fit."""
+        self._reader()  # report a type that cannot be used before any problem of the value
         if value is None:
             value = {}
         encode = self._encode if self.type is not None and self.accepts(value) else _encode
         return self.read(_write(value, encode, load, limit, what, InvalidInput), what)
 
     def read(self, text: str | bytes, what: str) -> T:
-        """A value of this type from JSON text that somebody else wrote; InvalidInput when it does not fit."""
+        """A value of this type from JSON text that was written elsewhere; raises InvalidInput if it does not fit."""
         read = self._read or self._reader()
         try:
             return cast(T, read(text))
@@ -137,12 +144,12 @@ class Codec(Generic[T]):
 # Writing.
 
 _SAFE = 1 << 53
-_FEW = 16  # of so many it costs less to look at each than to read the whole back
+_FEW = 16  # up to so many items, checking each one costs less than reading the whole text back
 _PLAIN = frozenset((str, float, bool, type(None)))
 
 
 def _is_flat(value: dict[Any, Any]) -> bool:
-    """Text and what means the same in every JSON: nothing in it can be lost on the way."""
+    """Whether it has only text keys, and values that every JSON parser reads the same: nothing can be lost."""
     for key, item in value.items():
         if type(key) is not str:
             return False
@@ -161,7 +168,7 @@ def _write(
 ) -> str:
     try:
         raw = encode(value)
-    except Exception as cause:  # models serialise themselves with the user's code: it may raise anything
+    except Exception as cause:  # models are serialised by user code: it may raise anything
         raise error(_why_not_written(value, what, cause)) from cause
     size = len(raw)
     if limit is not None and size > limit:
@@ -172,7 +179,7 @@ def _write(
     if "\\u0000" in text and _has_nul(raw):
         where = _where(value, lambda leaf: isinstance(leaf, str) and "\0" in leaf)
         raise error(f"the {what} contains a NUL character{where}; remove it, or send bytes as base64")
-    if "null" in text:  # where msgspec and pydantic leave NaN and the infinities
+    if "null" in text:  # what msgspec and pydantic write for NaN and the infinities
         _refuse_non_finite(value, raw, what, error)
     if read is load and type(value) is dict and len(value) <= _FEW and _is_flat(value):
         return text
@@ -190,14 +197,14 @@ def _write(
 
 
 def _encode_other(value: Any) -> Any:
-    """What msgspec does not know: pydantic models, anywhere inside."""
+    """Pydantic models, which msgspec does not know, at any depth."""
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json")
     raise _Unserialisable(value)
 
 
 def _encode_other_in_state(value: Any) -> Any:
-    # By alias, because that is what validation asks for; round_trip leaves computed fields out.
+    # By alias, because validation reads aliases; round_trip leaves computed fields out.
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise _Unserialisable(value)
@@ -209,7 +216,7 @@ def _encode_model(model: Any) -> bytes:
 
 
 class _Unserialisable(TypeError):
-    """Carries the object that has no JSON."""
+    """Its argument is the object that has no JSON."""
 
 
 _encode = msgspec.json.Encoder(enc_hook=_encode_other).encode
@@ -224,7 +231,7 @@ def _refuse_non_finite(value: object, raw: bytes, what: str, error: type[Invalid
         pass  # it holds a pydantic model
     if where := _where(value, lambda leaf: isinstance(leaf, float) and not math.isfinite(leaf)):
         raise error(
-            f"the {what} contains NaN or an infinity{where}, which JSON cannot say; send None or a string instead"
+            f"the {what} contains NaN or an infinity{where}, which JSON cannot represent; send None or a string instead"
         )
 
 
@@ -270,7 +277,7 @@ def _bytes(data: bytes | str, what: str) -> bytes:
 
 
 def _malformed(raw: bytes, what: str, problem: str) -> MalformedJson:
-    """The error for text that was refused, with the place found by a second, slower look."""
+    """The error for refused text, with the position found by a second, slower parser."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as cause:
@@ -293,8 +300,8 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DO
 
 
 def _diagnose(text: str) -> tuple[int, str]:
-    """The first thing wrong with refused text: its place and its name ("" when nothing is found)."""
-    import json  # its messages have positions, msgspec's do not; only needed for broken text
+    """The first problem in refused text: its position and description ("" if none is found)."""
+    import json  # its messages have positions, those of msgspec do not; needed only for broken text
 
     try:
         json.loads(text)
@@ -303,8 +310,8 @@ def _diagnose(text: str) -> tuple[int, str]:
     except RecursionError:
         return 0, ""
     except ValueError:
-        pass  # an integer of too many digits, which comes before anything else that is wrong
-    seen: list[set[str]] = []  # the keys of every container around; a list's stay empty
+        pass  # an integer with too many digits, found before any other problem
+    seen: list[set[str]] = []  # the keys of each enclosing container; those of a list stay empty
     last, start = "", 0
     for token in _TOKEN.finditer(text):
         match mark := token.group():
@@ -347,7 +354,7 @@ def _position(text: str, place: int) -> tuple[int, int]:
     return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
 
 
-# Looking at JSON text without reading it.
+# Checking JSON text without parsing it.
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -355,7 +362,7 @@ _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def _has_nul(raw: bytes) -> bool:
-    # After an even number of backslashes only: the text \\u0000 is a backslash and five characters.
+    # Only after an even number of backslashes: the text \\u0000 is a backslash and five characters.
     return b"\\u0000" in raw and _NUL.search(raw) is not None
 
 
@@ -371,25 +378,25 @@ def _count_keys(raw: bytes) -> int:
 
 
 def _outside_strings(raw: bytes) -> bytes:
-    """What stands between the strings. Splitting is tens of times faster than any regex or scanner."""
+    """The text without its strings. Splitting is tens of times faster than any regex or scanner."""
     if b"\\" in raw:
         raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(raw.split(b'"')[::2])
 
 
-# Looking into Python values, on the way to an error message.
+# Searching Python values, for an error message.
 
 
 def _where(value: object, bad: Callable[[Any], bool]) -> str:
-    """ " at $.path" of the first bad leaf, or nothing when there is none or it cannot be reached."""
+    """ " at $.path" of the first bad leaf, or "" if there is none or it cannot be reached."""
     try:
         return next((f" at {path}" for path, leaf in _leaves(value, "$") if bad(leaf)), "")
-    except Exception:  # nesting, or attributes that raise: the message does without the path
+    except Exception:  # deep nesting, or attributes that raise: a message without the path
         return ""
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """All keys and leaves in the order of the encoder, which met the same trouble first."""
+    """All keys and leaves in the order of the encoder, so that the first bad one is the one it reported."""
     match value:
         case dict():
             for key, inner in value.items():
@@ -448,7 +455,7 @@ def _plain_defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _complete(value: Any) -> Any:
-    """msgspec leaves the plain defaults of a dataclass on its class, and writes what is on the object alone."""
+    """Set the defaults of dataclasses on each object: msgspec leaves them on the class, but does not write them."""
     kind = value.__class__
     inside: Iterable[Any] = value if kind in (list, tuple) else value.values() if kind is dict else ()
     if hasattr(kind, "__dataclass_fields__") and (own := getattr(value, "__dict__", None)) is not None:
@@ -483,17 +490,17 @@ def _unusable(name: str, cause: Exception) -> HarkError:
 
 
 def is_typed(type: Any) -> bool:
-    """A dataclass, Struct or pydantic model: JSON becomes an object of it."""
+    """Whether it is a dataclass, Struct or pydantic model: JSON can become an object of it."""
     return is_dataclass(type) or hasattr(type, "__struct_fields__") or _is_pydantic(type)
 
 
 def _is_pydantic(type: Any) -> bool:
-    # By its marks: importing pydantic costs more than all of Hark, and most programs do not use it.
+    # By its attributes: importing pydantic costs more than all of Hark, and most programs do not use it.
     return hasattr(type, "__pydantic_validator__") and hasattr(type, "model_dump_json")
 
 
 def _runtime_class(type_: Any) -> Any:
-    """What isinstance can be asked: dict for dict[str, int] and a TypedDict, object for plain JSON."""
+    """The class for isinstance: dict for dict[str, int] and a TypedDict, object for plain JSON."""
     if typing.is_typeddict(type_):
         return dict
     bare = typing.get_origin(type_) or type_
@@ -509,7 +516,7 @@ def _type_name(type_: Any) -> str:
 
 
 def _reason(cause: Exception) -> str:
-    """The message of an error; of a pydantic one each field's, in msgspec's spelling."""
+    """The message of an error; for pydantic errors those of its fields, in the format of msgspec."""
     errors = getattr(cause, "errors", None)
     if isinstance(cause, ValueError) and callable(errors):
         parts = []

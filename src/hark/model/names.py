@@ -1,7 +1,7 @@
-"""Names, ids, durations and moments, checked where they enter.
+"""Names, ids, durations and points in time, checked where they enter.
 
-Ids and names come back as they went in; durations and moments become whole microseconds, by integer
-arithmetic only. Whether a name is known, or a moment is due, is not decided here.
+Ids and names are returned unchanged; durations and datetimes become whole microseconds, by integer
+arithmetic only. Whether a name is known, or a time has come, is not decided here.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _EARLIEST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def check_id(id: str) -> str:
-    """The id, if it is one: 1 to 128 of A-Z a-z 0-9 _ . -"""
+    """The id; raises InvalidInput unless it is 1 to 128 characters of A-Z a-z 0-9 _ . -"""
     if isinstance(id, str) and _ID.fullmatch(id):
         return id
     raise InvalidInput(f"{_shown(id)} is not an id; use 1 to 128 characters of A-Z a-z 0-9 _ . -")
 
 
 def check_name(name: str, what: str) -> str:
-    """The name, if it is text of 1 to 255 bytes that every store and door can carry."""
+    """The name; raises InvalidInput unless it is text of 1 to 255 bytes that every store and door can carry."""
     if not isinstance(name, str):
         raise InvalidInput(f"the {what} must be text, not {_shown(name)}; pass a str")
     if not name:
@@ -54,7 +54,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Would `check_name` take it?"""
+    """Whether `check_name` accepts it."""
     try:
         return bool(check_name(name, "name"))
     except InvalidInput:
@@ -62,7 +62,7 @@ def is_name(name: str) -> bool:
 
 
 def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
-    """Seconds or a timedelta as whole microseconds; what is positive stays so."""
+    """Seconds or a timedelta as whole microseconds; a positive duration never becomes zero."""
     if isinstance(duration, timedelta):
         span = duration // _MICROSECOND
     elif isinstance(duration, bool) or not isinstance(duration, int | float):
@@ -74,7 +74,7 @@ def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
     else:
         above, below = duration.as_integer_ratio()
         span = (2 * above * SECOND + below) // (2 * below)  # to the nearest, without a float product
-    if span <= 0 and duration:  # a non-zero duration that is negative, or that rounded to nothing
+    if span <= 0 and duration:  # a non-zero duration that is negative, or that rounded to zero
         if isinstance(duration, timedelta) or duration < 0:
             raise InvalidInput(f"the {what} is negative ({_shown(duration)}); give zero or more seconds")
         return 1
@@ -109,12 +109,12 @@ def from_micros(at: int) -> datetime:
 
 
 def awakeable_id(instance_id: str, entry: int) -> str:
-    """The public address of a question (A2): `prom_1` and unpadded base64url of `instance_id:entry`."""
+    """The public id of an awakeable (A2): `prom_1` and unpadded base64url of `instance_id:entry`."""
     return "prom_1" + base64.urlsafe_b64encode(f"{instance_id}:{entry}".encode()).decode().rstrip("=")
 
 
 def instance_of(awakeable_id: str) -> str | None:
-    """Whose question it is, by its id; None when the id does not say."""
+    """The instance that an awakeable id contains; None if the id has another form."""
     text = awakeable_id.removeprefix("prom_1")
     if len(text) == len(awakeable_id):
         return None
@@ -126,16 +126,16 @@ def instance_of(awakeable_id: str) -> str | None:
 
 
 def check_awakeable_id(id: str) -> str:
-    """The id as it is stored: it may be given with its padding."""
+    """The id as it is stored; base64 padding is accepted and removed."""
     return check_name(id, "awakeable id").rstrip("=")
 
 
 class _Ids:
     """UUIDv7: 48 bits of milliseconds, 26 bits of counter (RFC 9562, 6.2 method 1), 48 random bits.
 
-    The counter starts anew at random in the lower half each millisecond, so 2**25 ids fit in one at
-    least; a clock that steps back keeps counting in the last millisecond seen. The generator is our
-    own: a program that calls random.seed(0) must not get the ids of its previous run.
+    Each millisecond the counter starts at a random value in its lower half, so that at least 2**25 ids
+    fit into it; when the clock steps back, the last millisecond is kept. The generator is our own: a
+    program that calls random.seed(0) must not get the ids of its previous run.
     """
 
     def __init__(self) -> None:
@@ -145,12 +145,12 @@ class _Ids:
         self.reseed()
 
     def reseed(self) -> None:
-        """Also after a fork: the child must neither repeat ids nor inherit a lock held by a lost thread."""
+        """Also called after a fork: the child must neither repeat ids nor inherit a lock that a lost thread holds."""
         self._lock = threading.Lock()
         self._bits = Random().getrandbits
 
     def new(self) -> str:
-        """A new id: later ones of this process sort after it, as text too."""
+        """A new id. Later ids of this process sort after it, also as text."""
         bits = self._bits
         now = time_ns() // 1_000_000
         with self._lock:
@@ -161,7 +161,7 @@ class _Ids:
                 if count >= 1 << 26:
                     count = self._enter(self._millisecond + 1)
             prefix = self._prefix
-        # The f-string takes half as long again, and a start makes at least one id
+        # An f-string takes half as long again, and every start makes at least one id.
         return "%s%03x-%04x-%012x" % (prefix, count >> 14, 0x8000 | count & 0x3FFF, bits(48))  # noqa: UP031
 
     def _enter(self, millisecond: int) -> int:
@@ -178,7 +178,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _shown(value: object) -> str:
-    """A short repr for a message; of a huge int too, whose repr Python refuses."""
+    """A short repr for a message. Python refuses the repr of a huge int: then the type name."""
     try:
         text = repr(value)
     except Exception:

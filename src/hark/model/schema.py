@@ -1,10 +1,10 @@
-"""What an answer must look like: from what a developer says to JSON Schema text, and from an answer to its problems.
+"""Schemas of answers: from a Python type or JSON Schema to the stored text, and from an answer to its problems.
 
-`compile_schema` takes a JSON Schema or a Python type and refuses at once what cannot be used later. `problems` is
-asked by the turn that settles, so it never raises: a schema that cannot be used is a problem too. Nothing is
-fetched, whatever a `$ref` says, and patterns cannot run away with the time of a turn.
+`compile_schema` refuses immediately what could not be used later. `problems` runs in the turn that settles an
+awakeable, so it never raises: a schema that cannot be used is a problem too. No `$ref` is ever fetched, and the
+cost of a pattern is limited, because the whole turn waits for it.
 
-Reading and writing typed values is not done here: see json.Codec.
+Typed values are read and written by json.Codec.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 Reader = Callable[[str], Any]
-"""From the JSON text of an accepted answer to the object the asker gets."""
+"""Makes the object that the function receives from the JSON text of an accepted answer."""
 
-SIZE = 1 << 16  # bytes of a schema: it is read with every answer
-_MOST = 20  # problems that are told of one answer
-_LONGEST = 200  # characters of a problem: it may quote the answer
-_BACKTRACK = 10_000  # steps of a pattern that needs backtracking; then it does not match
+SIZE = 1 << 16  # bytes of a schema, which is read with every answer
+_MAX_PROBLEMS = 20  # problems reported for one answer
+_MAX_PROBLEM_CHARS = 200  # characters of a problem, which may quote the answer
+_MAX_BACKTRACKS = 10_000  # steps of a pattern that needs backtracking; after that it counts as not matching
 
 
 def compile_schema(schema: Any) -> tuple[str | None, Reader]:
-    """The text to store, and how an accepted answer is read. None takes any JSON."""
+    """The text to store, and the reader of accepted answers. Without a schema, any JSON is accepted.
+
+    Raises InvalidInput if the schema is malformed, larger than SIZE, or of a type that has no JSON Schema.
+    """
     if schema is None:
         return None, json.load
     if isinstance(schema, Mapping):
@@ -53,17 +56,17 @@ def compile_schema(schema: Any) -> tuple[str | None, Reader]:
 
 
 def problems(schema: str, payload: str) -> list[str]:
-    """Why this answer does not fit, each with its path: `items[2].amount: "x" is not of type "integer"`."""
+    """Why an answer does not fit, each with its path: `items[2].amount: "x" is not of type "integer"`."""
     try:
         validator = _validator(schema)
     except InvalidInput as cause:
         return [f"the stored schema cannot be used: {cause}"]
-    found = (_told(error) for error in _leaves(validator.iter_errors(json.load(payload))))
-    return list(islice(dict.fromkeys(found), _MOST))
+    found = (_problem(error) for error in _leaves(validator.iter_errors(json.load(payload))))
+    return list(islice(dict.fromkeys(found), _MAX_PROBLEMS))
 
 
 def path(parts: Sequence[str | int]) -> str:
-    """Where in an answer: `items[2].amount`; the whole of it is `answer`."""
+    """A position in an answer: `items[2].amount`; the answer itself is `answer`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return text.removeprefix(".") or "answer"
 
@@ -76,19 +79,19 @@ def _schema_of(kind: Any) -> dict[str, Any]:
         own: dict[str, Any] = kind.model_json_schema()
         return own
     schema = msgspec.json.schema(kind, schema_hook=_inner_schema)
-    _mark_times(msgspec.inspect.type_info(kind), schema, schema.get("$defs", {}), set())
+    _add_date_formats(msgspec.inspect.type_info(kind), schema, schema.get("$defs", {}), set())
     return schema
 
 
 def _inner_schema(kind: Any) -> dict[str, Any]:
-    """A pydantic model inside another type: a document of its own, so that its references stay its own."""
+    """A pydantic model inside another type, as a document with its own $id, so that its references resolve in it."""
     if hasattr(kind, "model_json_schema"):
         return {"$id": f"urn:hark:{kind.__module__}.{kind.__qualname__}", **kind.model_json_schema()}
     raise NotImplementedError
 
 
-def _mark_times(info: Any, node: Any, defs: dict[str, Any], seen: set[str]) -> None:
-    """msgspec says only "string" of a datetime: then any text would be accepted, and none of it could be read."""
+def _add_date_formats(info: Any, node: Any, defs: dict[str, Any], seen: set[str]) -> None:
+    """msgspec describes a datetime as just "string": any text would be accepted, and then could not be read."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:
@@ -104,14 +107,14 @@ def _mark_times(info: Any, node: Any, defs: dict[str, Any], seen: set[str]) -> N
             nodes = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
             types = [one for one in info.types if not isinstance(one, msgspec.inspect.NoneType)]
             if len(nodes) == len(types) == 1:
-                _mark_times(types[0], nodes[0], defs, seen)
+                _add_date_formats(types[0], nodes[0], defs, seen)
         case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
-            _mark_times(info.item_type, node.get("items"), defs, seen)
+            _add_date_formats(info.item_type, node.get("items"), defs, seen)
         case msgspec.inspect.DictType():
-            _mark_times(info.value_type, node.get("additionalProperties"), defs, seen)
+            _add_date_formats(info.value_type, node.get("additionalProperties"), defs, seen)
         case msgspec.inspect.StructType() | msgspec.inspect.DataclassType() | msgspec.inspect.TypedDictType():
             for field in info.fields:
-                _mark_times(field.type, node.get("properties", {}).get(field.encode_name), defs, seen)
+                _add_date_formats(field.type, node.get("properties", {}).get(field.encode_name), defs, seen)
 
 
 def _stored(schema: Mapping[str, Any], name: str) -> str:
@@ -124,14 +127,14 @@ def _stored(schema: Mapping[str, Any], name: str) -> str:
 
 @lru_cache(256)
 def _validator(text: str) -> jsonschema_rs.Validator:
-    import jsonschema_rs  # slow to import, and most programs ask without a schema
+    import jsonschema_rs  # slow to import, and most programs use no schema
 
     try:
         return jsonschema_rs.validator_for(
             json.load(text),
             offline=True,
-            validate_formats=True,  # a "date" that is none could not be read as the date it was asked as
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK, size_limit=1 << 20),
+            validate_formats=True,  # text that is not a date could not be read as a date
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=1 << 20),
         )
     except jsonschema_rs.ValidationError as cause:
         where = f"at {path(cause.instance_path)}: " if cause.instance_path else ""
@@ -147,7 +150,7 @@ def _typed(codec: json.Codec[Any], answer: str) -> Any:
     try:
         return codec.read(answer, what="answer")
     except InvalidInput:
-        # To JSON Schema 1.0 is an integer, to msgspec it is none.
+        # To JSON Schema 1.0 is an integer, to msgspec it is not.
         return codec.read(json.dump(_integral(json.load(answer))), what="answer")
 
 
@@ -164,21 +167,21 @@ def _integral(value: Any) -> Any:
 
 
 def _leaves(errors: Iterator[jsonschema_rs.ValidationError]) -> Iterator[jsonschema_rs.ValidationError]:
-    """For "none of these fits" what is wrong with the one that was meant: the only one besides null."""
+    """For "does not match any of these", the problems with the only alternative besides null: that one was meant."""
     for error in errors:
         context = getattr(error.kind, "context", None) or []
-        meant = [tried for tried in context if not (len(tried) == 1 and _asks_for_null(tried[0]))]
+        meant = [tried for tried in context if not (len(tried) == 1 and _wants_null(tried[0]))]
         if len(meant) == 1 and len(context) > 1:
             yield from _leaves(iter(meant[0]))
         else:
             yield error
 
 
-def _asks_for_null(error: jsonschema_rs.ValidationError) -> bool:
+def _wants_null(error: jsonschema_rs.ValidationError) -> bool:
     return error.kind.name == "type" and getattr(error.kind, "types", None) == ["null"]
 
 
-def _told(error: jsonschema_rs.ValidationError) -> str:
+def _problem(error: jsonschema_rs.ValidationError) -> str:
     where = list(error.instance_path)
     if error.kind.name == "required":
         return f"{path([*where, getattr(error.kind, 'property', '')])}: is required"
@@ -186,6 +189,6 @@ def _told(error: jsonschema_rs.ValidationError) -> str:
 
 
 def _short(text: str) -> str:
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_PROBLEM_CHARS:
         return text
-    return f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+    return f"{text[: _MAX_PROBLEM_CHARS // 2]} … {text[-_MAX_PROBLEM_CHARS // 2 :]}"

@@ -1,4 +1,4 @@
-"""API tokens: what they look like, what they may be for, and what is kept of them."""
+"""API tokens: their format, their scopes, and the digest that is stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from hark.model.errors import InvalidInput
 
 SCOPES: Final = {
-    "read": "look at everything",
+    "read": "read everything",
     "signal": "send signals, broadcasts and messages",
     "answer": "resolve and reject awakeables, and see their links",
     "operate": "start, cancel and retry",
@@ -20,22 +20,22 @@ _LENGTH: Final = len(_PREFIX) + 43  # 32 bytes as unpadded base64url
 
 
 def new_secret() -> str:
-    """256 random bits, with a prefix by which people and scanners of leaked secrets know it."""
+    """256 random bits, with a prefix by which people and scanners for leaked secrets recognise it."""
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def is_secret(text: str) -> bool:
-    """Does it look like one? What does not needs no looking up."""
+    """Whether it has the form of a secret; if not, the store need not be asked."""
     return text.startswith(_PREFIX) and len(text) == _LENGTH
 
 
 def digest(secret: str) -> str:
-    """What the store keeps. Plain SHA-256: there is nothing to guess in 256 random bits, so nothing to slow down."""
+    """What the store keeps. Plain SHA-256: 256 random bits cannot be guessed, so a slow hash would gain nothing."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def check_scopes(scopes: Any) -> list[str]:
-    """The scopes in the order above, each once."""
+    """The scopes in the order of SCOPES, without repetitions; raises InvalidInput for unknown ones."""
     given = [scopes] if isinstance(scopes, str) else scopes
     known = f"Give one or more of: {', '.join(SCOPES)}."
     if not isinstance(given, list | tuple | set | frozenset) or not given:

@@ -1,1 +1,1 @@
-"""Interpreters: pure, without I/O, clock, thread or SQL. Imports model."""
+"""Interpreters of machines and durable functions, without I/O, clock, threads or SQL. Imports model."""

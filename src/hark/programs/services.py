@@ -1,4 +1,4 @@
-"""What is lent to a function: a services by its worker, the reading of its input by its dialect."""
+"""What an interpreter needs from outside: the services of the worker, and the input codec of the dialect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hark.programs.steps import StepServices
 
 
 class InboxListener(Protocol):
-    """Tells an activation at work that something came into its inbox."""
+    """Notifies an executing activation of new rows in its inbox."""
 
     def is_notified(self) -> bool: ...
     async def wait(self) -> None:
@@ -24,18 +24,26 @@ class InboxListener(Protocol):
 
 
 class FunctionServices(StepServices, Protocol):
-    """What the worker lends to a function besides."""
+    """What the worker provides to a durable function, in addition to StepServices."""
 
-    driving: Any  # the session whose code holds the loop right now: a watchdog looks at it
+    driving: Any  # (session,) while its code runs on the event loop; the watchdog reads it
 
     @property
     def link(self) -> Callable[[str, str, int | None], str]:
-        """The signed address of an awakeable, by its nonce, until a time."""
+        """The signed link to an awakeable, from its id, its nonce and its deadline."""
         ...
 
-    def micros(self) -> int: ...
-    def watch(self) -> None: ...
-    def listen(self, id: str) -> InboxListener: ...
+    def micros(self) -> int:
+        """The time of the database, in µs."""
+        ...
+
+    def watch(self) -> None:
+        """Start the watchdog of this thread's event loop, if it is not running."""
+        ...
+
+    def listen(self, id: str) -> InboxListener:
+        """A listener to the inbox of this instance."""
+        ...
 
 
 class InputCodec(Protocol):
