@@ -1,7 +1,10 @@
-"""Fixtures for all tests: one PostgreSQL per run, a fresh store per test.
+"""Fixtures for all tests: one PostgreSQL server per run, an empty store per test.
 
-Under xdist the controller starts the server before its first worker and tells each worker where it is;
-in a single process it is started by the first test that asks. Either way one process owns it and stops it.
+Under xdist the controller starts the server before its first worker and passes its address to each of them; in a
+single process the first test that needs the server starts it. Either way one process owns it and stops it.
+
+`pytest --store module:name` runs the tests that take the fixture `store`, and only these, on another database: see
+docs/stores.md.
 """
 
 import os
@@ -14,13 +17,38 @@ import pytest
 from hypothesis import settings
 
 from tests.support.postgres import GivenDatabase, Postgres, PostgresServer, assert_data_directory, given_server
-from tests.support.stores import Store, postgres_schema, run_sql, sqlite_file
+from tests.support.stores import DATABASES, Database, Store, database_at, postgres_schema, run_sql, sqlite_file
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 _SERVER = pytest.StashKey[Postgres]()
+_PARAMETRIZED = ("database", "module_database")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--store",
+        metavar="MODULE:NAME",
+        help="run the tests that take a store on this tests.support.stores.Database instead of SQLite and PostgreSQL",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # the database is the first word of a test's parameters
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    other = metafunc.config.getoption("--store")
+    databases = [database_at(other)] if other else list(DATABASES.values())
+    for name in _PARAMETRIZED:
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, databases, ids=[database.name for database in databases], indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--store"):
+        others = [item for item in items if not {*_PARAMETRIZED} & {*getattr(item, "fixturenames", ())}]
+        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=others)
 
 
 def _shared(config: pytest.Config) -> Postgres:
@@ -41,13 +69,14 @@ def _shared(config: pytest.Config) -> Postgres:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """xdist's controller, before a worker starts."""
-    node.workerinput["postgres"] = asdict(_shared(node.config))
+    if not node.config.getoption("--store"):
+        node.workerinput["postgres"] = asdict(_shared(node.config))
 
 
 @pytest.fixture(scope="session")
 def postgres(pytestconfig: pytest.Config) -> Postgres:
-    told = getattr(pytestconfig, "workerinput", {}).get("postgres")
-    shared = Postgres(**told) if told else _shared(pytestconfig)
+    passed = getattr(pytestconfig, "workerinput", {}).get("postgres")
+    shared = Postgres(**passed) if passed else _shared(pytestconfig)
     assert_data_directory(run_sql(shared.url, "SHOW data_directory"), shared.data_directory)
     return shared
 
@@ -63,8 +92,31 @@ def pg_store(postgres: Postgres) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest) -> Store:
-    """The same test on both databases."""
-    chosen: Store = request.getfixturevalue({"sqlite": "sqlite_store", "postgres": "pg_store"}[request.param])
-    return chosen
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Database:
+    """Each of the databases in turn."""
+    found: Database = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def module_database(request: pytest.FixtureRequest) -> Database:
+    """As `database`, for tests that share one store per file."""
+    found: Database = request.param
+    return found
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, database: Database, tmp_path: Path) -> Iterator[Store]:
+    """An empty store; the test runs on every database."""
+    with database.fresh(request, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def module_store(
+    request: pytest.FixtureRequest, module_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    """A store for all tests of a file."""
+    with module_database.fresh(request, tmp_path_factory.mktemp("store")) as store:
+        yield store

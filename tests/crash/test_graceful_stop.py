@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from hark import Hark
-from hark.store.postgres import PostgresTx
-from hark.store.sqlite import SqliteTx
 from tests.crash.machines import ALL, Gated, Threaded
 from tests.crash.processes import Workers, gone, until
 from tests.support.inspect import query
@@ -63,7 +61,7 @@ async def test_m9_a_step_claimed_while_the_worker_stops_is_handed_back_and_not_b
 ) -> None:
     """Otherwise it would run at the same time as in its next worker, in spite of its concurrency key."""
     workers = Workers(store, tmp_path)
-    kind = {"sqlite": SqliteTx, "postgres": PostgresTx}[store.name]
+    kind = store.database.tx
     committing, go_on = threading.Event(), threading.Event()
     commit = kind.commit
 

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from hark import Handle, Hark
-from hark.store.postgres import PostgresLease
 from hark.store.protocol import Full
-from hark.store.sqlite import SqliteLease
 from tests.crash.machines import Gated
 from tests.crash.processes import Workers, all_renewed, leases, until
 from tests.support.inspect import query
@@ -75,7 +73,7 @@ async def test_m5_a_worker_that_could_not_renew_its_own_lease_reclaims_nothing(
 ) -> None:
     """The database is read-only, or hangs: no connection breaks, and all leases expire together."""
     stuck, failed = set[str](), set[str]()
-    kind = {"sqlite": SqliteLease, "postgres": PostgresLease}[store.name]
+    kind = store.database.lease
     renew = kind.renew
 
     def perhaps_renew(self: Any, worker: str, length: int, definitions: str) -> None:

@@ -31,9 +31,7 @@ from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal, Settle
 from hark.model.values import Rate
-from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
-from hark.store.sqlite import SqliteStore
 from tests.support.inspect import counted
 from tests.support.stores import Store
 from tests.support.turns import (
@@ -112,11 +110,7 @@ def deliver(id: str, **options: Any) -> Deliver:
 @asynccontextmanager
 async def table(store: Store) -> AsyncIterator[Table]:
     clock = TickingClock()
-    made: Any = (
-        SqliteStore(store.url, clock=clock)
-        if store.name == "sqlite"
-        else PostgresStore(store.url, lease=30, clock=clock, **store.options)
-    )
+    made: Any = store.make(clock=clock)
     await made.open()
     try:
         found = Table(made, clock)
@@ -429,7 +423,7 @@ async def test_the_statements_of_a_turn_do_not_grow_with_its_rows(
         for n in (1, 2, MANY):
             await _clear(t)
             turn = await WORK[what](t, n)
-            with counted(monkeypatch) as sent[n]:
+            with counted(store, monkeypatch) as sent[n]:
                 await turn
         assert sent[MANY] == sent[2]
         assert len(sent[1]) <= len(sent[2])

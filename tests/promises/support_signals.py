@@ -13,8 +13,6 @@ from hark.kernel.requests import Capacity, Commit, Register, Request, StartInsta
 from hark.kernel.turn import Rules, Turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
-from hark.store.postgres import PostgresStore
-from hark.store.sqlite import SqliteStore
 from hark.testing import Harness
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -107,10 +105,7 @@ class Turns:
     """The kernel alone, on a connection of its own: one turn at a time, committed or not as the test says."""
 
     def __init__(self, store: Store, clock: Callable[[], int] | None = None, *, broadcast_limit: int = 50_000) -> None:
-        if store.name == "sqlite":
-            self.store: Any = SqliteStore(store.url, clock=clock)
-        else:
-            self.store = PostgresStore(store.url, schema=store.options["schema"], lease=30.0, clock=clock)
+        self.store: Any = store.make(clock=clock)
         self.rules = Rules(Limits({}, {}), 5, broadcast_limit, broadcast_limit)
         self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
 

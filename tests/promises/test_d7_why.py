@@ -391,7 +391,7 @@ async def test_d7_all_near_misses_of_a_turn_are_one_statement_and_a_turn_without
     async with Turns(store) as turns:
         await turns.register("m")
         await turns.start("m", "i")
-        with counted(monkeypatch) as sent:
+        with counted(store, monkeypatch) as sent:
             await turns.run(Deliver(target="i", name="x"), Publish(name="y"))
             assert "insert_misses" not in sent
             await turns.run(*(Deliver(target=f"nobody-{n}", name="x") for n in range(50)), Message(name="a", key="b"))

@@ -24,7 +24,7 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.support.inspect import everything
-from tests.support.stores import Store, postgres_schema, sqlite_file
+from tests.support.stores import Store
 
 NAN, INFINITY = float("nan"), float("inf")
 LIMIT = 1000
@@ -57,14 +57,10 @@ class Empty(Machine):
     pass
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+@pytest.fixture(scope="module")
+def store(module_store: Store) -> Store:
     """One store for all tests of this file: a refused call leaves it unchanged."""
-    if request.param == "sqlite":
-        yield sqlite_file(tmp_path_factory.mktemp("bad-input"))
-        return
-    with postgres_schema(request.getfixturevalue("postgres").url) as store:
-        yield store
+    return module_store
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.support.inspect import Tables, everything, query
-from tests.support.stores import Store, postgres_schema, sqlite_file
+from tests.support.stores import Store
 
 NAN, INFINITY = float("nan"), float("inf")
 LIMIT = 2000
@@ -76,19 +76,10 @@ class Bystander(Machine):
         return Await("hello", Broadcast("everybody"), then=self.start)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    if request.param == "sqlite":
-        yield sqlite_file(tmp_path_factory.mktemp("bad-steps"))
-        return
-    with postgres_schema(request.getfixturevalue("postgres").url) as store:
-        yield store
-
-
 @pytest.fixture(scope="module")
-def app(shared: Store) -> Iterator[Hark]:
+def app(module_store: Store) -> Iterator[Hark]:
     """One worker for all tests of this file: a bad step must not affect it."""
-    app = Hark(shared.url, rate_limits=LIMITS, max_payload=LIMIT, **shared.options)
+    app = Hark(module_store.url, rate_limits=LIMITS, max_payload=LIMIT, **module_store.options)
     app.register(Bystander, Elsewhere)
     with app, app.worker():
         app.start(Bystander, id="bystander").result()
@@ -215,17 +206,17 @@ def _circle() -> list[Any]:
 
 @pytest.mark.parametrize("what", OUTCOMES)
 async def test_x4_a_bad_outcome_fails_the_instance_once_and_writes_nothing_else(
-    app: Hark, shared: Store, what: str
+    app: Hark, module_store: Store, what: str
 ) -> None:
     body, message = OUTCOMES[what]
     odd = machine(what, body)
     id = what.replace(" ", "-").replace("'", "")
     await app.register(odd)
-    before = await others(shared, id)
+    before = await others(module_store, id)
     instance = await app.start(odd, id=id)
     with pytest.raises(InstanceFailed, match=message):
         await instance.result(timeout=30)
-    assert await others(shared, id) == before
+    assert await others(module_store, id) == before
     assert [event.type for event in await app.events(id)] == ["started", "stop"]
     failed = await instance.get()
     assert (failed.step, failed.state, failed.attempt) == ("start", {}, 0)

@@ -172,7 +172,7 @@ async def test_x7_instances_that_must_stay_are_scanned_outside_the_turns(
         await app.drain()
         await app.advance(DAY)
         assert [history["id"] for history in await app.export(before=now_of(app), limit=2)] == ["a", "b"]
-        with counted(monkeypatch) as sent:
+        with counted(store, monkeypatch) as sent:
             assert await app.forget(before=now_of(app), limit=2) == ["a", "b"]
             assert await app.forget(before=now_of(app)) == ["c"]
             assert sent.count("expired") == 2

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from hark import Context, Done, FunctionContext, Hark, Machine, Next, step, workflow
-from hark.store.postgres import PostgresTx
-from hark.store.sqlite import SqliteTx
 from tests.support.stores import Store
 
 
@@ -35,7 +33,7 @@ async def test_x2_a_look_between_a_commit_and_its_echo_takes_nobody_for_lost(
     app = Hark(store.url, **store.options)
     app.register(Ten, ten)
     looks, taken = 0, []
-    kind = SqliteTx if store.name == "sqlite" else PostgresTx
+    kind = store.database.tx
     commit = kind.commit
 
     async def commit_and_look(tx: Any) -> None:

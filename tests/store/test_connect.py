@@ -9,17 +9,12 @@ import pytest
 import hark
 from hark import Hark, InvalidInput, MissingExtra
 from hark.store import connect, sqlite
-from hark.store.protocol import Store as StoreProtocol
 from hark.store.sqlite import SqliteStore
 from tests.support.stores import Store, sqlite_file
 
 
-def factory(store: Store) -> StoreProtocol:
-    return connect.factory(store.url, schema=store.options.get("schema", "hark"), lease=30.0)()
-
-
 async def test_a_url_makes_its_store(store: Store) -> None:
-    made = factory(store)
+    made = store.make()
     await made.open()
     try:
         product = {"sqlite": "SQLite 3.", "postgres": "PostgreSQL 18"}[store.name]

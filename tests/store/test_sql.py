@@ -16,9 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hark.store import migrate, reads, statements
-from hark.store.postgres import PostgresStore
 from hark.store.sql import Row, Sql
-from hark.store.sqlite import SqliteStore
 from tests.support.postgres import Postgres
 from tests.support.stores import Store
 
@@ -238,11 +236,7 @@ async def test_a_statement_with_a_row_type_returns_rows_of_that_type(store: Stor
         b: str
 
     typed, plain = Sql("SELECT :a::bigint, :b::text", row=Sum), Sql("SELECT :a::bigint, :b::text")
-    made: Any = (
-        SqliteStore(store.url)
-        if store.name == "sqlite"
-        else PostgresStore(store.url, schema=store.options["schema"], lease=30)
-    )
+    made = store.make()
     await made.open()
     try:
         tx = await made.begin()

@@ -1,27 +1,116 @@
-"""Where a test keeps its instances: `Hark(store.url, **store.options)`."""
+"""The databases that the suite runs on, and an empty store on one of them for each test.
+
+A test takes the fixture `store` and opens `Hark(store.url, **store.options)`; it then runs on every `Database`. To run
+the suite on another database, see docs/stores.md.
+"""
 
 import asyncio
+import importlib
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import apsw
 import asyncpg
+import pytest
+
+from hark.store import connect
+from hark.store.postgres import PostgresLease, PostgresTx
+from hark.store.protocol import Store as StoreProtocol
+from hark.store.sqlite import SqliteLease, SqliteTx, path_of
+
+Ask = Callable[[str], Awaitable[list[tuple[Any, ...]]]]
 
 
 @dataclass(frozen=True)
 class Store:
-    """An empty store on one of the databases."""
+    """An empty store for one test."""
 
-    name: str  # "sqlite" or "postgres"
+    name: str
+    """Whose SQL it understands, "sqlite" or "postgres": a test that sends special SQL chooses it by this name."""
     url: str
     options: dict[str, Any] = field(default_factory=dict)
+    """The other arguments of `Hark`."""
+    on: "Database | None" = None
+    """Its database; None means the one called `name`."""
+
+    @property
+    def database(self) -> "Database":
+        return self.on or DATABASES[self.name]
+
+    def make(self, *, lease: float = 30.0, clock: Callable[[], int] | None = None) -> StoreProtocol:
+        """The store without an engine."""
+        return connect.factory(self.url, schema=self.options.get("schema", "hark"), lease=lease, clock=clock)()
+
+
+@dataclass(frozen=True)
+class Database:
+    """What the suite needs of a database besides the store's own code."""
+
+    name: str
+    """Stands in the id of each test."""
+    fresh: Callable[[pytest.FixtureRequest, Path], AbstractContextManager[Store]]
+    """Makes an empty store, and removes it after the test. The directory is empty too, and is removed anyway."""
+    connect: Callable[[Store], AbstractAsyncContextManager[Ask]]
+    """Opens a separate connection on which a test reads and writes any SQL."""
+    tables: str
+    """A statement that returns the names of all tables of a store, sorted."""
+    tx: type[Any]
+    """The class of its transactions. Tests that inject faults patch it."""
+    lease: type[Any]
+    """The class of its leases. Tests that inject faults patch it."""
+
+
+def database_at(path: str) -> Database:
+    """Import the `Database` at `module:name`, which `--store` names."""
+    module, _, name = path.partition(":")
+    found = getattr(importlib.import_module(module), name or "DATABASE")
+    if not isinstance(found, Database):
+        raise TypeError(f"--store {path}: expected a tests.support.stores.Database, not {found!r}.")
+    return found
+
+
+# -- SQLite ----------------------------------------------------------------------------------------
 
 
 def sqlite_file(directory: Path) -> Store:
     return Store("sqlite", f"sqlite:///{directory / 'hark.db'}")
+
+
+@contextmanager
+def _fresh_sqlite(request: pytest.FixtureRequest, directory: Path) -> Iterator[Store]:
+    yield sqlite_file(directory)
+
+
+@asynccontextmanager
+async def ask_sqlite(path: str) -> AsyncIterator[Ask]:
+    """A connection to an SQLite file, for any SQL."""
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    db.set_busy_timeout(10_000)
+
+    async def ask(sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in db.execute(sql)]
+
+    try:
+        yield ask
+    finally:
+        db.close()
+
+
+SQLITE = Database(
+    name="sqlite",
+    fresh=_fresh_sqlite,
+    connect=lambda store: ask_sqlite(path_of(store.url) or ""),
+    tables="SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1",
+    tx=SqliteTx,
+    lease=SqliteLease,
+)
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -33,6 +122,23 @@ def postgres_schema(url: str) -> Iterator[Store]:
     finally:
         # A test that leaks an open transaction fails here, instead of hanging the run.
         run_sql(url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+def _fresh_postgres(request: pytest.FixtureRequest, directory: Path) -> AbstractContextManager[Store]:
+    return postgres_schema(request.getfixturevalue("postgres").url)
+
+
+@asynccontextmanager
+async def _ask_postgres(store: Store) -> AsyncIterator[Ask]:
+    connection = await asyncpg.connect(store.url, server_settings={"search_path": store.options["schema"]})
+
+    async def ask(sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await connection.fetch(sql)]
+
+    try:
+        yield ask
+    finally:
+        await connection.close()
 
 
 def run_sql(url: str, *statements: str) -> Any:
@@ -50,3 +156,14 @@ def run_sql(url: str, *statements: str) -> Any:
     # Not asyncio.run: it would unset the loop that pytest-asyncio keeps for the test.
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(run())
+
+
+POSTGRES = Database(
+    name="postgres",
+    fresh=_fresh_postgres,
+    connect=_ask_postgres,
+    tables="SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1",
+    tx=PostgresTx,
+    lease=PostgresLease,
+)
+DATABASES = {database.name: database for database in (SQLITE, POSTGRES)}
