@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from hark.model.outcomes import Duration
 from hark.model.values import Delivery, Instance, Status
 from hark.runtime.reply import Reply
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a TypeVar with a default: `Handle` alone means Handle[Any], also in strict mode
+    from typing_extensions import TypeVar
+
     from hark.app.hark import Hark
 
-R_co = TypeVar("R_co", covariant=True)
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
 
 
 class Handle(Generic[R_co]):
