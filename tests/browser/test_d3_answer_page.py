@@ -146,7 +146,7 @@ async def test_d3_the_browser_itself_asks_for_what_is_required(browser: Browser,
         await page.get_by_text("Reject instead").click()  # which needs none of it
         await page.get_by_label("Reason").fill("not ours")
         await page.get_by_role("button", name="Reject").click()
-        await expect(page.get_by_text("This was rejected on")).to_be_visible()
+        await expect(page.get_by_text("This question was rejected on")).to_be_visible()
         assert (await app.awakeable(id)).error == "not ours"
 
 
@@ -191,7 +191,7 @@ async def test_fault_42_two_people_answer_at_once_and_one_is_told_who_won(browse
 async def test_d3_clicking_twice_answers_once(browser: Browser, sqlite_store: Store) -> None:
     async with looking(browser, sqlite_store, {}) as (app, id, page):
         await page.get_by_role("button", name="Answer").dblclick()
-        await expect(page.get_by_text("This was answered")).to_be_visible()
+        await expect(page.get_by_text("This question was answered")).to_be_visible()
         assert (await app.awakeable(id)).status == "RESOLVED"
         assert len([event for event in await app.events("asker") if event.type == "awakeable"]) == 1
 

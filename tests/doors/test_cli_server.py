@@ -201,4 +201,4 @@ def test_d4_what_is_no_hark_server_is_said_to_be_none(tmp_path: Path) -> None:
 
 def test_d1_a_port_that_is_taken_is_refused(both: Both) -> None:
     port = both.url.rpartition(":")[2]
-    assert "cannot be listened on" in call("serve", "--port", port, *place(both.store)).line(2)
+    assert "Cannot listen on" in call("serve", "--port", port, *place(both.store)).line(2)

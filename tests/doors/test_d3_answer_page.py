@@ -133,7 +133,7 @@ async def test_d3_one_who_was_asked_answers_under_that_name_several_say_who_they
         for name in ("", "mallory"):
             page = await client.post(other, data={**form, "v": "typed", "by": name})
             assert page.status_code == 422
-            assert "say who you are" in page.text
+            assert "choose your name" in page.text
             assert "typed" in page.text
         assert (await client.post(other, data={**form, "v": "x", "by": "bob"})).status_code == 303
         assert (await app.awakeable(second)).answered_by == "bob"
@@ -356,7 +356,7 @@ async def test_x5_a_person_is_told_in_words_when_the_store_is_away(sqlite_store:
         await app.__aexit__(None, None, None)
         page = await client.get(url)
         assert page.status_code == 503
-        assert "That did not work" in page.text
+        assert "Your answer was not accepted" in page.text
         assert (await client.get(url, headers=JSON)).json()["error"]
         await app.__aenter__()
 
@@ -394,7 +394,7 @@ async def test_x4_a_form_that_cannot_be_read_is_refused_with_a_page(store: Store
         before = await everything(store)
         page = await client.post(url, content=body, headers=FORM)
         assert page.status_code == status
-        assert "That did not work" in page.text
+        assert "Your answer was not accepted" in page.text
         assert (await client.post(url, content=b"x", headers={"content-type": "text/plain"})).status_code == 422
         assert await everything(store) == before
 

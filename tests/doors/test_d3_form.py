@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hark.doors.http.form import Field, Form
+from hark.doors.http.form import Form
+from hark.doors.http.form_fields import Field
 from hark.model.schema import compile_schema, problems
 
 

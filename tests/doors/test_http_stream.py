@@ -32,7 +32,7 @@ async def http(app: Hark, doors: list[AsgiApp]) -> AsyncIterator[httpx.AsyncClie
 
 @pytest.fixture
 def doors(monkeypatch: pytest.MonkeyPatch) -> list[AsgiApp]:
-    """The doors that were opened, to look at their feeds."""
+    """Every ASGI application that is made, so that a test can read its feed."""
     opened: list[AsgiApp] = []
     made = AsgiApp.__init__
 
@@ -121,7 +121,7 @@ async def test_what_cannot_be_followed(http: httpx.AsyncClient, app: Hark) -> No
 async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
     http: httpx.AsyncClient, app: Hark, doors: list[AsgiApp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "_LOOK", 3600.0)  # so that only what happens makes it look
+    monkeypatch.setattr(feed, "_POLL_INTERVAL", 3600.0)  # so that only turns make it read
     [door] = doors
     await app.start("Order", id="o-1")
     await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
@@ -131,15 +131,15 @@ async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
             return [event["event"] async for event in events]
 
     followers = [asyncio.ensure_future(follow()) for _ in range(100)]
-    await until(lambda: len(door.feed._streams) == 100, "everybody to be there")
-    await until(lambda: all(stream.seq for stream in door.feed._streams), "everybody to have the past")
+    await until(lambda: len(door.feed._clients) == 100, "all clients to follow")
+    await until(lambda: all(client.seq for client in door.feed._clients), "all clients to have the past events")
     before = door.feed.reads
     await app.signal("o-1", "paid")
     for seen in await asyncio.gather(*followers):
         assert seen == ["started", "await", "signal", "done", "end"]
     assert door.feed.reads - before < 20
-    assert not door.feed._streams
-    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to go home")
+    assert not door.feed._clients
+    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to end")
 
 
 async def test_a_client_that_disconnects_is_forgotten(http: httpx.AsyncClient, app: Hark, doors: list[AsgiApp]) -> None:
@@ -147,9 +147,9 @@ async def test_a_client_that_disconnects_is_forgotten(http: httpx.AsyncClient, a
     await app.start("Order", id="o-1")
     async with following(http, "o-1") as events:
         await anext(events)
-        assert len(door.feed._streams) == 1
-    await until(lambda: not door.feed._streams, "the stream to be dropped")
-    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to go home")
+        assert len(door.feed._clients) == 1
+    await until(lambda: not door.feed._clients, "the stream to be dropped")
+    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to end")
 
 
 async def test_a_long_history_comes_whole_and_in_order(http: httpx.AsyncClient, app: Hark) -> None:
@@ -164,11 +164,9 @@ async def test_a_long_history_comes_whole_and_in_order(http: httpx.AsyncClient, 
     assert seqs == sorted(set(seqs))
 
 
-async def test_a_slow_client_keeps_nobody_waiting_and_misses_nothing(
-    app: Hark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is left out of the feed once it is too far behind, and reads what it missed by itself."""
-    monkeypatch.setattr(feed, "_ROOM", 3)
+async def test_a_slow_client_delays_no_other_and_misses_nothing(app: Hark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed stops buffering for it when it is too far behind; it then reads the missed events itself."""
+    monkeypatch.setattr(feed, "_MAX_BUFFERED", 3)
     await app.start("Order", id="o-1")
     door = AsgiApp(app)
     sent: list[bytes] = []
@@ -184,14 +182,14 @@ async def test_a_slow_client_keeps_nobody_waiting_and_misses_nothing(
             await slow.wait()
 
     following = asyncio.ensure_future(door(_get("/instances/o-1/stream"), receive, send))
-    await until(lambda: door.feed._streams, "it to follow")
+    await until(lambda: door.feed._clients, "the client to follow")
     for n in range(20):
         await app.signal("o-1", "note", n)
         if n == 0:
             await until(lambda: b"note" in b"".join(sent), "the first to be sent")
-    await until(lambda: all(stream.behind for stream in door.feed._streams), "it to fall behind")
+    await until(lambda: all(client.behind for client in door.feed._clients), "the client to fall behind")
     slow.set()
-    await until(lambda: b"".join(sent).count(b'"note"') == 20, "everything to be sent")
+    await until(lambda: b"".join(sent).count(b'"note"') == 20, "all events to be sent")
     seqs = [int(event["id"]) for event in lines_of(b"".join(sent).decode()) if "id" in event]
     assert seqs == sorted(set(seqs))
     over.set()
@@ -205,7 +203,7 @@ def _get(path: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def test_a_heartbeat_keeps_the_line_open(app: Hark) -> None:
+async def test_a_heartbeat_keeps_the_connection_open(app: Hark) -> None:
     await app.start("Order", id="o-1")
     door = AsgiApp(app, heartbeat=0.01)
     sent: list[bytes] = []
@@ -223,8 +221,8 @@ async def test_a_heartbeat_keeps_the_line_open(app: Hark) -> None:
     await asyncio.wait_for(door(_get("/instances/o-1/stream"), receive, send), 30)
 
 
-async def test_a_server_that_stops_sends_its_followers_home(app: Hark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_GRACE", 3600)  # whoever is not sent home stays
+async def test_a_server_that_stops_closes_its_streams(app: Hark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SHUTDOWN_TIMEOUT", 3600)  # a stream that is not closed keeps the server up
     await app.start("Order", id="o-1")
     loop = asyncio.get_running_loop()
     told: asyncio.Future[str] = loop.create_future()

@@ -1,1 +1,4 @@
-"""Ways in from outside: command line, HTTP, console. Import app and model."""
+"""The ways in from outside the process: HTTP (with the links of awakeables) and the command line.
+
+Doors import `app` and `model`, and nothing of each other but errors.py.
+"""

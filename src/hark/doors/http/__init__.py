@@ -1,12 +1,16 @@
-"""The HTTP door: the routes of docs/http.md over ASGI, mountable (`app.asgi()`) or served (`server.serve`).
+"""The HTTP door: the routes of docs/http.md as an ASGI application, mounted (`app.asgi()`) or served (`app.serve()`).
 
-    server     uvicorn and a worker in one process
-    asgi       a request from its first byte to its answer; the lifespan
-    guard      who is it, and may it
-    routes     the table that serves, and that openapi.py describes
-    parsing     what comes in: bytes, queries, shapes
-    answers    what goes out: JSON, headers, the one table from errors to codes
-    changes · looks · stream · metrics · pages · answer   the handlers
+    server          runs uvicorn and a worker in one process
+    asgi            the ASGI application: one request from its first byte to its response; the lifespan
+    auth            authentication: tokens, and requests from this machine
+    api             the table of all routes
+    routes          how a route is declared and found; the request as a handler sees it
+    parsing         bodies and queries to typed values
+    responses       values and errors to JSON; the table from errors to status codes
+    read_routes, write_routes, stream, prometheus, home_page, answer_page   the handlers
+    feed            one reader of new events for all clients of stream
+    form            the form of the answer page, from a JSON Schema
+    openapi         /openapi.json, generated from the table of routes
 
-Nothing is decided here that the engine decides: a handler checks a shape, calls a verb and shows what it said.
+Handlers make no decisions of the engine: they validate the shape of a request, call a verb and render its result.
 """

@@ -1,11 +1,12 @@
-"""The answer page (D3): what stands behind a signed link, for people and for programs.
+"""The answer page (D3): the page behind a signed link, for people and for programs.
 
-GET shows, POST answers; a mail scanner that follows the link answers nothing. The link is the whole credential:
-who has it may answer this one question, once, until it ends, and learns nothing else. A link that does not work
-is one page, whatever is wrong with it.
+GET shows the question and POST answers it, so an email scanner that opens the link answers nothing. The link is the
+only credential: its holder may answer this one question, once, until it is settled, and sees nothing else. Every link
+that does not work shows the same page, whatever the reason.
 
-A form can only be sent from the page that was given out with it: it carries a seal over the link and a cookie of
-that browser. The page works without JavaScript, and its Content-Security-Policy allows none.
+A form can only be posted from the page that it was sent with: its hidden field is a signature over the link and a
+cookie of the browser (protection against CSRF). The page needs no JavaScript, and its Content-Security-Policy allows
+none.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ _POLICY: Final = (
 _PAGE: Final = ((b"content-type", b"text/html; charset=utf-8"), (b"content-security-policy", _POLICY))
 _FILES: Final = {"answer.css": b"text/css; charset=utf-8", "icon.svg": b"image/svg+xml"}
 _COOKIE: Final = b"hark_form"
-_NOBODY: Final = ""  # several were asked, and this is none of them
-_UNFIT: Final = "Not sent yet: something is missing or does not fit."
-_FIELDS: Final = 2000  # names and values in a form, far above what one has
-_SPARE: Final = 1 << 16
+_NOT_ASSIGNED: Final = ""  # the question has several assignees, and the name is not one of them
+_INVALID: Final = "Not sent yet. Please correct the following:"
+_MAX_POSTED_FIELDS: Final = 2000  # far more than a form has
+_ENVELOPE: Final = 1 << 16  # bytes of a form beside the answer
 
 
 class LinkQuery(msgspec.Struct):
-    """What a link carries; programs that send mail add things of their own, which mean nothing here."""
+    """The query of a link. Other parameters are ignored: email programs add their own."""
 
     t: str = ""
     by: str | None = None
 
 
 class Question(msgspec.Struct):
-    """What a program sees behind a link."""
+    """The question behind a link, as JSON."""
 
     awakeable_id: str
     status: str
@@ -75,8 +76,8 @@ class Question(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Typed:
-    """What came with a form besides the answer, kept when the page is shown again."""
+class Submission:
+    """A posted form. The page shows it again when the answer is not accepted."""
 
     form: Form
     by: str = ""
@@ -90,10 +91,10 @@ class Typed:
 Handler = Callable[[HttpRequest, Awakeable, str], Awaitable[Response]]
 
 
-def _behind_a_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
-    """Opens the link first. Whatever goes wrong is told to a person as a page, to a program as JSON."""
+def _with_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
+    """Verify the link before the handler runs. An error becomes a page for a person, JSON for a program."""
 
-    @functools.wraps(handler)  # by its own name in the description of the API
+    @functools.wraps(handler)  # the OpenAPI document shows the handler's own name
     async def handle(request: HttpRequest) -> Response:
         token = _query(request).get("t", "")
         try:
@@ -104,104 +105,110 @@ def _behind_a_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Respon
                 return error_response(error)
             match error:
                 case NotFound():
-                    return _told(404, "late", "This link does not work", _NO_LINK)
+                    return _message_page(404, "late", "This link does not work", _INVALID_LINK)
                 case AlreadySettled():
-                    return _settled(await request.app.awakeable(question.id), 409)
+                    return _settled_page(await request.app.awakeable(question.id), 409)
                 case _:
-                    return _told(status_of(error), "bad", "That did not work", str(error))
+                    return _message_page(status_of(error), "bad", "Your answer was not accepted", str(error))
 
     return handle
 
 
-@_behind_a_link
+@_with_link
 async def show(request: HttpRequest, question: Awakeable, token: str) -> Response:
-    """The question, or who has answered it."""
+    """Show the question, or how it was settled."""
     if _wants_json(request):
-        return json_response(_for_programs(question))
+        return json_response(_question_json(question))
     if question.status != "PENDING":
-        return _settled(question, 200, fresh="sent" in _query(request))
-    return _ask(request, question, token, Typed(Form(question.schema)))
+        return _settled_page(question, 200, just_sent="sent" in _query(request))
+    return _question_page(request, question, token, Submission(Form(question.schema)))
 
 
-@_behind_a_link
+@_with_link
 async def answer(request: HttpRequest, question: Awakeable, token: str) -> Response:
-    """An answer: the page's form, or any JSON."""
+    """Resolve the awakeable with the posted form, or with any JSON."""
     match _content_type(request):
         case b"application/x-www-form-urlencoded":
             return await _answer_form(request, question, token)
         case b"application/json":
             payload = await request.json_body()
-            await request.app.resolve(question.id, payload, by=_named(request, question), via="link")
+            await request.app.resolve(question.id, payload, by=_answerer_in_query(request, question), via="link")
             return json_response(Resolved(question.id, payload))
         case _:
-            raise InvalidInput("Send the page's own form, or the answer as application/json.")
+            raise InvalidInput("Send the form of the page, or the answer as application/json.")
 
 
-@_behind_a_link
+@_with_link
 async def reject(request: HttpRequest, question: Awakeable, token: str) -> Response:
-    """A refusal, as JSON."""
-    wish = await request.body_as(RejectBody)
-    await request.app.reject(question.id, wish.error, by=_named(request, question), via="link")
-    return json_response(Rejected(question.id, wish.error))
+    """Reject the awakeable with a reason in JSON."""
+    body = await request.body_as(RejectBody)
+    await request.app.reject(question.id, body.error, by=_answerer_in_query(request, question), via="link")
+    return json_response(Rejected(question.id, body.error))
 
 
 async def static(request: HttpRequest) -> Response:
     [name] = request.args
     if name not in _FILES:
-        raise NoRoute("There is no such file.")
+        raise NoRoute("The answer page has no such file.")
     headers = [(b"content-type", _FILES[name]), (b"cache-control", b"public, max-age=86400")]
     return Response(200, _file(name), with_security_headers(headers))
 
 
 async def _answer_form(request: HttpRequest, question: Awakeable, token: str) -> Response:
-    posted = await _posted(request)
-    rejecting = _one(posted, "do") == "reject"
-    typed = Typed(Form(question.schema), _one(posted, "by").strip(), reason=_one(posted, "reason"), rejecting=rejecting)
-    typed.form.fill(posted)
-    if not request.access.is_sealed(_one(posted, "form"), "form", token, _cookie(request)):
-        alert = "Please check your answer and send it again: this page was opened anew in the meantime."
-        return _ask(request, question, token, typed, 403, alert)
-    by = _name(question, typed.by)
-    if by is _NOBODY or not (by is None or is_name(by)):
-        typed.by_problem = "Please say who you are." if by is _NOBODY else "This name is too long."
-    value = None if rejecting else typed.form.answer()
-    if typed.by_problem or typed.form.has_problems:
-        return _ask(request, question, token, typed, 422, _UNFIT)
-    if rejecting and typed.form.is_approval:
-        # Rejected is an answer here, and the gate's to act on.
-        value, rejecting = {"action": "reject", **({"reason": typed.reason} if typed.reason.strip() else {})}, False
+    posted = await _read_form(request)
+    rejecting = _first(posted, "do") == "reject"
+    by, reason = _first(posted, "by").strip(), _first(posted, "reason")
+    submission = Submission(Form(question.schema), by, reason=reason, rejecting=rejecting)
+    submission.form.fill(posted)
+    if not request.access.is_sealed(_first(posted, "form"), "form", token, _cookie(request)):
+        alert = "This page was opened again in the meantime. Please check your answer and send it again."
+        return _question_page(request, question, token, submission, 403, alert)
+    answerer = _answerer(question, submission.by)
+    if answerer is _NOT_ASSIGNED:
+        submission.by_problem = "Please choose your name."
+    elif answerer is not None and not is_name(answerer):
+        submission.by_problem = "This name is too long."
+    value = None if rejecting else submission.form.answer()
+    if submission.by_problem or submission.form.has_problems:
+        return _question_page(request, question, token, submission, 422, _INVALID)
+    if rejecting and submission.form.is_approval:
+        # To a gate, "reject" is an answer like any other: the gate decides what follows.
+        value, rejecting = {"action": "reject", **({"reason": reason} if reason.strip() else {})}, False
     try:
         if rejecting:
-            await request.app.reject(question.id, typed.reason.strip() or "rejected", by=by, via="link")
+            await request.app.reject(question.id, reason.strip() or "rejected", by=answerer, via="link")
         else:
-            await request.app.resolve(question.id, value, by=by, via="link")
+            await request.app.resolve(question.id, value, by=answerer, via="link")
     except InvalidAnswer as error:
-        return _ask(request, question, token, typed, 422, _UNFIT, typed.form.attach_problems(error.problems))
-    except InvalidInput as error:  # what no answer may contain, a NUL for one, or too much of it
-        return _ask(request, question, token, typed, status_of(error), f"Not sent: {error}.")
+        rest = submission.form.attach_problems(error.problems)
+        return _question_page(request, question, token, submission, 422, _INVALID, rest)
+    except InvalidInput as error:  # no answer may have this: a NUL character, or too many bytes
+        return _question_page(request, question, token, submission, status_of(error), f"Not sent: {error}.")
     return Response(303, b"", with_security_headers([(b"location", f"?t={token}&sent=1".encode())]))
 
 
-# -- what comes in ---------------------------------------------------------------------------------
+# -- reading a request -----------------------------------------------------------------------------
 
 
 def _query(request: HttpRequest) -> dict[str, str]:
-    """The first of each: a mail program may have added its own."""
+    """The first value of each parameter: an email program may have added its own."""
     raw = request.scope["query_string"].decode("latin-1")
     return {name: values[0] for name, values in parse_qs(raw, keep_blank_values=True).items()}
 
 
-async def _posted(request: HttpRequest) -> dict[str, list[str]]:
+async def _read_form(request: HttpRequest) -> dict[str, list[str]]:
     # Percent-encoding makes three bytes of one.
     limit = request.access.max_payload
-    raw = await parsing.read_body(request.receive, request.header(b"content-length"), limit, 2 * limit + _SPARE)
+    raw = await parsing.read_body(request.receive, request.header(b"content-length"), limit, 2 * limit + _ENVELOPE)
     try:
-        return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict")
+        return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_POSTED_FIELDS, errors="strict")
     except ValueError as error:
-        raise InvalidInput("This form cannot be read: it is not UTF-8, or has too many fields.") from error
+        raise InvalidInput(
+            "This form cannot be read: it is not UTF-8, or it has too many fields. Send the form of the page."
+        ) from error
 
 
-def _one(posted: Mapping[str, list[str]], name: str) -> str:
+def _first(posted: Mapping[str, list[str]], name: str) -> str:
     return posted.get(name, [""])[0]
 
 
@@ -217,7 +224,7 @@ def _wants_json(request: HttpRequest) -> bool:
 
 
 def _cookie(request: HttpRequest) -> str:
-    """Ours among those of everything else on this host; not `http.cookies`, which gives up at the first odd one."""
+    """The cookie of this page. Not with `http.cookies`: it fails if any cookie of this host is malformed."""
     for part in (request.header(b"cookie") or b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
         if name == _COOKIE and 16 <= len(value) <= 64:
@@ -225,119 +232,120 @@ def _cookie(request: HttpRequest) -> str:
     return ""
 
 
-def _name(question: Awakeable, given: str) -> str | None:
-    """Who answers: the one who was asked, one of those who were, or whoever they say they are."""
-    names = question.assignees
-    if len(names) == 1:
-        return names[0]
-    return _NOBODY if names and given not in names else given or None
+def _answerer(question: Awakeable, name: str) -> str | None:
+    """The name to record: the only assignee, the one of several that the person chose, or the name they typed."""
+    assignees = question.assignees
+    if len(assignees) == 1:
+        return assignees[0]
+    return _NOT_ASSIGNED if assignees and name not in assignees else name or None
 
 
-def _named(request: HttpRequest, question: Awakeable) -> str | None:
-    by = _name(question, _query(request).get("by", ""))
-    if by is _NOBODY:
+def _answerer_in_query(request: HttpRequest, question: Awakeable) -> str | None:
+    by = _answerer(question, _query(request).get("by", ""))
+    if by is _NOT_ASSIGNED:
         raise NotAssigned(
-            f"Say who answers with &by=: one of {', '.join(question.assignees)}.", problems=["by: is required"]
+            f"Add the name of the answerer to the link as &by=: one of {', '.join(question.assignees)}.",
+            problems=["by: is required"],
         )
     return by
 
 
-# -- what goes out ---------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------
 
 
-def _ask(
+def _question_page(
     request: HttpRequest,
     question: Awakeable,
     token: str,
-    typed: Typed,
+    submission: Submission,
     status: int = 200,
     alert: str = "",
     rest: list[str] | None = None,
 ) -> Response:
+    """The page with the form; `alert` and the problems of the fields say why an answer was not accepted."""
     cookie = _cookie(request) or secrets.token_urlsafe(24)
-    wrong: list[dict[str, str]] = [
-        {"id": one.id, "label": one.label, "text": text} for one in typed.form.all_fields() for text in one.problems
+    form = submission.form
+    problems: list[dict[str, str]] = [
+        {"id": field.id, "label": field.label, "text": text} for field in form.all_fields() for text in field.problems
     ]
-    if typed.by_problem:
-        wrong.append({"id": "by", "label": "Your name", "text": typed.by_problem})
-    wrong += [{"text": text} for text in rest or ()]
+    if submission.by_problem:
+        problems.append({"id": "by", "label": "Your name", "text": submission.by_problem})
+    problems += [{"text": text} for text in rest or ()]
     return _page(
         "question.html",
         status,
-        [(b"set-cookie", _bake(request, cookie))],
+        [(b"set-cookie", _set_cookie(request, cookie))],
         question=question,
-        form=typed.form,
-        send="Approve" if typed.form.is_approval else "Answer" if question.schema is None else "Send answer",
+        form=form,
+        send="Approve" if form.is_approval else "Answer" if question.schema is None else "Send answer",
         token=token,
-        seal=request.access.seal("form", token, cookie),
-        who={"names": question.assignees, "typed": typed.by, "problem": typed.by_problem},
-        reason=typed.reason,
-        rejecting=typed.rejecting,
-        due=_due(question.timeout_at, datetime.now(UTC)),
+        signature=request.access.seal("form", token, cookie),
+        who={"names": question.assignees, "typed": submission.by, "problem": submission.by_problem},
+        reason=submission.reason,
+        rejecting=submission.rejecting,
+        deadline=_deadline(question.timeout_at, datetime.now(UTC)),
         alert=alert,
-        wrong=wrong,
+        problems=problems,
     )
 
 
-def _bake(request: HttpRequest, cookie: str) -> bytes:
-    place = request.scope.get("root_path", "").rstrip("/")
+def _set_cookie(request: HttpRequest, cookie: str) -> bytes:
+    prefix = request.scope.get("root_path", "").rstrip("/")
     secure = "; Secure" if request.scope["scheme"] == "https" else ""
-    return f"{_COOKIE.decode()}={cookie}; Path={place}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
+    return f"{_COOKIE.decode()}={cookie}; Path={prefix}/a/; HttpOnly; SameSite=Lax{secure}".encode("latin-1")
 
 
-_ENDS: Final = {
-    "RESOLVED": ("good", "Answered", "This was answered"),
-    "REJECTED": ("bad", "Rejected", "This was rejected"),
+_SETTLED: Final = {  # by status: the icon, the heading, the beginning of the text
+    "RESOLVED": ("good", "Answered", "This question was answered"),
+    "REJECTED": ("bad", "Rejected", "This question was rejected"),
     "TIMEOUT": ("late", "Too late", "The time to answer ended"),
-    "CANCELLED": ("late", "Not needed any more", "This was withdrawn"),
+    "CANCELLED": ("late", "No longer needed", "This question was withdrawn"),
 }
 
 
-def _settled(question: Awakeable, status: int, *, fresh: bool = False) -> Response:
-    mood, heading, text = _ENDS[question.status]
+def _settled_page(question: Awakeable, status: int, *, just_sent: bool = False) -> Response:
+    icon, heading, text = _SETTLED[question.status]
     who = f" by {question.answered_by}" if question.answered_by else ""
     when = f" on {_day(question.resolved_at)}" if question.resolved_at else ""
     after = ""
     if status == 409:
-        after = " Only the first answer counts, so yours was not taken."
-    elif fresh and question.status in ("RESOLVED", "REJECTED"):
+        after = " Only the first answer counts, so yours was not accepted."
+    elif just_sent and question.status in ("RESOLVED", "REJECTED"):
         heading, after = "Thank you", " You can close this page."
-    return _page(
-        "message.html", status, mood=mood, heading=heading, title=question.title, text=f"{text}{who}{when}.{after}"
-    )
+    return _message_page(status, icon, heading, f"{text}{who}{when}.{after}", question.title)
 
 
-_NO_LINK: Final = (
-    "It may be over, or have lost a few characters on its way. Copy all of it from the message you got, "
-    "or ask whoever sent it for a new one."
+_INVALID_LINK: Final = (
+    "It may have expired, or some characters of it may be missing. Copy the whole link from the message you received, "
+    "or ask the sender for a new one."
 )
 
 
-def _told(status: int, mood: str, heading: str, text: str, title: str | None = None) -> Response:
-    return _page("message.html", status, mood=mood, heading=heading, text=text, title=title)
+def _message_page(status: int, icon: str, heading: str, text: str, title: str | None = None) -> Response:
+    return _page("message.html", status, icon=icon, heading=heading, text=text, title=title)
 
 
-def _for_programs(question: Awakeable) -> Question:
+def _question_json(question: Awakeable) -> Question:
     return Question(
         question.id, question.status, question.title, question.description, question.schema, question.assignees,
         question.timeout_at, question.answered_by, question.resolved_at,
     )  # fmt: skip
 
 
-def _due(at: datetime | None, now: datetime) -> dict[str, Any] | None:
+def _deadline(at: datetime | None, now: datetime) -> dict[str, Any] | None:
     if at is None:
         return None
     left = at - now
-    return {"text": _day(at), "machine": at.isoformat(), "left": _left(left), "soon": left < timedelta(hours=2)}
+    return {"text": _day(at), "iso": at.isoformat(), "left": _time_left(left), "soon": left < timedelta(hours=2)}
 
 
-def _left(left: timedelta) -> str:
+def _time_left(left: timedelta) -> str:
     minutes = round(left.total_seconds() / 60)
     if minutes < 1:
         return "less than a minute left"
     for size, word in ((1440, "day"), (60, "hour"), (1, "minute")):
         if minutes >= size:
-            count = round(minutes / size)  # a week is 7 days also a moment later
+            count = round(minutes / size)  # rounded: 7 days also a moment after the start of a week
             return f"{count} {word}{'s' if count > 1 else ''} left"
     raise AssertionError(minutes)
 
@@ -372,17 +380,17 @@ def _file(name: str) -> bytes:
 
 @cache
 def _style() -> str:
-    """Changes when the stylesheet does, so that no browser keeps an old one."""
+    """The version of the stylesheet in its URL: a browser loads a new one as soon as it has changed."""
     return sha256(_file("answer.css")).hexdigest()[:12]
 
 
 _HTML: Final = "text/html"
 ROUTES: list[Route] = [
-    Route("GET", "/a/static/{file}", static, None, "A file of the answer page.", {200: "text/css"}, (404,)),
-    Route("GET", "/a/{awakeable_id}", show, None, "A question behind a signed link; JSON when asked for.",
+    Route("GET", "/a/static/{file}", static, None, "Read a file of the answer page.", {200: "text/css"}, (404,)),
+    Route("GET", "/a/{awakeable_id}", show, None, "Show the question of a link, as JSON if the client accepts it.",
           {200: Question}, (404,), query=LinkQuery, alternative=_HTML),
-    Route("POST", "/a/{awakeable_id}", answer, None, "Response it: the page's form, or any JSON as the payload.",
+    Route("POST", "/a/{awakeable_id}", answer, None, "Answer it, with the form of the page or any JSON.",
           {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, alternative=_HTML),
-    Route("POST", "/a/{awakeable_id}/reject", reject, None, "Refuse it, with a reason.", {200: Rejected},
+    Route("POST", "/a/{awakeable_id}/reject", reject, None, "Reject it, with a reason.", {200: Rejected},
           (400, 404, 409, 413), query=LinkQuery, body=RejectBody, alternative=_HTML),
 ]  # fmt: skip

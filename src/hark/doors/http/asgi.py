@@ -1,7 +1,7 @@
-"""A request from its first byte to its answer, and the lifespan. Pure ASGI: nothing wraps a request but this.
+"""The ASGI application: one request from its first byte to its response, and the lifespan. There is no middleware.
 
-Served alone, the lifespan opens the app and closes it. Mounted in somebody else's application no lifespan reaches
-us: whoever owns the app opens it, and a request before that is a 503 that says so.
+Served alone, the lifespan opens and closes the app. Mounted in another application it receives no lifespan: the owner
+of the app opens it, and a request before that gets a 503 that says so.
 """
 
 from __future__ import annotations
@@ -46,56 +46,56 @@ class AsgiApp:
             case "http":
                 await self._serve(scope, receive, send)
             case "lifespan":
-                await self._live(receive, send)
+                await self._run_lifespan(receive, send)
             case "websocket":
-                await send({"type": "websocket.close", "code": 1008, "reason": "No WebSockets here."})
+                await send({"type": "websocket.close", "code": 1008, "reason": "WebSockets are not supported."})
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        ours = not self.app.is_open
-        if ours:
+        opened_here = not self.app.is_open
+        if opened_here:
             try:
                 await self.app.__aenter__()
             except Exception as error:
-                _log.error("The app cannot be opened: %s", error)
+                _log.error("The app cannot be opened, so the server does not start: %s", error)
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
         self.feed.open()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self.feed.close()
-        if ours:
+        if opened_here:
             await self.app.__aexit__(None, None, None)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HttpRequest(self._context, scope, receive, send)
         try:
-            answer = await self._answer(request)
+            response = await self._dispatch(request)
         except HarkError as error:
-            answer = error_response(error)
+            response = error_response(error)
         except ClientDisconnected:
             return
         except Exception:
-            # The path without its query: a link's token is in there.
+            # The path without its query, which may have the token of a link.
             _log.exception("%s %s failed unexpectedly", scope["method"], scope["path"])
-            answer = json_response(_UNEXPECTED, 500)
-        if answer is not None:
-            await _send(answer, scope, send)
+            response = json_response(_UNEXPECTED, 500)
+        if response is not None:
+            await _send(response, scope, send)
 
-    async def _answer(self, request: HttpRequest) -> Response | None:
+    async def _dispatch(self, request: HttpRequest) -> Response | None:
         scope = request.scope
         path = _path(scope)
-        # A drive-by request is refused before anything else is said, also that a path does not exist.
-        # A link is a credential of its own: who follows one from a mail comes from another site, or through a proxy.
-        caller = None if path.startswith(b"/a/") else await self._caller(scope)
+        # Before the route is looked up: a drive-by request must not even find out which paths exist.
+        # A link is a credential of its own: a person who opens it from an email comes from another site or a proxy.
+        caller = None if path.startswith(b"/a/") else await self._authenticate(scope)
         route, request.args = self._table.find("GET" if scope["method"] == "HEAD" else scope["method"], path)
         _check_scope(route, caller)
         request.route, request.caller = route, caller or auth.ANONYMOUS_CALLER
         return await route.handler(request)
 
-    async def _caller(self, scope: Scope) -> Caller | None:
-        """Who it is; None for nobody known. Forbidden for a drive-by request."""
+    async def _authenticate(self, scope: Scope) -> Caller | None:
+        """Return the caller, or None without a valid way in; raise Forbidden for a drive-by request."""
         token = auth.bearer(scope)
         if token is not None:
             return await self._tokens.caller(token)
@@ -109,13 +109,17 @@ def _check_scope(route: Route, caller: Caller | None) -> None:
     if route.scope is None:
         return
     if caller is None:
-        raise Unauthenticated("This needs a token. Send `Authorization: Bearer TOKEN`; `hark token create` makes one.")
+        raise Unauthenticated(
+            "This request needs a token. Send `Authorization: Bearer TOKEN`; `hark token create` makes one."
+        )
     if route.scope not in caller.scopes:
-        raise Forbidden(f"This token has no scope {route.scope!r}. Use one that has: `hark token create --scope`.")
+        raise Forbidden(
+            f"This token lacks the scope {route.scope!r}. Make one with `hark token create --scope {route.scope}`."
+        )
 
 
 def _path(scope: Scope) -> bytes:
-    """What follows the prefix we are mounted under, still encoded. The prefix is cut off by its segments."""
+    """The path after the prefix that the application is mounted under, still encoded. The prefix is whole segments."""
     raw: bytes | None = scope.get("raw_path")
     path = raw.partition(b"?")[0] if raw else quote(scope["path"]).encode()
     root = scope.get("root_path", "").rstrip("/")
@@ -124,9 +128,9 @@ def _path(scope: Scope) -> bytes:
     return b"/" + b"/".join(path.split(b"/")[1 + root.count("/") :])
 
 
-async def _send(answer: Response, scope: Scope, send: Send) -> None:
-    headers = [*answer.headers]
-    if answer.status != 204:
-        headers.append((b"content-length", b"%d" % len(answer.body)))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+async def _send(response: Response, scope: Scope, send: Send) -> None:
+    headers = [*response.headers]
+    if response.status != 204:
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else response.body})

@@ -1,11 +1,11 @@
-"""Who is it, and may it (X3).
+"""Authentication: who sends a request, and which scopes the sender has (X3).
 
-Three ways in:
-- A token, `Authorization: Bearer hark_…`: from anywhere, for what its scopes allow.
-- No credential, over loopback: everything, unless the request may be somebody else's doing. A web page cannot
-  choose its Host, hide its Origin or its Sec-Fetch-Site, and a proxy shows itself: such a request is 403.
-  A server that is reached in any other way (`require_token`) has no such door.
-- A signed link, under /a/: checked where it is served, not here.
+There are three ways in:
+- A token, `Authorization: Bearer hark_…`: from anywhere, with the scopes of the token.
+- No credential, from this machine: with all scopes, unless a foreign web page or a proxy may have sent the request. A
+  web page cannot choose its Host or hide its Origin and Sec-Fetch-Site, and a proxy adds headers: these get 403. A
+  server that listens on more than loopback has `require_token`, and refuses all requests without a token.
+- A signed link, under /a/: checked by its handler (answer_page.py), not here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN_FETCH_SITES: Final = frozenset((b"same-origin", b"same-site", b"none"))
 
 
 class Caller:
-    """Who asks: a name for the record, if it has one, and what it may do."""
+    """The sender of a request: its name, which is recorded with an answer, and its scopes."""
 
     __slots__ = ("name", "scopes")
 
@@ -44,7 +44,7 @@ ANONYMOUS_CALLER: Final = Caller(None, frozenset())
 
 @lru_cache(1024)
 def is_loopback(host: str) -> bool:
-    """A loopback address, or the one name that always means one. `*.localhost` may be resolved by anybody."""
+    """Whether this is a loopback address or `localhost`. Not `*.localhost`: a DNS server may resolve it to anything."""
     name = host.removeprefix("[").removesuffix("]").lower()
     if name == "localhost":
         return True
@@ -55,24 +55,26 @@ def is_loopback(host: str) -> bool:
 
 
 def bearer(scope: Scope) -> str | None:
-    """The token a request carries; Unauthenticated when its Authorization is something else."""
-    given = [value for name, value in scope["headers"] if name == b"authorization"]
-    if not given:
+    """Return the token of a request, or None; raise Unauthenticated for any other kind of Authorization."""
+    values = [value for name, value in scope["headers"] if name == b"authorization"]
+    if not values:
         return None
-    kind, _, token = given[0].partition(b" ")
-    if len(given) > 1 or kind.lower() != b"bearer" or not token.strip().isascii():
-        raise Unauthenticated("This Authorization is not understood. Send `Authorization: Bearer TOKEN`, once.")
+    kind, _, token = values[0].partition(b" ")
+    if len(values) > 1 or kind.lower() != b"bearer" or not token.strip().isascii():
+        raise Unauthenticated(
+            "This Authorization header is not supported. Send one header, `Authorization: Bearer TOKEN`."
+        )
     return bytes(token.strip()).decode()
 
 
 def is_local_client(scope: Scope) -> bool:
-    """Is the other end of the connection this machine?"""
+    """Whether the connection comes from this machine."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
 
 
 def refuse_drive_by(scope: Scope) -> None:
-    """Forbidden unless the request is what a program or a page of ours on this machine sends."""
+    """Raise Forbidden unless a program on this machine, or a page of this server, has sent the request."""
     hosts: list[bytes] = []
     origins: list[bytes] = []
     for name, value in scope["headers"]:
@@ -82,56 +84,58 @@ def refuse_drive_by(scope: Scope) -> None:
             origins.append(value)
         elif name == b"sec-fetch-site":
             if value not in _OWN_FETCH_SITES:
-                raise Forbidden("A page of another site asked for this. Without a token only pages of this server may.")
+                raise Forbidden("A page of another site sent this request. Send a token, or use a page of this server.")
         elif name in _PROXIED or name.startswith(b"x-forwarded"):
-            raise Forbidden("This came through a proxy. Give who is behind it a token: `hark token create`.")
+            raise Forbidden("This request came through a proxy. Send a token; `hark token create` makes one.")
     match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if match is None or not is_loopback(match.group(1).decode()):
-        raise Forbidden("Without a token this server answers to localhost and 127.0.0.1 only. Use that name.")
+        raise Forbidden(
+            "Without a token this server accepts only the host names localhost and 127.0.0.1. Use one of them."
+        )
     own = f"{scope['scheme']}://".encode() + hosts[0].lower()
     if any(origin.lower() != own for origin in origins):
-        raise Forbidden("A page of another origin asked for this. Without a token only pages of this server may.")
+        raise Forbidden("A page of another origin sent this request. Send a token, or use a page of this server.")
 
 
 class TokenLookup:
-    """Looks tokens up: all that come while a look is under way share the next one.
+    """Looks up tokens in the store. Requests that arrive during one lookup share the next one.
 
-    Nothing is kept, so a token that was revoked opens nothing from the next request on.
+    Nothing is cached, so that a revoked token is refused from the next request on.
     """
 
     def __init__(self, access: DoorAccess) -> None:
         self._access = access
-        self._asked: dict[str, asyncio.Future[Token | HarkError | None]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._waiting: dict[str, asyncio.Future[Token | HarkError | None]] = {}
+        self._task: asyncio.Task[None] | None = None
 
     async def caller(self, secret: str) -> Caller:
-        """Who has this token; Unauthenticated when nobody has."""
+        """Return the caller that has this token; raise Unauthenticated for an unknown one."""
         if not is_secret(secret):
-            raise _unknown()
-        if secret not in self._asked:
-            self._asked[secret] = asyncio.get_running_loop().create_future()
-        asked = self._asked[secret]
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look())
-        found = await asyncio.shield(asked)  # others wait for it too
+            raise _unknown_token()
+        if secret not in self._waiting:
+            self._waiting[secret] = asyncio.get_running_loop().create_future()
+        result = self._waiting[secret]
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._look_up())
+        found = await asyncio.shield(result)  # other requests wait for the same future
         if isinstance(found, HarkError):
             raise found
         if found is None:
-            raise _unknown()
+            raise _unknown_token()
         return Caller(found.name or f"token {found.id}", frozenset(found.scopes))
 
-    async def _look(self) -> None:
-        while self._asked:
-            asked, self._asked = self._asked, {}
+    async def _look_up(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
             found: dict[str, Token] = {}
             error: HarkError | None = None
             try:
-                found = await self._access.known_tokens(asked)
+                found = await self._access.known_tokens(waiting)
             except HarkError as failure:
                 error = failure
-            for secret, future in asked.items():
+            for secret, future in waiting.items():
                 future.set_result(error or found.get(secret))
 
 
-def _unknown() -> Unauthenticated:
-    return Unauthenticated("This token is not known, is over, or was revoked. Ask for another one.")
+def _unknown_token() -> Unauthenticated:
+    return Unauthenticated("This token is unknown, has expired or was revoked. Ask for a new one.")

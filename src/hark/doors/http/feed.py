@@ -1,7 +1,7 @@
-"""The feed: one reader of events per process, however many clients follow however many instances.
+"""The feed: one reader of new events per process, for all clients and all instances that they follow.
 
-It looks when a turn was committed here, and twice a second for what other processes did. Everybody in it is up to
-date: who comes reads the past by itself first, and who falls behind is sent to do so again (stream.py).
+It reads when this process has committed a turn, and twice a second for events of other processes. Every client in it
+is up to date: a client reads the past itself before it joins, and does so again when it has fallen behind (stream.py).
 """
 
 from __future__ import annotations
@@ -14,115 +14,116 @@ from hark.app.door_access import DoorAccess
 from hark.model.errors import HarkError, NotOpen
 from hark.model.values import Event
 
-PAGE = 500  # events of one instance per look
-_ROOM = 2 * PAGE  # events a client may be behind
-_GLANCE = 0.02  # seconds between glances at our own turns
-_LOOK = 0.5  # seconds between looks into the store
+PAGE = 500  # events of one instance per read
+_MAX_BUFFERED = 2 * PAGE  # events that wait for one client
+_TURN_INTERVAL = 0.02  # seconds between two checks for turns of this process
+_POLL_INTERVAL = 0.5  # seconds between two reads of the store
 
 
 class StreamClient:
-    """One client and its place."""
+    """One client of the feed: the instance it follows and the last event it has."""
 
     def __init__(self, id: str, seq: int) -> None:
         self.id = id
         self.seq = seq
         self.events: deque[Event] = deque()
-        self.over = False
-        """Its instance had ended before the last event was read: there are no more."""
+        self.ended = False
+        """The instance had ended before the last event was read: there are no more."""
         self.behind = False
-        """It was too slow: it has been left out since `seq`."""
+        """The client was too slow; the events after `seq` are not buffered for it."""
         self.closed = False
+        """The server stops: close the connection. The client may connect again elsewhere."""
         self.ready = asyncio.Event()
 
     def put(self, event: Event) -> None:
-        self.behind = self.behind or len(self.events) >= _ROOM
+        self.behind = self.behind or len(self.events) >= _MAX_BUFFERED
         if event.seq > self.seq and not self.behind:
             self.seq = event.seq
             self.events.append(event)
         self.ready.set()
 
     def end(self) -> None:
-        self.over = True
+        self.ended = True
         self.ready.set()
 
 
 class Feed:
     def __init__(self, access: DoorAccess) -> None:
         self._access = access
-        self._streams: set[StreamClient] = set()
+        self._clients: set[StreamClient] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()  # the set of clients
         self._closed = False
         self.reads = 0
 
     def follow(self, id: str, seq: int) -> StreamClient:
-        """Events of this instance after a seq, from now on, until `leave`."""
-        stream = StreamClient(id, seq)
-        stream.closed = self._closed
-        self._streams.add(stream)
-        self._bell.set()
+        """Add a client for the events of this instance after a seq; `unfollow` removes it."""
+        client = StreamClient(id, seq)
+        client.closed = self._closed
+        self._clients.add(client)
+        self._changed.set()
         if self._reader is None or self._reader.done():
-            self._bell = asyncio.Event()
-            self._reader = asyncio.ensure_future(self._read())
-        return stream
+            self._changed = asyncio.Event()
+            self._reader = asyncio.ensure_future(self._run())
+        return client
 
-    def unfollow(self, stream: StreamClient) -> None:
-        self._streams.discard(stream)
-        self._bell.set()
+    def unfollow(self, client: StreamClient) -> None:
+        self._clients.discard(client)
+        self._changed.set()
 
     def open(self) -> None:
         self._closed = False
 
     def close(self) -> None:
-        """The server stops: everybody is sent home, also who comes now, and may come back elsewhere."""
+        """Close the connections of all clients, and of those that still come: the server stops."""
         self._closed = True
-        self._close_streams()
+        self._close_clients()
 
-    def _close_streams(self) -> None:
-        for stream in self._streams:
-            stream.closed = True
-            stream.ready.set()
+    def _close_clients(self) -> None:
+        for client in self._clients:
+            client.closed = True
+            client.ready.set()
 
-    async def _read(self) -> None:
-        while self._streams:
+    async def _run(self) -> None:
+        while self._clients:
             turns = self._access.turns
-            self._bell.clear()
-            here = [stream for stream in self._streams if not stream.over and not stream.behind]
+            self._changed.clear()
+            waiting = [client for client in self._clients if not client.ended and not client.behind]
             try:
-                more = await self._look(here) if here else False
+                has_more = await self._read(waiting) if waiting else False
             except NotOpen:
-                self._close_streams()
+                self._close_clients()
                 return
-            except HarkError:  # the store is away: the clients wait, and nothing of theirs is lost
+            except HarkError:  # the store does not respond: the clients wait, and miss nothing
                 await asyncio.sleep(1)
                 continue
-            if not more:
-                await self._news(turns)
+            if not has_more:
+                await self._wait_for_changes(turns)
 
-    async def _look(self, streams: list[StreamClient]) -> bool:
-        """Read once for all of them. True when somebody has more to read at once."""
+    async def _read(self, clients: list[StreamClient]) -> bool:
+        """Read once for all clients; return True when an instance has more events to read."""
         self.reads += 1
-        places: dict[str, int] = {}
-        for stream in streams:
-            places[stream.id] = min(stream.seq, places.get(stream.id, stream.seq))
-        events, over = await self._access.follow(places, limit=PAGE)
-        found = Counter(event.instance_id for event in events)
+        positions: dict[str, int] = {}
+        for client in clients:
+            positions[client.id] = min(client.seq, positions.get(client.id, client.seq))
+        events, ended = await self._access.follow(positions, limit=PAGE)
+        counts = Counter(event.instance_id for event in events)
         by_id: dict[str, list[StreamClient]] = {}
-        for stream in streams:
-            by_id.setdefault(stream.id, []).append(stream)
+        for client in clients:
+            by_id.setdefault(client.id, []).append(client)
         for event in events:
-            for stream in by_id[event.instance_id]:
-                stream.put(event)
-        for id in over:
-            if found[id] < PAGE:
-                for stream in by_id[id]:
-                    stream.end()
-        return any(number == PAGE for number in found.values())
+            for client in by_id[event.instance_id]:
+                client.put(event)
+        for id in ended:
+            if counts[id] < PAGE:
+                for client in by_id[id]:
+                    client.end()
+        return any(count == PAGE for count in counts.values())
 
-    async def _news(self, turns: int) -> None:
-        """Until there may be something: a turn of ours, a bell, or long enough."""
-        end = asyncio.get_running_loop().time() + _LOOK
+    async def _wait_for_changes(self, turns: int) -> None:
+        """Wait until there may be new events: a turn of this process, another client, or the poll interval."""
+        end = asyncio.get_running_loop().time() + _POLL_INTERVAL
         while self._access.turns == turns and asyncio.get_running_loop().time() < end:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._bell.wait(), _GLANCE)
+                await asyncio.wait_for(self._changed.wait(), _TURN_INTERVAL)
                 return

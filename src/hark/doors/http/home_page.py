@@ -1,4 +1,4 @@
-"""The front page, until the console is here."""
+"""The home page of the server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _HOME = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Hark</title>
 <h1>Hark</h1>
-<p>Durable workflows that wait for the world. This server answers programs; the API is described in
-<a href="{root}/openapi.json">openapi.json</a>, and lists <a href="{root}/instances">instances</a>,
+<p>Durable workflows that wait for the outside world. This is the HTTP API, for programs; it is described in
+<a href="{root}/openapi.json">openapi.json</a>. It lists <a href="{root}/instances">instances</a>,
 <a href="{root}/awakeables?status=PENDING">open questions</a>, <a href="{root}/waits">waits</a>,
 <a href="{root}/events">events</a> and <a href="{root}/metrics">metrics</a>.</p>
 """

@@ -1,4 +1,4 @@
-"""/openapi.json: the table of routes as OpenAPI 3.1. Written by nobody: shapes, scopes and codes are the table's."""
+"""/openapi.json: OpenAPI 3.1, generated from the table of routes. Nothing in it is written by hand but descriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hark.doors.http.routes import HttpRequest, Route
 
 _REF = "#/components/schemas/{name}"
 _ARGS = {
-    "target": "An id or a correlation key, percent-encoded (a `/` in it as %2F).",
+    "target": "The id or the correlation key of an instance, percent-encoded (a `/` in it is %2F).",
     "id": "The id of an awakeable.",
     "name": "The name of a signal, percent-encoded.",
     "awakeable_id": "The id of an awakeable.",
@@ -55,13 +55,17 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = {"operationId": name, **_operation(route)}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Hark", "version": version, "description": "Durable workflows that wait for the world."},
+        "info": {
+            "title": "Hark",
+            "version": version,
+            "description": "Durable workflows that wait for the outside world.",
+        },
         "paths": paths,
         "components": {
             "schemas": {**components, "Error": _ERROR},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # Over loopback no credential is needed.
+        # Requests from this machine need no token.
         "security": [{"token": []}, {}],
     }
 
@@ -73,9 +77,9 @@ def _is_shape(shape: Any) -> bool:
 def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
-        "description": "Open to everybody." if route.scope is None else f"A token needs the scope `{route.scope}`.",
+        "description": "Needs no token." if route.scope is None else f"A token needs the scope `{route.scope}`.",
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
-        "responses": {str(code): _answer(code, shape) for code, shape in route.responses.items()},
+        "responses": {str(code): _success(code, shape) for code, shape in route.responses.items()},
     }
     if route.body is not None:
         schema = {} if route.body is Any else msgspec.json.schema(route.body, ref_template=_REF)
@@ -91,7 +95,7 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _common(route: Route) -> set[int]:
-    """What any route of its kind may answer."""
+    """The status codes that any route of its kind may return."""
     codes = {401, 403, 503}
     if route.query.__struct_fields__ or "{" in route.path or _is_shape(route.body):
         codes.add(422)
@@ -110,7 +114,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     found = []
     for field in msgspec.structs.fields(route.query):
         schema = msgspec.json.schema(field.type)
-        # A query says nothing rather than null.
+        # An absent parameter of a query is left out, never null.
         kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
         found.append({"name": field.name, "in": "query", "required": field.required, "schema": kinds[0]})
     return found
@@ -124,7 +128,7 @@ def _header_parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _answer(code: int, shape: Any) -> dict[str, Any]:
+def _success(code: int, shape: Any) -> dict[str, Any]:
     described: dict[str, Any] = {"description": HTTPStatus(code).phrase}
     if isinstance(shape, str):
         described["content"] = {shape: {"schema": {"type": "string"}}}

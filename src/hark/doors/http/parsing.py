@@ -1,4 +1,4 @@
-"""What comes in: parsing with a limit, JSON through the one border (model/json.py), queries, and their shapes."""
+"""Bodies and queries to typed values. A body has a size limit, and all JSON is parsed by model/json.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class ClientDisconnected(Exception):
-    """The client hung up: nobody is there to be answered."""
+    """The client closed the connection before it had sent the whole body."""
 
 
 async def read_body(receive: Receive, length: bytes | None, limit: int, envelope: int = 0) -> bytes:
@@ -65,35 +65,35 @@ def _too_large(size: int, limit: int) -> PayloadTooLarge:
 
 
 def parse_body(body: bytes, absent: Any = None) -> Any:
-    """Its JSON; what an empty body means is for the caller to say: null, or an empty object."""
+    """Parse a body as JSON; an empty one is `absent`."""
     return json.parse(body) if body else absent
 
 
 def convert_body(value: Any, shape: type[T]) -> T:
-    """A value that fits, or InvalidInput that says where it does not."""
+    """Convert parsed JSON to this type, or raise InvalidInput that says what does not match."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the body does not fit: {error}; see /openapi.json for its shape") from error
+        raise InvalidInput(f"the body has the wrong shape: {error}; see /openapi.json") from error
 
 
 def parse_query(raw: bytes, shape: type[T]) -> T:
-    """The query string; what is unknown, repeated or malformed is refused, not overlooked."""
-    given: dict[str, str] = {}
+    """Parse a query string to this type; unknown, repeated and malformed parameters raise InvalidInput."""
+    values: dict[str, str] = {}
     for part in filter(None, raw.split(b"&")):
         name, _, value = part.replace(b"+", b" ").partition(b"=")
         key = percent_decoded(name)
-        if key in given:
-            raise InvalidInput(f"the query has {key!r} twice; give it once")
-        given[key] = percent_decoded(value)
+        if key in values:
+            raise InvalidInput(f"the query has {key!r} more than once; give it once")
+        values[key] = percent_decoded(value)
     try:
-        return msgspec.convert(given, shape, strict=False)
+        return msgspec.convert(values, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the query does not fit: {error}; see /openapi.json for its parameters") from error
+        raise InvalidInput(f"the query has the wrong shape: {error}; see /openapi.json") from error
 
 
 def percent_decoded(raw: bytes) -> str:
-    """A part of a path or query, without its percent signs."""
+    """Decode a part of a path or query."""
     return utf8(unquote_to_bytes(raw) if b"%" in raw else raw)
 
 
@@ -101,4 +101,6 @@ def utf8(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput("the address or a header is not UTF-8 (under its percent signs); encode it so") from error
+        raise InvalidInput(
+            "the path, the query or a header is not UTF-8; encode it as UTF-8, and percent-encode it in a URL"
+        ) from error

@@ -1,4 +1,4 @@
-"""`GET /metrics`: figures in Prometheus' text format. They are asked for here and now; unscraped they cost nothing."""
+"""`GET /metrics`: metrics in the text format of Prometheus, collected when they are read and at no other time."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from collections.abc import Iterable, Mapping
 from hark.doors.http.responses import Response, text_response
 from hark.doors.http.routes import HttpRequest
 
-_KIND = "text/plain; version=0.0.4; charset=utf-8"
-_CAPPED = "Counted up to 10000."
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_CAPPED = "Counts stop at 10000."
 
 
 async def metrics(request: HttpRequest) -> Response:
     found = await request.access.metrics()
-    tally = found.tally
+    counters = found.tally
     ready = {queue: number for queue, (number, _) in found.queues.items()}
     lines = [
-        *_family("hark_turns_total", "counter", "Transactions committed by this process.", [("", tally.turns)]),
-        *_family("hark_turn_requests_total", "counter", "Requests and outcomes in them.", [("", tally.requests)]),
-        *_family("hark_claims_total", "counter", "Activations claimed by this process.", [("", tally.claims)]),
-        *_summary("hark_turn_seconds", "The oldest request of each turn: from its call to its commit.",
-                  tally.waited, tally.turns),
-        *_summary("hark_wake_latency_seconds", "The same for turns that claimed work: from what wakes to the wake.",
-                  tally.woke, tally.wakes),
-        *_family("hark_oldest_wait_seconds", "gauge", "Since the oldest open wait began, by kind.",
+        *_family("hark_turns_total", "counter", "Transactions committed by this process.", [("", counters.turns)]),
+        *_family("hark_turn_requests_total", "counter", "Requests and outcomes in these transactions.",
+                 [("", counters.requests)]),
+        *_family("hark_claims_total", "counter", "Activations claimed by this process.", [("", counters.claims)]),
+        *_summary("hark_turn_seconds", "Time from the oldest request of a turn to its commit.",
+                  counters.waited, counters.turns),
+        *_summary("hark_wake_latency_seconds", "The same for turns that claimed work: from the request to the wake.",
+                  counters.woke, counters.wakes),
+        *_family("hark_oldest_wait_seconds", "gauge", "Age of the oldest open wait, by kind.",
                  _by("kind", {kind: age for kind, (_, age) in found.waits.items()})),
         *_family("hark_waits", "gauge", f"Open waits, by kind. {_CAPPED}",
                  _by("kind", {kind: number for kind, (number, _) in found.waits.items()})),
-        *_family("hark_awakeables_pending", "gauge", f"Awakeables somebody waits for. {_CAPPED}",
+        *_family("hark_awakeables_pending", "gauge", f"Awakeables that wait for an answer. {_CAPPED}",
                  [("", found.waits["awakeable"][0])]),
-        *_family("hark_timer_lag_seconds", "gauge", "How late the earliest timer is that has not fired.",
+        *_family("hark_timer_lag_seconds", "gauge", "How late the oldest due timer is.",
                  [("", found.timer_lag)]),
         *_family("hark_queue_depth", "gauge", f"Instances ready to run, by queue. {_CAPPED}", _by("queue", ready)),
-        *_family("hark_queue_oldest_seconds", "gauge", "Since the first in line became ready, by queue.",
+        *_family("hark_queue_oldest_seconds", "gauge", "Age of the oldest instance that is ready to run, by queue.",
                  _by("queue", {queue: age for queue, (_, age) in found.queues.items()})),
-        *_family("hark_instances", "gauge", f"Live instances that do not wait for the world. {_CAPPED}",
+        *_family("hark_instances", "gauge", f"Live instances that are not parked, by status. {_CAPPED}",
                  _by("status", {"executing": found.executing, "runnable": sum(ready.values()),
                                 "blocked": found.blocked})),
     ]  # fmt: skip
-    return text_response("\n".join(lines) + "\n", _KIND)
+    return text_response("\n".join(lines) + "\n", _CONTENT_TYPE)
 
 
 def _family(name: str, kind: str, about: str, samples: Iterable[tuple[str, float]]) -> list[str]:

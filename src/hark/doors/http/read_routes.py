@@ -1,4 +1,4 @@
-"""The handlers that only look. Lists are {"items": …, "next": the `after` of the next page, or null}."""
+"""The handlers that read. A list is {"items": …, "next": …}; `next` is the `after` of the next page, or null."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind,
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 VERSION = version("hark")
-_QUICK = 2.0  # seconds the store has to answer a health check
+_HEALTH_TIMEOUT = 2.0  # seconds; a probe that waits as long as a request may would report a failure of a minute ago
 
 
-def _one_of(words: Any) -> msgspec.Meta:
-    """For the description; the app refuses others. (As Literals in a query, `null` would be taken for none.)"""
-    return msgspec.Meta(extra_json_schema={"enum": [*get_args(words)]})
+def _enum(literal: Any) -> msgspec.Meta:
+    """The values in the OpenAPI document; the app validates them. (With a Literal, `null` in a query would be None.)"""
+    return msgspec.Meta(extra_json_schema={"enum": [*get_args(literal)]})
 
 
-OfStatus = Annotated[str, _one_of(Status)] | None
-OfKind = Annotated[str, _one_of(Kind)] | None
-OfAnswer = Annotated[str, _one_of(AwakeableStatus)] | None
-OfWait = Annotated[str, _one_of(WaitKind)] | None
+StatusFilter = Annotated[str, _enum(Status)] | None
+KindFilter = Annotated[str, _enum(Kind)] | None
+AwakeableStatusFilter = Annotated[str, _enum(AwakeableStatus)] | None
+WaitKindFilter = Annotated[str, _enum(WaitKind)] | None
 
 
 class InstancesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    status: OfStatus = None
+    status: StatusFilter = None
     definition: str | None = None
-    kind: OfKind = None
+    kind: KindFilter = None
     limit: Limit = 100
     after: str | None = None
 
 
 class AwakeablesQuery(msgspec.Struct, forbid_unknown_fields=True):
     job: str | None = None
-    status: OfAnswer = None
+    status: AwakeableStatusFilter = None
     limit: Limit = 100
     after: str | None = None
 
@@ -58,12 +58,12 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 class WaitsQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
-    kind: OfWait = None
+    kind: WaitKindFilter = None
     limit: Limit = 100
     after: str | None = None
 
 
-# X3: the link of an awakeable is a credential; who may not answer sees null.
+# X3: the link of an awakeable is a credential: a caller without the scope `answer` sees null.
 AwakeableView: Any = msgspec.defstruct(
     "Awakeable", [*(get_type_hints(Awakeable) | {"url": str | None}).items()], namespace={"__doc__": Awakeable.__doc__}
 )
@@ -96,11 +96,11 @@ class Health(msgspec.Struct):
 
 
 async def instances(request: HttpRequest) -> Response:
-    wish: InstancesQuery = request.query()
+    query: InstancesQuery = request.query()
     found = await request.app.list(
-        status=wish.status, definition=wish.definition, kind=wish.kind, limit=wish.limit + 1, after=wish.after
+        status=query.status, definition=query.definition, kind=query.kind, limit=query.limit + 1, after=query.after
     )
-    return json_response(Instances(found[: wish.limit], _next(found, wish.limit)))
+    return json_response(Instances(found[: query.limit], _next_cursor(found, query.limit)))
 
 
 async def instance(request: HttpRequest) -> Response:
@@ -114,42 +114,40 @@ async def why(request: HttpRequest) -> Response:
 
 
 async def awakeables(request: HttpRequest) -> Response:
-    wish: AwakeablesQuery = request.query()
-    found = await request.app.awakeables(job=wish.job, status=wish.status, limit=wish.limit + 1, after=wish.after)
-    shown = [_shown(request, one) for one in found[: wish.limit]]
-    return json_response(Awakeables(shown, _next(found, wish.limit)))
+    query: AwakeablesQuery = request.query()
+    found = await request.app.awakeables(job=query.job, status=query.status, limit=query.limit + 1, after=query.after)
+    views = [_view(request, awakeable) for awakeable in found[: query.limit]]
+    return json_response(Awakeables(views, _next_cursor(found, query.limit)))
 
 
 async def awakeable(request: HttpRequest) -> Response:
     [id] = request.args
-    return json_response(_shown(request, await request.app.awakeable(id)))
+    return json_response(_view(request, await request.app.awakeable(id)))
 
 
 async def history(request: HttpRequest) -> Response:
-    """The events of one instance: a page of the latest, newest last; `after` goes back in time."""
-    wish: HistoryQuery = request.query()
-    return await _events(request, request.args[0], wish.limit, wish.after)
+    query: HistoryQuery = request.query()
+    return await _page_of_events(request, request.args[0], query.limit, query.after)
 
 
 async def events(request: HttpRequest) -> Response:
-    wish: EventsQuery = request.query()
-    return await _events(request, wish.job, wish.limit, wish.after)
+    query: EventsQuery = request.query()
+    return await _page_of_events(request, query.job, query.limit, query.after)
 
 
 async def waits(request: HttpRequest) -> Response:
-    wish: WaitsQuery = request.query()
+    query: WaitsQuery = request.query()
     after = (-1, "")
-    if wish.after is not None:
-        since, _, id = wish.after.partition("-")
+    if query.after is not None:
+        since, _, id = query.after.partition("-")
         after = (cursor_number(since), id)
-    found, place = await request.access.wait_page(name=wish.name, kind=wish.kind, limit=wish.limit, after=after)
-    return json_response(Waits(found, None if place is None else f"{place[0]}-{place[1]}"))
+    found, last = await request.access.wait_page(name=query.name, kind=query.kind, limit=query.limit, after=after)
+    return json_response(Waits(found, None if last is None else f"{last[0]}-{last[1]}"))
 
 
 async def health(request: HttpRequest) -> Response:
-    """Quickly: a probe that waits as long as a request may would report the outage of a minute ago."""
     try:
-        await asyncio.wait_for(_ping(request), _QUICK)
+        await asyncio.wait_for(_ping(request), _HEALTH_TIMEOUT)
     except (TimeoutError, HarkError) as error:
         failure = error if isinstance(error, HarkError) else _no_answer()
         return json_response({"status": "unavailable", **error_body(type(failure).__name__, str(failure))}, 503)
@@ -157,56 +155,61 @@ async def health(request: HttpRequest) -> Response:
 
 
 def _no_answer() -> StoreUnavailable:
-    return StoreUnavailable(f"The store did not answer within {_QUICK:g} s. Check the database, then try again.")
+    return StoreUnavailable(
+        f"The store did not answer within {_HEALTH_TIMEOUT:g} s. Check the database, then try again."
+    )
 
 
 async def _ping(request: HttpRequest) -> None:
     await request.access.ping()
 
 
-async def _events(request: HttpRequest, target: str | None, limit: int, after: str | None) -> Response:
-    """The latest, newest last; `next` leads back (`~` before its cursor). After an event's own cursor: forward."""
+async def _page_of_events(request: HttpRequest, target: str | None, limit: int, after: str | None) -> Response:
+    """A page of events, newest last.
+
+    Without `after` it is the latest page. Its `next` has a `~` before the cursor and goes back in time; the cursor of
+    an event, without `~`, goes forward.
+    """
     if after is not None and not after.startswith("~"):
-        tx, seq = _cursor(after)
+        tx, seq = _parse_cursor(after)
         if target is None:
             found = await request.app.events_after((tx, seq), limit=limit + 1)
         else:
-            found, _ = await request.access.follow({await _id(request, target): seq}, limit=limit + 1)
+            found, _ = await request.access.follow({(await request.app.get(target)).id: seq}, limit=limit + 1)
         page = found[:limit]
-        return json_response(Events(page, _place(page[-1]) if len(found) > limit else None))
-    found = await request.app.events(target, limit=limit + 1, before=None if after is None else _cursor(after[1:]))
+        return json_response(Events(page, _cursor(page[-1]) if len(found) > limit else None))
+    found = await request.app.events(
+        target, limit=limit + 1, before=None if after is None else _parse_cursor(after[1:])
+    )
     page = found[-limit:]
-    return json_response(Events(page, f"~{_place(page[0])}" if len(found) > limit else None))
+    return json_response(Events(page, f"~{_cursor(page[0])}" if len(found) > limit else None))
 
 
-async def _id(request: HttpRequest, target: str) -> str:
-    return (await request.app.get(target)).id
-
-
-def _place(event: Event) -> str:
+def _cursor(event: Event) -> str:
     return f"{event.cursor[0]}.{event.cursor[1]}"
 
 
-def _cursor(after: str) -> tuple[int, int]:
+def _parse_cursor(after: str) -> tuple[int, int]:
     tx, _, seq = after.partition(".")
     return cursor_number(tx), cursor_number(seq)
 
 
-def _shown(request: HttpRequest, found: Awakeable) -> Any:
-    shown = {name: getattr(found, name) for name in AwakeableView.__struct_fields__}
+def _view(request: HttpRequest, awakeable: Awakeable) -> Any:
+    """The awakeable as this caller may see it: with a complete link, or without one."""
+    values = {name: getattr(awakeable, name) for name in AwakeableView.__struct_fields__}
     if "answer" not in request.caller.scopes:
-        shown["url"] = None
-    elif found.url.startswith("/"):
-        shown["url"] = request.origin + found.url
-    return AwakeableView(**shown)
+        values["url"] = None
+    elif awakeable.url.startswith("/"):
+        values["url"] = request.origin + awakeable.url
+    return AwakeableView(**values)
 
 
-def _next(found: Sequence[Instance | Awakeable], limit: int) -> str | None:
+def _next_cursor(found: Sequence[Instance | Awakeable], limit: int) -> str | None:
     return found[limit - 1].id if len(found) > limit else None
 
 
 def cursor_number(text: str) -> int:
-    """A part of a cursor."""
+    """Parse a number of a cursor."""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise InvalidInput("this `after` is none that was handed out; leave it out to begin, or use the last `next`")
+        raise InvalidInput("invalid cursor in `after`: use the `next` of an earlier page, or leave it out to begin")
     return int(text)

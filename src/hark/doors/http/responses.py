@@ -1,4 +1,4 @@
-"""What goes out: JSON, the headers every answer carries, and the one table from errors to codes."""
+"""Responses: JSON, the headers that every response has, and the table from errors to status codes."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ STATUSES: Final[dict[type[HarkError], int]] = {
     NotOpen: 503,
 }
 
-# JSON is not a page: what only matters to one (frames, referrers, openers) would be sent for nothing, and each header
-# costs a microsecond of every answer. A page may bring its own Content-Security-Policy.
-_DATA: Final = (
+# Headers about frames, referrers and openers matter to pages only; JSON goes without them, because each header costs
+# a microsecond per response. A page may have its own Content-Security-Policy.
+_DATA_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_SAFE: Final = (
-    *_DATA,
+_PAGE_HEADERS: Final = (
+    *_DATA_HEADERS,
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-_JSON: Final = ((b"content-type", b"application/json"), *_DATA)
+_JSON_HEADERS: Final = ((b"content-type", b"application/json"), *_DATA_HEADERS)
 encode_json: Final = msgspec.json.Encoder().encode
 
 
 class Response:
-    """A whole answer, ready to be sent."""
+    """A complete response."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -79,7 +79,7 @@ class Response:
 
 
 def json_response(value: Any, status: int = 200, headers: Headers = ()) -> Response:
-    return Response(status, encode_json(value), (*_JSON, *headers) if headers else _JSON)
+    return Response(status, encode_json(value), (*_JSON_HEADERS, *headers) if headers else _JSON_HEADERS)
 
 
 def text_response(text: str, kind: str, headers: Headers = ()) -> Response:
@@ -87,13 +87,13 @@ def text_response(text: str, kind: str, headers: Headers = ()) -> Response:
 
 
 def with_security_headers(headers: Headers) -> Headers:
-    """With the headers every answer carries, unless the answer has its own."""
+    """Add the headers that every page has, except those that are given."""
     own = {name.lower() for name, _ in headers}
-    return [*headers, *(header for header in _SAFE if header[0] not in own)]
+    return [*headers, *(header for header in _PAGE_HEADERS if header[0] not in own)]
 
 
 def status_of(error: HarkError) -> int:
-    """The code of the nearest class of the error that has one."""
+    """The status code of an error: that of its class, or of the nearest base class in the table."""
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
 
 

@@ -1,6 +1,6 @@
-"""The table of routes: what serves a request, and what openapi.py describes.
+"""How a route is declared and found, and the request as a handler sees it.
 
-A path is matched by its raw segments and each is decoded alone, so `%2F` in a key stays inside its segment.
+A path is matched by its raw segments and each argument is decoded alone, so that `%2F` in a key stays in its segment.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class ServerContext:
-    """What all requests share."""
+    """The values that all requests share."""
 
     app: Hark
     access: DoorAccess
     feed: Feed
     document: dict[str, Any]
+    """What /openapi.json returns."""
     heartbeat: float
+    """Seconds between two comments of a stream without events."""
 
 
 class HttpRequest:
@@ -53,7 +55,7 @@ class HttpRequest:
         self.route: Route
 
     def header(self, name: bytes) -> bytes | None:
-        """The first header of this name."""
+        """Return the first header of this name."""
         for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value
@@ -61,12 +63,17 @@ class HttpRequest:
         return None
 
     def header_text(self, name: bytes) -> str | None:
-        """A header as text: UTF-8, as curl sends it."""
+        """Return a header as text: UTF-8, as curl sends it."""
         raw = self.header(name)
         return None if raw is None else parsing.utf8(raw)
 
     async def json_body(self, envelope: int = 0, absent: Any = None) -> Any:
-        """Parse the body as JSON; return `absent` when it is empty. `envelope`: bytes for fields around the payload."""
+        """Parse the body as JSON.
+
+        Args:
+            envelope: bytes that the body may have beyond `max_payload`, for the fields around the payload.
+            absent: what to return for an empty body.
+        """
         raw = await parsing.read_body(self.receive, self.header(b"content-length"), self.access.max_payload, envelope)
         return parsing.parse_body(raw, absent)
 
@@ -75,76 +82,98 @@ class HttpRequest:
         return parsing.convert_body(await self.json_body(envelope, absent={}), shape)
 
     def query(self) -> Any:
+        """Parse the query string to the type that the route declares."""
         return parsing.parse_query(self.scope["query_string"], self.route.query)
 
     @property
     def origin(self) -> str:
-        """How the caller reached us, with the prefix we are mounted under."""
+        """The address of this server as the client wrote it, with the prefix it is mounted under; may be empty."""
         host = (self.header(b"host") or b"").decode("latin-1")
         return f"{self.scope['scheme']}://{host}{self.scope.get('root_path', '').rstrip('/')}" if host else ""
 
 
-_Words = list[tuple[int, bytes]]
 Handler = Callable[[HttpRequest], Awaitable[Response | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One line of the table. `answers` maps each code of a success to the type of its JSON, or a media type."""
+    """One row of the table of routes."""
 
     method: str
     path: str
     handler: Handler
     scope: str | None
-    """The scope a token needs for it; None: open to everybody who reaches us."""
+    """The scope that a token needs; None: no credential is needed."""
     summary: str
     responses: dict[int, Any]
+    """Each status code of a success, with the type of its JSON or a media type."""
     error_codes: tuple[int, ...] = ()
     query: type[msgspec.Struct] = NoQuery
     body: Any = None
     """The type of the JSON body; None: no body is read."""
     alternative: str | None = None
-    """A media type that any of its answers may have instead: a page, for who asks for one."""
+    """A media type that every response may have instead of JSON: HTML, for browsers."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Request headers that mean something here, with a sentence each."""
+    """Request headers that the handler reads, with a sentence each."""
 
     @property
     def segments(self) -> list[str]:
         return self.path.split("/")[1:]
 
 
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """The routes of one path: its fixed segments after the first, the positions of its arguments, its methods."""
+
+    fixed: list[tuple[int, bytes]]
+    arguments: list[int]
+    methods: dict[str, Route]
+
+
 class RouteTable:
     """Finds the route of a request."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        # By number of segments and the first of them, which is never an argument; then the other words of the path.
-        self._paths: dict[tuple[int, bytes], list[tuple[_Words, list[int], dict[str, Route]]]] = {}
+        # By the number of segments and the first of them, which is never an argument.
+        self._paths: dict[tuple[int, bytes], list[_Path]] = {}
         for route in routes:
-            parts = route.segments
-            words = [(n, part.encode()) for n, part in enumerate(parts) if n and not part.startswith("{")]
-            args = [n for n, part in enumerate(parts) if part.startswith("{")]
-            same = self._paths.setdefault((len(parts), parts[0].encode()), [])
-            methods = next((methods for known, _, methods in same if known == words), None)
-            if methods is None:
-                methods = {}
-                # More words first: /a/static/x is a file before it is an awakeable's page.
-                same.append((words, args, methods))
-                same.sort(key=lambda path: -len(path[0]))
-            methods[route.method] = route
+            segments = route.segments
+            fixed = [(n, part.encode()) for n, part in enumerate(segments) if n and not part.startswith("{")]
+            arguments = [n for n, part in enumerate(segments) if part.startswith("{")]
+            similar = self._paths.setdefault((len(segments), segments[0].encode()), [])
+            path = next((known for known in similar if known.fixed == fixed), None)
+            if path is None:
+                path = _Path(fixed, arguments, {})
+                similar.append(path)
+                # More fixed segments first: /a/static/x is a file, not the page of the awakeable "static".
+                similar.sort(key=lambda path: -len(path.fixed))
+            path.methods[route.method] = route
 
     def find(self, method: str, path: bytes) -> tuple[Route, list[str]]:
-        """The route and the decoded arguments; NoRoute, or NoMethod with those there are."""
+        """Find the route of a request.
+
+        Returns:
+            The route and the decoded arguments of its path.
+
+        Raises:
+            NoRoute: no route has this path.
+            NoMethod: a route has this path, but not for this method.
+        """
         parts = path.split(b"/")[1:]
-        for words, args, methods in self._paths.get((len(parts), parts[0]) if parts else (0, b""), ()):
-            for n, word in words:
-                if parts[n] != word:
+        for candidate in self._paths.get((len(parts), parts[0]) if parts else (0, b""), ()):
+            for n, segment in candidate.fixed:
+                if parts[n] != segment:
                     break
             else:
-                if not all(parts[n] for n in args):
+                if not all(parts[n] for n in candidate.arguments):
                     continue  # an argument is not empty
-                route = methods.get(method)
+                route = candidate.methods.get(method)
                 if route is None:
-                    allow = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
-                    raise NoMethod(f"{method} is not served here. Use {allow}; see /openapi.json.", allow=allow)
-                return route, [parsing.percent_decoded(parts[n]) for n in args]
-        raise NoRoute("Nothing is served under this path. See /openapi.json for what is.")
+                    raise _no_method(method, candidate)
+                return route, [parsing.percent_decoded(parts[n]) for n in candidate.arguments]
+        raise NoRoute("No route has this path. See /openapi.json for all routes.")
+
+
+def _no_method(method: str, path: _Path) -> NoMethod:
+    allow = ", ".join(sorted({*path.methods, *(["HEAD"] if "GET" in path.methods else [])}))
+    return NoMethod(f"This path does not support {method}. Use {allow}; see /openapi.json.", allow=allow)

@@ -1,7 +1,7 @@
 """`serve`: the HTTP door and a worker in one process (D1), until SIGTERM or Ctrl-C.
 
-A loopback address needs no credential (see auth.py). Any other bind is refused while the store has no token:
-whoever can reach it could start, answer and cancel everything.
+Requests from this machine need no credential (see auth.py). The server refuses to listen on any other address while the
+store has no token, and requires a token there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
 
-_GRACE = 10
+_SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
 
 
 async def serve(
@@ -36,32 +36,46 @@ async def serve(
     require_token: bool = False,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> None:
-    """Serve until told to stop; `port=0` takes a free one. `say` is told the address once requests are taken."""
+    """Serve the HTTP API until SIGTERM, Ctrl-C or cancellation.
+
+    Args:
+        app: the app to serve. It is opened if it is not open, and then closed at the end.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        worker: whether to run a worker in this process.
+        queues: the queues of the worker and their concurrency.
+        grace: the seconds that running steps get when the worker stops.
+        require_token: whether requests from this machine need a token too.
+        say: called with a line that has the address, as soon as requests are accepted.
+
+    Raises:
+        InvalidInput: the address cannot be used, or others can reach it and the store has no token.
+    """
     listener = listen(host, port)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(listener.close)
         if not app.is_open:
             await stack.enter_async_context(app)
-        near = all(is_loopback(address) for address in _addresses(host))
-        if not near:
-            await _refuse_strangers(app, host)
+        only_loopback = all(is_loopback(address) for address in _addresses(host))
+        if not only_loopback:
+            await _refuse_without_tokens(app, host)
         access = DoorAccess(app)
         access.origin = access.origin or address(listener)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
-        door = AsgiApp(app, require_token=require_token or not near)
-        server = _Server(config(door))
+        application = AsgiApp(app, require_token=require_token or not only_loopback)
+        server = _Server(config(application))
 
         def stop() -> None:
             server.should_exit = True
-            door.feed.close()  # else who follows an instance would be waited for
+            application.feed.close()  # otherwise the server waits for open streams
 
-        with _told(stop):
+        with _call_on_signals(stop):
             serving = asyncio.ensure_future(server.serve([listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
             if server.started:
-                say(f"serving on {address(listener)}; SIGTERM or Ctrl-C stops")
+                say(f"serving on {address(listener)}; press Ctrl-C or send SIGTERM to stop")
             try:
                 await asyncio.shield(serving)
             except asyncio.CancelledError:
@@ -71,12 +85,12 @@ async def serve(
 
 
 def run(app: Hark, **options: Any) -> None:
-    """`serve` for plain code: a process of its own, on the fastest loop there is."""
+    """Run `serve` in this process, which has no event loop yet; on uvloop where it is installed."""
     try:
         import uvloop
 
         fastest: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:  # not made for this platform
+    except ImportError:  # there is none for this platform
         fastest = None
     with asyncio.Runner(loop_factory=fastest) as runner:
         runner.run(serve(app, **options))
@@ -85,33 +99,33 @@ def run(app: Hark, **options: Any) -> None:
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Ours: uvicorn raises a signal again when it is done, which would cut the worker's stop short."""
+        """Leave signals to `serve`: uvicorn would raise them again at its end, and so interrupt the worker's stop."""
         yield
 
 
-def config(door: Any) -> uvicorn.Config:
-    """How an ASGI application is served here."""
-    # No proxy headers: who comes through a proxy says so, and needs a token.
+def config(application: Any) -> uvicorn.Config:
+    """The settings of uvicorn for an ASGI application."""
+    # proxy_headers=False: a request through a proxy keeps the headers that reveal it, and so needs a token (auth.py).
     logging.getLogger("uvicorn.access").addFilter(_without_query)
     return uvicorn.Config(
-        door, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
-        server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_GRACE,
+        application, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
+        server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
     )  # fmt: skip
 
 
 def _without_query(record: logging.LogRecord) -> bool:
-    """There is no access log; who turns one on does not get the tokens of links with it."""
+    """Remove queries from the access log, in case it is turned on: they have the tokens of links."""
     if isinstance(record.args, tuple):
         record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
     return True
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; refused with a reason when the address cannot be had."""
+    """Open a listening socket; raise InvalidInput when the address cannot be used."""
     if type(port) is not int or not 0 <= port < 65536:
-        raise InvalidInput(f"port={port!r}: give a number from 0 (any free one) to 65535.")
+        raise InvalidInput(f"port={port!r}: give a number from 0 (any free port) to 65535.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said in so many words: asyncio sends small answers at once (TCP_NODELAY) only on a socket that says it is TCP.
+    # IPPROTO_TCP is explicit: asyncio sets TCP_NODELAY, so that small responses go out immediately, only if it is set.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -119,7 +133,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        raise InvalidInput(f"{host}:{port} cannot be listened on: {error}. Choose another --host or --port.") from error
+        raise InvalidInput(f"Cannot listen on {host}:{port}: {error}. Choose another --host or --port.") from error
     return listener
 
 
@@ -132,28 +146,28 @@ def _addresses(host: str) -> list[str]:
     try:
         return [str(found[4][0]) for found in socket.getaddrinfo(host, None)]
     except OSError as error:
-        raise InvalidInput(f"{host!r} is no address here: {error}. Give --host an address of this machine.") from error
+        raise InvalidInput(f"{host!r} is not an address of this machine: {error}. Choose another --host.") from error
 
 
-async def _refuse_strangers(app: Hark, host: str) -> None:
+async def _refuse_without_tokens(app: Hark, host: str) -> None:
     if not await DoorAccess(app).has_tokens():
         raise InvalidInput(
-            f"{host} can be reached from other machines, and the store has no token to tell friend from stranger. "
-            "Make one (`hark token create --scope read`), or serve on 127.0.0.1."
+            f"Other machines can reach {host}, and the store has no token to authenticate them. "
+            "Make one with `hark token create --scope read`, or serve on 127.0.0.1."
         )
 
 
 @contextlib.contextmanager
-def _told(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C stop the server; where signals cannot be had (not the main thread), its owner cancels us."""
+def _call_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` on SIGTERM and Ctrl-C. Outside the main thread there are no signals: cancel `serve` instead."""
     loop = asyncio.get_running_loop()
-    caught: list[Any] = []
+    handled: list[Any] = []
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
-            caught.append(number)
+            handled.append(number)
     try:
         yield
     finally:
-        for number in caught:
+        for number in handled:
             loop.remove_signal_handler(number)

@@ -1,9 +1,9 @@
-"""`GET /instances/{target}/stream`: its events as server-sent events, from the start or after `Last-Event-ID`.
+"""`GET /instances/{target}/stream`: the events of an instance as server-sent events, all or after `Last-Event-ID`.
 
-`id` is the seq, `event` the type, `data` the event's own data with its instance, step and time beside it; for
-`stream` (what a task put there) the data alone. A comment every fifteen seconds keeps the line open. When the
-instance has ended and everything was sent, `event: end` with its status is the last, and the connection is closed;
-who comes back then with the id of the last event gets 204, which tells a browser to stop.
+`id` is the seq, `event` the type, `data` the event's data with instance, step and time; for events of the type
+`stream` (chunks from a task) the data alone. A comment every fifteen seconds keeps the connection open. When the
+instance has ended and everything was sent, `event: end` with its status is the last one and the connection is closed.
+A client that connects again with the id of the last event gets 204, which tells a browser to stop.
 """
 
 from __future__ import annotations
@@ -35,84 +35,84 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def stream(request: HttpRequest) -> Response | None:
     [target] = request.args
-    wish: StreamQuery = request.query()
-    last = request.header_text(b"last-event-id") or wish.after
+    query: StreamQuery = request.query()
+    last = request.header_text(b"last-event-id") or query.after
     seq = 0 if last is None else cursor_number(last)
     id = (await request.app.get(target)).id
     if last is not None:
-        more, over = await request.access.follow({id: seq}, limit=1)
-        if over and not more:
+        more, ended = await request.access.follow({id: seq}, limit=1)
+        if ended and not more:
             return Response(204, b"", with_security_headers([]))
     if request.scope["method"] == "HEAD":
         return Response(200, b"", _HEADERS)
     await request.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
-    gone = asyncio.ensure_future(_gone(request.receive))
+    disconnected = asyncio.ensure_future(_disconnect(request.receive))
     try:
         await _write(request, b"retry: 1000\n\n")
-        await _send_all(request, id, seq, gone)
-        if not gone.done():
+        await _send_all(request, id, seq, disconnected)
+        if not disconnected.done():
             await request.send({"type": "http.response.body", "body": b""})
-    except HarkError as error:  # it has begun, so all that is left is to end it: the client comes back with its place
-        _log.warning("A stream of %s ends early: %s", id, error)
+    except HarkError as error:  # too late for an error response: close, and the client connects again at its seq
+        _log.warning("Closed a stream of events of instance %s early: %s", id, error)
         await request.send({"type": "http.response.body", "body": b""})
     finally:
-        gone.cancel()
+        disconnected.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await gone
+            await disconnected
     return None
 
 
-async def _send_all(request: HttpRequest, id: str, seq: int, gone: asyncio.Future[Any]) -> None:
-    """The past page by page, then what happens; who falls behind reads the past again."""
-    while not gone.done():
-        events, over = await request.access.follow({id: seq}, limit=PAGE)
+async def _send_all(request: HttpRequest, id: str, seq: int, disconnected: asyncio.Future[Any]) -> None:
+    """Send past events page by page, then new ones; a client that falls behind starts over with past events."""
+    while not disconnected.done():
+        events, ended = await request.access.follow({id: seq}, limit=PAGE)
         if events:
             await _write(request, b"".join(map(_lines, events)))
             seq = events[-1].seq
         if len(events) == PAGE:
             continue
-        if over:
+        if ended:
             await _write(request, await _end(request, id))
             return
-        following = request.server.feed.follow(id, seq)
+        client = request.server.feed.follow(id, seq)
         try:
-            await _send_live(request, following, gone)
+            await _send_live(request, client, disconnected)
         finally:
-            request.server.feed.unfollow(following)
-        if following.closed or following.over:
+            request.server.feed.unfollow(client)
+        if client.closed or client.ended:
             return
-        seq = following.seq
+        seq = client.seq
 
 
-async def _send_live(request: HttpRequest, following: StreamClient, gone: asyncio.Future[Any]) -> None:
-    while not gone.done() and not following.closed:
-        if following.events:
-            chunk = b"".join(map(_lines, following.events))
-            following.events.clear()
+async def _send_live(request: HttpRequest, client: StreamClient, disconnected: asyncio.Future[Any]) -> None:
+    while not disconnected.done() and not client.closed:
+        if client.events:
+            chunk = b"".join(map(_lines, client.events))
+            client.events.clear()
             await _write(request, chunk)
-        elif following.over:
-            await _write(request, await _end(request, following.id))
+        elif client.ended:
+            await _write(request, await _end(request, client.id))
             return
-        elif following.behind:
+        elif client.behind:
             return
-        elif not await _ready(following, gone, request.server.heartbeat):
+        elif not await _ready(client, disconnected, request.server.heartbeat):
             await _write(request, b":\n\n")
 
 
-async def _ready(following: StreamClient, gone: asyncio.Future[Any], seconds: float) -> bool:
-    """Wait for something to send, or for the client to hang up; False when it is time for a sign of life."""
-    following.ready.clear()
-    if following.events or following.over or following.behind or following.closed:
+async def _ready(client: StreamClient, disconnected: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for events, the end of the server or a disconnect; return False after `seconds` without any of them."""
+    client.ready.clear()
+    if client.events or client.ended or client.behind or client.closed:
         return True
-    ready: asyncio.Future[Any] = asyncio.ensure_future(following.ready.wait())
+    ready: asyncio.Future[Any] = asyncio.ensure_future(client.ready.wait())
     try:
-        done, _ = await asyncio.wait([ready, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([ready, disconnected], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ready.cancel()
     return bool(done)
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -132,6 +132,6 @@ def _lines(event: Event) -> bytes:
 async def _end(request: HttpRequest, id: str) -> bytes:
     try:
         status = (await request.app.get(id)).status
-    except NotFound:  # retention took it meanwhile
+    except NotFound:  # retention has removed it
         status = "gone"
     return b"event: end\ndata: %s\n\n" % encode_json({"status": status})

@@ -1,4 +1,4 @@
-"""The handlers that change something: start, signal, broadcast, answer, cancel, retry."""
+"""The handlers that write: start, signal, broadcast, message, resolve, reject, cancel, retry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.values import Instance
 
-ENVELOPE = 1 << 16  # bytes around a payload: the other fields of a body
+ENVELOPE = 1 << 16  # bytes that a body may have beside the payload: its other fields
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,19 +51,27 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Delivered(msgspec.Struct):
+    """What the signal did: woke the instance, was stored for later, or was a duplicate."""
+
     status: Literal["woke", "stored", "duplicate"]
 
 
 class Broadcasted(msgspec.Struct):
+    """How many subscribers received the broadcast."""
+
     DeliveredCount: int
 
 
 class Messaged(msgspec.Struct):
+    """The instance that received the message."""
+
     WorkflowInstanceIds: list[str]
     Delivered: bool = True
 
 
 class Resolved(msgspec.Struct):
+    """The awakeable is resolved."""
+
     awakeable_id: str
     payload: Any
     success: bool = True
@@ -71,6 +79,8 @@ class Resolved(msgspec.Struct):
 
 
 class Rejected(msgspec.Struct):
+    """The awakeable is rejected."""
+
     awakeable_id: str
     error: str
     success: bool = True
@@ -78,8 +88,8 @@ class Rejected(msgspec.Struct):
 
 
 async def start(request: HttpRequest) -> Response:
-    wish = await request.body_as(StartBody, ENVELOPE)
-    options = msgspec.structs.asdict(wish)
+    body = await request.body_as(StartBody, ENVELOPE)
+    options = msgspec.structs.asdict(body)
     handle = await request.app.start(options.pop("definition"), options.pop("input"), **options)
     instance: Instance = await handle.get()
     return json_response(instance, 201, [(b"location", f"{request.origin}/instances/{instance.id}".encode("latin-1"))])
@@ -93,14 +103,14 @@ async def signal(request: HttpRequest) -> Response:
 
 
 async def broadcast(request: HttpRequest) -> Response:
-    wish = await request.body_as(BroadcastBody, ENVELOPE)
+    body = await request.body_as(BroadcastBody, ENVELOPE)
     key = request.header_text(b"idempotency-key")
-    return json_response(Broadcasted(await request.app.broadcast(wish.SignalName, wish.Payload, dedup_key=key)))
+    return json_response(Broadcasted(await request.app.broadcast(body.SignalName, body.Payload, dedup_key=key)))
 
 
 async def message(request: HttpRequest) -> Response:
-    wish = await request.body_as(MessageBody, ENVELOPE)
-    receiver = await request.app.message(wish.MessageName, wish.CorrelationKey, wish.Variables)
+    body = await request.body_as(MessageBody, ENVELOPE)
+    receiver = await request.app.message(body.MessageName, body.CorrelationKey, body.Variables)
     return json_response(Messaged([receiver.id]))
 
 
@@ -113,15 +123,15 @@ async def resolve(request: HttpRequest) -> Response:
 
 async def reject(request: HttpRequest) -> Response:
     [id] = request.args
-    wish = await request.body_as(RejectBody)
-    await request.app.reject(id, wish.error, by=request.caller.name, via="http")
-    return json_response(Rejected(id, wish.error))
+    body = await request.body_as(RejectBody)
+    await request.app.reject(id, body.error, by=request.caller.name, via="http")
+    return json_response(Rejected(id, body.error))
 
 
 async def cancel(request: HttpRequest) -> Response:
     [target] = request.args
-    wish = await request.body_as(CancelBody)
-    return json_response(await request.app.cancel(target, wish.reason))
+    body = await request.body_as(CancelBody)
+    return json_response(await request.app.cancel(target, body.reason))
 
 
 async def retry(request: HttpRequest) -> Response:
