@@ -41,9 +41,8 @@ class Checkout(Machine):
 async def order_then_crash(url: str) -> None:
     app = Hark(url)
     async with app, app.worker():
-        await app.start(Checkout, {"order": 42}, correlation_key="order:42")
-        while not await app.waits(name="payment"):
-            await asyncio.sleep(0.01)
+        order = await app.start(Checkout, {"order": 42}, correlation_key="order:42")
+        await order.wait_for("awaiting_signal", timeout=30)
         print("  order 42 waits for its payment; this process now kills itself with SIGKILL", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
