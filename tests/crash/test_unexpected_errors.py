@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
-from hark.kernel import end
+from hark.kernel import reclaim
 from hark.kernel.requests import Deliver, Reclaim
 from hark.runtime.reply import Reply
 from hark.runtime.request_queue import Queued
@@ -55,11 +55,11 @@ async def test_x5_a_request_that_fails_does_not_fail_others_in_its_turn(
 ) -> None:
     """A failing request without a caller at the head of a turn: the others of the turn are applied and answered."""
 
-    async def fail(turn: Any) -> None:
-        if turn.reclaims:
+    async def fail(turn: Any, abandoned: list[str]) -> None:
+        if turn.batch.of(Reclaim):
             raise RuntimeError("nobody expected this")
 
-    monkeypatch.setattr(end, "_reclaim", fail)
+    monkeypatch.setattr(reclaim, "_reclaim", fail)
     async with Hark(store.url, **store.options) as app:
         await app.start(Patient, id="patient")
         replies: list[Reply[Any]] = [Reply() for _ in range(3)]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from hark.kernel.commit import are_plain
+from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import (
     Cancel,
     Commit,
@@ -28,7 +28,8 @@ from hark.kernel.requests import (
     RetryInstance,
     StartInstances,
 )
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
+from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal
 from hark.model.values import PARKED, TERMINAL, Rate
@@ -86,7 +87,7 @@ class Kernel(RuleBasedStateMachine):
             tx = await self.store.begin()
             for sql in _EMPTY:
                 await tx.fetch(sql)
-            await Turn(tx, self.rules, self.catalog).run([REGISTER])
+            await run_turn(tx, self.rules, self.catalog, [REGISTER])
             await tx.commit()
 
         self.await_(clear())
@@ -241,19 +242,22 @@ class Kernel(RuleBasedStateMachine):
         self._compare(content)
         audit(content, self.rules, {seq for id, seqs in self.seen.items() for seq in seqs})
 
-    async def _run(self, requests: list[Request], worker: str | None, room: int, sweep: bool) -> tuple[Turn, Content]:
+    async def _run(
+        self, requests: list[Request], worker: str | None, room: int, sweep: bool
+    ) -> tuple[TurnResult, Content]:
         tx = await self.store.begin()
-        turn = Turn(tx, self.rules, self.catalog)
         try:
             hungry = capacity(worker, room) if worker else None
-            await turn.run(requests, hungry, sweep=sweep, plain=are_plain(requests))
+            turn = await run_turn(
+                tx, self.rules, self.catalog, requests, hungry, sweep=sweep, plain=are_plain(requests)
+            )
         except BaseException:
             await tx.rollback()
             raise
         await tx.commit()
         return turn, Content({table: await self.store.read(sql) for table, sql in _CONTENT.items()})
 
-    def _committed(self, commit: Commit, turn: Turn) -> None:
+    def _committed(self, commit: Commit, turn: TurnResult) -> None:
         id = commit.claim.id
         inst = self.model.all[id]
         if commit.decision.label in ("await", "spawn"):
@@ -261,7 +265,7 @@ class Kernel(RuleBasedStateMachine):
         if commit.answer is True:
             before = self.claims[id]
             self.zombies.append(copy(before))
-            before.go_on(commit.decision, turn.now, turn.inboxes.get(id))
+            before.run_ahead(commit.decision, turn.now, turn.inboxes.get(id))
             assert sorted(row.payload for row in before.inbox) == sorted(letter[2] for letter in inst.inbox)
         elif inst.status == "executing":
             inst.status, inst.owner = "runnable", None  # somebody more urgent took its seat

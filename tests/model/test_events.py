@@ -20,7 +20,7 @@ def types_of(alias: object) -> set[str]:
 
 
 def written() -> Iterator[tuple[set[str], set[str], bool]]:
-    """Of each call of `turn.event`: the types it may write, the keys of its data, and whether more keys may follow."""
+    """Per call of `History.event`: the types it may write, the keys of its data, and whether more keys may follow."""
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":

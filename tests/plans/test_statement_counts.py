@@ -27,7 +27,9 @@ from hark.kernel.requests import (
     SignalWithStart,
     StartInstances,
 )
-from hark.kernel.turn import Rules, Turn
+from hark.kernel.result import TurnResult
+from hark.kernel.rules import Rules
+from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal, Settle
 from hark.model.values import Rate
@@ -67,10 +69,9 @@ class Table:
         self.catalog: dict[str, Any] = {}
         self.numbers = itertools.count()
 
-    async def turn(self, *requests: Request, hunger: Capacity | None = None, sweep: bool = False) -> Turn:
+    async def turn(self, *requests: Request, hunger: Capacity | None = None, sweep: bool = False) -> TurnResult:
         tx = await self.store.begin()
-        turn = Turn(tx, self.rules, self.catalog)
-        await turn.run(requests, hunger, sweep=sweep)
+        turn = await run_turn(tx, self.rules, self.catalog, requests, hunger, sweep=sweep)
         await tx.commit()
         assert not turn.again
         return turn

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from hark import Await, Broadcast, Context, Done, Machine, step
+from hark.kernel.definitions import Catalog
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Capacity, Commit, Register, Request, StartInstances
-from hark.kernel.turn import Rules, Turn
+from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register, Request, StartInstances
+from hark.kernel.result import TurnResult
+from hark.kernel.rules import Rules
+from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
 from hark.testing import Harness
@@ -101,13 +104,20 @@ async def event_types(app: Harness, id: str) -> list[str]:
     return [event.type for event in await app.events(id, limit=1000)]
 
 
+class OpenTurn(NamedTuple):
+    """A turn whose transaction the test commits or rolls back."""
+
+    tx: Any
+    result: TurnResult
+
+
 class Turns:
     """The kernel alone, on a connection of its own: one turn at a time, committed or not as the test says."""
 
     def __init__(self, store: Store, clock: Callable[[], int] | None = None, *, broadcast_limit: int = 50_000) -> None:
         self.store: Any = store.make(clock=clock)
         self.rules = Rules(Limits({}, {}), 5, broadcast_limit, broadcast_limit)
-        self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
+        self.catalog: Catalog = {}
 
     async def __aenter__(self) -> Turns:
         await self.store.open()
@@ -116,24 +126,24 @@ class Turns:
     async def __aexit__(self, *exc: object) -> None:
         await self.store.close()
 
-    async def open_turn(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> Turn:
+    async def open_turn(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> OpenTurn:
         """Run a turn and leave its transaction open."""
-        turn = Turn(await self.store.begin(), self.rules, self.catalog)
+        tx = await self.store.begin()
         capacity = Capacity("by-hand", {"default": room}, [(name, 1) for name in lanes]) if lanes else None
         try:
-            await turn.run(list(requests), capacity, **how)
+            result = await run_turn(tx, self.rules, self.catalog, requests, capacity, **how)
         except BaseException:
-            await turn.tx.rollback()
+            await tx.rollback()
             raise
-        return turn
+        return OpenTurn(tx, result)
 
-    async def run(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> Turn:
+    async def run(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> TurnResult:
         turn = await self.open_turn(*requests, lanes=lanes, room=room, **how)
         await turn.tx.commit()
-        return turn
+        return turn.result
 
     async def register(self, *names: str) -> None:
-        await self.run(Register(rows=[(name, 1, "machine", "default", "start", None, None) for name in names]))
+        await self.run(Register(rows=[DefinitionRow(name, 1, "machine", "default", "start") for name in names]))
 
     async def start(self, definition: str, *ids: str, **options: Any) -> None:
         items = [NewInstance(definition, "{}", id, named=True, **options) for id in ids]

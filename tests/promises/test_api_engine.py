@@ -307,7 +307,7 @@ async def test_api_broadcast_returns_its_subscriber_count_and_a_duplicate_return
 
 
 async def test_api_a_message_without_a_receiver_is_no_target(app: Harness) -> None:
-    with pytest.raises(NoTarget, match="Nobody waits for message 'payment' with key 'order-42'"):
+    with pytest.raises(NoTarget, match="No instance waits for message 'payment' with key 'order-42'"):
         await app.message("payment", "order-42", {"amount": 120})
 
 

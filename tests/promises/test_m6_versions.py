@@ -50,7 +50,7 @@ async def test_m6_the_newest_is_started_unless_a_version_is_named(store: Store) 
         for missing in (0, 3):
             with pytest.raises(NotFound, match="1, 2"):
                 await app.start("Order", version=missing)
-        with pytest.raises(NotFound, match="Nobody ever registered 'Orders'"):
+        with pytest.raises(NotFound, match="There is no definition 'Orders'"):
             await app.start("Orders")
         assert len(await app.list()) == 7
 
@@ -73,7 +73,7 @@ async def test_m6_fault_32_an_unknown_version_is_left_for_a_worker_that_knows_it
 
 async def test_m6_starting_by_name_needs_no_code_in_this_process(store: Store) -> None:
     async with harness(store) as door:
-        with pytest.raises(NotFound, match="Nobody ever registered 'Order'"):
+        with pytest.raises(NotFound, match="There is no definition 'Order'"):
             await door.start("Order")
         worker = neighbour(door, store, One)
         async with worker:

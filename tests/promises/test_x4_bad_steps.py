@@ -142,7 +142,7 @@ OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
     "an await for a long name": (lambda ctx: Await("x" * 256, then="other"), "255 bytes"),
     "an await for a number": (lambda ctx: Await(5, then="other"), "must be text"),
     "a long concurrency key": (lambda ctx: Next("other", concurrency_key="x" * 256), "255 bytes"),
-    "an unknown rate limit": (lambda ctx: Next("other", rate_limit="nope"), r"no rate limit 'nope' \(known: api\)"),
+    "an unknown rate limit": (lambda ctx: Next("other", rate_limit="nope"), r"'nope' \(configured: api\)"),
     "a weight above the burst": (lambda ctx: Next("other", rate_limit="api", weight=11), "Lower the weight"),
     "a weight of NaN": (lambda ctx: Next("other", rate_limit="api", weight=NAN), "above zero"),
     "a weight that is none": (lambda ctx: Next("other", weight="heavy"), "weight='heavy'"),
@@ -398,7 +398,7 @@ async def test_x4_an_unknown_child_is_listed_as_failed_and_counts(store: Store) 
     assert children == [
         ["done", None],
         ["failed", "'Elsewhere' has no version 9; "],
-        ["failed", "Nobody ever registered 'Nobody"],
+        ["failed", "There is no definition 'Nobody"],
     ]
 
 

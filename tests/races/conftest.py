@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 import pytest_asyncio
 
-from hark.kernel.turn import Rules
+from hark.kernel.rules import Rules
 from hark.model.values import Rate
 from tests.support.postgres import Postgres
 from tests.support.stage import Stage, no_deadlock, staged

@@ -3,7 +3,7 @@
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Message, SettleAwakeable
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, NoTarget
 from tests.support.stage import Duel, Stage, part
@@ -30,7 +30,7 @@ async def test_fault_42_two_settlers_at_once_are_one_answer_and_one_conflict_tha
         await _asking(stage)
         answers = [_resolve(by="ann"), _reject()]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             [refused] = [answer.answer for answer in answers if isinstance(answer.answer, AlreadySettled)]
             assert content.awakeables["question"].status == refused.status
@@ -49,7 +49,7 @@ async def test_fault_43_an_answer_and_the_timeout_leave_one_terminal_state_and_o
         stage.clock.advance(MINUTE)
         answer = _resolve()
 
-        async def check(sweeping: Turn, answering: Turn) -> None:
+        async def check(sweeping: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             status = content.awakeables["question"].status
             assert status == ("TIMEOUT" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
@@ -66,7 +66,7 @@ async def test_fault_46_an_answer_and_a_cancel_leave_one_terminal_state(stage: S
         await _asking(stage)
         answer = _resolve()
 
-        async def check(cancelling: Turn, answering: Turn) -> None:
+        async def check(cancelling: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             status = content.awakeables["question"].status
             assert status == ("CANCELLED" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
@@ -85,7 +85,7 @@ async def test_fault_44_an_answer_that_meets_the_park_on_it_wakes(stage: Stage) 
         await stage.one.run(Deliver(target="x", name="poke"))
         [claim] = await stage.claim()
 
-        async def check(parking: Turn, answering: Turn) -> None:
+        async def check(parking: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["x"].status == "runnable"
             assert "awakeable" in content.kinds("x")
@@ -122,7 +122,7 @@ async def test_a1_an_answer_meets_the_end_of_its_asker(stage: Stage) -> None:
         [claim] = await stage.claim()
         answer = SettleAwakeable(settle=Settle("second", "RESOLVED", payload="2"))
 
-        async def check(ending: Turn, answering: Turn) -> None:
+        async def check(ending: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             status = content.awakeables["second"].status
             assert status == ("CANCELLED" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
@@ -138,7 +138,7 @@ async def test_b4_two_messages_of_one_key_have_one_receiver(stage: Stage) -> Non
         await stage.parked("x", on("payment", "message", key="order-42"))
         messages = [Message(name="payment", key="order-42") for _ in range(2)]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert sorted(isinstance(m.answer, NoTarget) for m in messages) == [False, True]
             content = await stage.content()
             assert content.kinds("x") == ["message"]
@@ -154,7 +154,7 @@ async def test_b4_a_message_that_meets_the_park_on_it_is_taken_or_refused_whole(
         claim = await stage.executing("x")
         message = Message(name="payment", key="order-42")
 
-        async def check(parking: Turn, sending: Turn) -> None:
+        async def check(parking: TurnResult, sending: TurnResult) -> None:
             content = await stage.content()
             taken = not isinstance(message.answer, NoTarget)
             assert content.kinds("x") == ["message"] * taken

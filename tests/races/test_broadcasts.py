@@ -3,7 +3,7 @@
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Publish
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.decisions import SendBroadcast
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import advance, capacity, done, on, park
@@ -21,7 +21,7 @@ async def test_fault_60_who_subscribes_during_a_broadcast_is_in_or_out_and_the_c
         await stage.parked("y", _news())
         publish = Publish(name="news")
 
-        async def check(subscribing: Turn, publishing: Turn) -> None:
+        async def check(subscribing: TurnResult, publishing: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds("y") == ["broadcast"]
             assert publish.answer == 1 + len(content.inbox("x"))
@@ -41,7 +41,7 @@ async def test_fault_60_who_subscribes_again_is_always_in(stage: Stage) -> None:
         [claim] = await stage.claim()
         publish = Publish(name="news")
 
-        async def check(parking: Turn, publishing: Turn) -> None:
+        async def check(parking: TurnResult, publishing: TurnResult) -> None:
             content = await stage.content()
             assert publish.answer == 1
             assert content.instances["x"].status == "runnable"
@@ -59,7 +59,7 @@ async def test_fault_60_who_goes_on_during_a_broadcast_got_it_if_it_was_counted(
         [claim] = await stage.claim()
         publish = Publish(name="news")
 
-        async def check(advancing: Turn, publishing: Turn) -> None:
+        async def check(advancing: TurnResult, publishing: TurnResult) -> None:
             assert (await stage.content()).kinds("x") == ["broadcast"] * publish.answer
 
         return Duel(part(advance(claim)), part(publish), check)
@@ -73,7 +73,7 @@ async def test_fault_57_a_broadcast_that_meets_the_end_of_a_subscriber_reaches_t
             await stage.parked(id, _news())
         publish = Publish(name="news")
 
-        async def check(cancelling: Turn, publishing: Turn) -> None:
+        async def check(cancelling: TurnResult, publishing: TurnResult) -> None:
             content = await stage.content()
             assert [content.kinds(id) for id in "ac"] == [["broadcast"]] * 2
             assert publish.answer == 2 + len(content.inbox("b"))
@@ -89,7 +89,7 @@ async def test_b1_two_broadcasts_to_the_same_crowd_reach_everybody_with_both(sta
             await stage.parked(id, _news(), _news("alarm"))
         first, second = Publish(name="news"), Publish(name="alarm")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert (first.answer, second.answer) == (3, 3)
             content = await stage.content()
             assert [len(content.inbox(id)) for id in "abc"] == [2, 2, 2]
@@ -107,7 +107,7 @@ async def test_fault_19_a_broadcast_sent_twice_under_one_dedup_key_happens_once_
             await stage.parked(id, _news())
         sends = [Publish(name="news", dedup_key="evt") for _ in range(2)]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert [send.answer for send in sends] == [2, 2]
             content = await stage.content()
             assert [content.kinds(id) for id in "ab"] == [["broadcast"]] * 2
@@ -126,7 +126,7 @@ async def test_fault_54_throwers_that_catch_each_other_do_not_deadlock(stage: St
         claims = {claim.id: claim for claim in await stage.claim(room=2)}
         throws = [advance(claims[id], SendBroadcast("news", "null")) for id in "ba"]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             # The second to commit finds the first gone on to a step that waits for nothing.
             assert sorted(len(content.inbox(id)) for id in "ab") == [1, 2]

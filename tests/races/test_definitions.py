@@ -2,14 +2,14 @@
 
 import pytest
 
-from hark.kernel.requests import Register
+from hark.kernel.requests import DefinitionRow, Register
 from tests.support.stage import Duel, Stage, part
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def _register(*names: str) -> Register:
-    return Register(rows=[(name, 1, "machine", "default", "start", None, None) for name in names])
+    return Register(rows=[DefinitionRow(name, 1, "machine", "default", "start") for name in names])
 
 
 async def test_two_processes_that_register_in_another_order_do_not_deadlock(stage: Stage) -> None:

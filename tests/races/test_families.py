@@ -3,7 +3,7 @@
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Reclaim, RetryInstance
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.errors import Conflict
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import capacity, done, new, on, park, spawn, stop
@@ -17,7 +17,7 @@ async def test_m8_two_children_that_end_at_once_are_counted_exactly(stage: Stage
         async def prepare(end: object = end) -> Duel:
             first, second = await stage.family("parent", "a", "b")
 
-            async def check(one: Turn, two: Turn) -> None:
+            async def check(one: TurnResult, two: TurnResult) -> None:
                 content = await stage.content()
                 assert content.instances["parent"].status == "runnable"
                 assert content.kinds("parent") == ["children"]
@@ -32,7 +32,7 @@ async def test_m8_a_join_of_one_is_answered_once_though_two_end_at_once(stage: S
     async def prepare() -> Duel:
         first, second, _ = await stage.family("parent", "a", "b", "c", join=1)
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds("parent") == ["children"]
             assert [w.remaining for w in content.waits_of("parent")] == [-1]
@@ -48,7 +48,7 @@ async def test_m8_two_of_three_are_not_enough(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, second, _ = await stage.family("parent", "a", "b", "c")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["parent"].status == "awaiting_children"
             assert [w.remaining for w in content.waits_of("parent")] == [1]
@@ -63,7 +63,7 @@ async def test_m8_a_child_that_ends_meets_its_quarantined_sibling(stage: Stage) 
         first, _ = await stage.family("parent", "a", "b")
         await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'b'")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["parent"].status == "runnable"
             assert content.kinds("parent") == ["children"]
@@ -78,7 +78,7 @@ async def test_x8_the_end_of_a_child_meets_the_cancel_of_its_parent(stage: Stage
         first, _ = await stage.family("parent", "a", "b")
         ending = done(first)
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["parent"].status == "cancelled"
             assert content.instances["b"].status == "cancelled"
@@ -94,7 +94,7 @@ async def test_x8_the_end_of_a_child_meets_its_own_cancel_and_counts_once(stage:
         first, _ = await stage.family("parent", "a", "b")
         ending, cancel = done(first), Cancel(target="a")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert ending.fenced != isinstance(cancel.answer, Conflict)
             assert [w.remaining for w in content.waits_of("parent")] == [1]
@@ -109,7 +109,7 @@ async def test_x8_a_spawn_between_the_look_and_the_lock_of_a_cancel_leaves_no_or
         claim = await stage.executing("parent")
         fan = spawn(claim, [new("a"), new("b")])
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             rows = (await stage.content()).instances
             assert {row.status for row in rows.values()} == {"cancelled"}
             assert len(rows) == (1 if fan.fenced else 3)
@@ -125,7 +125,7 @@ async def test_x8_a_grandchild_born_under_a_cancel_is_cancelled_too(stage: Stage
         first, second = await stage.family("root", "a", "b")
         fans = [spawn(first, [new("a1"), new("a2")]), spawn(second, [new("b1")])]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert {row.status for row in (await stage.content()).instances.values()} == {"cancelled"}
             assert await stage.drain() == []
 
@@ -141,7 +141,7 @@ async def test_x8_two_cancels_of_a_tree_from_both_ends_meet_without_a_deadlock(s
         await stage.claim(room=5)
         above, below = Cancel(target="a-root"), Cancel(target="m")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert {row.status for row in (await stage.content()).instances.values()} == {"cancelled"}
             assert above.answer == "a-root"
 
@@ -156,7 +156,7 @@ async def test_s4_a_child_that_ends_while_its_parent_fails_is_in_the_inbox_of_th
         await stage.one.run(Deliver(target="parent", name="poke"))
         [claim] = await stage.claim()
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             await stage.one.run(RetryInstance(target="parent"))
             content = await stage.look()
             assert content.kinds("parent") == ["poke", "children"]
@@ -174,7 +174,7 @@ async def test_x8_a_child_that_ends_meets_the_retry_of_its_parent(stage: Stage) 
         [claim] = await stage.claim()
         await stage.one.run(stop(claim))
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["parent"].status == "runnable"
             assert content.kinds("parent") == ["poke", "children"]
@@ -193,7 +193,7 @@ async def test_m8_a_child_that_ends_meets_a_parent_that_waits_on_for_it(stage: S
         [claim] = await stage.claim()
         [poke] = [wait.id for wait in claim.waits if wait.kind == "signal"]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["parent"].status == "runnable"
             assert "children" in content.kinds("parent")
@@ -217,7 +217,7 @@ async def test_x8_a_cancel_from_above_counts_with_a_failed_parent_in_between(sta
         [middle] = [claim for claim in await stage.claim(room=2) if claim.id == "middle"]
         await stage.one.run(stop(middle))
 
-        async def check(cancelling: Turn, retrying: Turn) -> None:
+        async def check(cancelling: TurnResult, retrying: TurnResult) -> None:
             content = await stage.content()
             if content.instances["middle"].status == "runnable":  # else it came first, and was cancelled too
                 assert content.kinds("middle") == ["poke", "children"]
@@ -236,7 +236,7 @@ async def test_fault_75_a_retried_child_ends_again_and_does_not_count_twice(stag
         [again] = await stage.claim("again")
         assert again.id == "a"
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             assert [w.remaining for w in content.waits_of("parent")] == [1]
 
@@ -249,7 +249,7 @@ async def test_fault_74_a_claim_and_a_cancel_meet_and_the_cancel_stands(stage: S
     async def prepare() -> Duel:
         await stage.start("x", concurrency_key="k")
 
-        async def check(claiming: Turn, cancelling: Turn) -> None:
+        async def check(claiming: TurnResult, cancelling: TurnResult) -> None:
             for claim in claiming.claims:
                 late = done(claim)
                 await stage.two.run(late)

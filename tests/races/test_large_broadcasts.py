@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Publish
-from hark.kernel.turn import Rules, Turn
+from hark.kernel.result import TurnResult
+from hark.kernel.rules import Rules
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import advance, done, on, park, rules
 
@@ -23,7 +24,7 @@ def _news() -> object:
 
 async def _deliver_the_rest(stage: Stage) -> None:
     for _ in range(10):
-        if not (await stage.two.run(marks=True)).marks:
+        if not (await stage.two.run(marks=True)).pending.marks:
             break
     assert await stage.eye.fetchval("SELECT count(*) FROM deliveries") == 0
 
@@ -36,7 +37,7 @@ async def test_fault_58_two_that_deliver_the_chunks_reach_everybody_once(stage: 
         await stage.one.run(publish)
         assert publish.answer == 5
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look()
             assert [content.kinds(id) for id in "abcde"] == [["broadcast"]] * 5
@@ -66,7 +67,7 @@ async def test_fault_60_who_subscribes_during_a_marking_is_in_or_out_and_the_cou
         claim = await stage.executing("x")
         publish = Publish(name="news")
 
-        async def check(subscribing: Turn, publishing: Turn) -> None:
+        async def check(subscribing: TurnResult, publishing: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look()
             assert publish.answer == 2 + len(content.inbox("x"))
@@ -84,7 +85,7 @@ async def test_b1_who_was_marked_gets_it_also_if_it_woke_and_went_on_meanwhile(s
         await stage.one.run(Deliver(target="a", name="poke"))
         [claim] = await stage.claim()
 
-        async def check(advancing: Turn, delivering: Turn) -> None:
+        async def check(advancing: TurnResult, delivering: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look()
             assert content.kinds("a") == ["broadcast"]
@@ -101,7 +102,7 @@ async def test_b1_who_was_marked_and_ended_is_passed_over(stage: Stage) -> None:
             await stage.parked(id, _news())
         await stage.one.run(Publish(name="news"))
 
-        async def check(cancelling: Turn, delivering: Turn) -> None:
+        async def check(cancelling: TurnResult, delivering: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look()
             assert [content.kinds(id) for id in "bc"] == [["broadcast"]] * 2
@@ -119,7 +120,7 @@ async def test_fault_60_a_marked_one_that_parks_again_is_woken_by_the_chunk(stag
         await stage.one.run(Deliver(target="a", name="poke"))
         [claim] = await stage.claim()
 
-        async def check(parking: Turn, delivering: Turn) -> None:
+        async def check(parking: TurnResult, delivering: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look(seen=[s.seq for s in claim.inbox])
             assert content.instances["a"].status == "runnable"
@@ -136,7 +137,7 @@ async def test_fault_19_a_large_broadcast_sent_twice_under_one_dedup_key_is_mark
             await stage.parked(id, _news())
         sends = [Publish(name="news", dedup_key="evt") for _ in range(2)]
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look()
             assert [send.answer for send in sends] == [3, 3]
@@ -154,7 +155,7 @@ async def test_b1_a_subscriber_that_ends_during_the_marking_costs_nobody_else_an
         await stage.one.run(Deliver(target="b", name="poke"))
         [claim] = await stage.claim()
 
-        async def check(ending: Turn, publishing: Turn) -> None:
+        async def check(ending: TurnResult, publishing: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.look()
             assert [content.kinds(id) for id in "ac"] == [["broadcast"]] * 2

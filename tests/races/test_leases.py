@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hark.kernel.requests import HandBack, Reclaim
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.store import statements as sql
 from tests.support.stage import Duel, Side, Stage, part
 from tests.support.turns import MINUTE, capacity, done
@@ -23,7 +23,7 @@ async def test_x2_two_claimers_share_what_is_there_and_never_a_row(stage: Stage)
     async def prepare() -> Duel:
         await stage.start("a", "b", "c")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             claims = [claim.id for claim in (*one.claims, *two.claims, *await stage.drain())]
             assert sorted(claims) == ["a", "b", "c"]
 
@@ -59,7 +59,7 @@ async def test_fault_28_two_reapers_count_one_death_once(stage: Stage) -> None:
         await stage.executing("x", owner="dead")
         await stage.executing("y", owner="dead", concurrency_key="k")
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             rows = (await stage.content()).instances
             assert [(row.status, row.attempt, row.crashes) for row in rows.values()] == [("runnable", 1, 1)] * 2
 
@@ -73,7 +73,7 @@ async def test_m5_two_reapers_quarantine_once_and_the_parent_counts_one_end(stag
         await stage.family("parent", "x", "y")
         await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'x'")
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["x"].status == "failed"
             assert [w.remaining for w in content.waits_of("parent")] == [1]
@@ -109,7 +109,7 @@ async def test_fault_34_two_workers_that_stop_while_they_bury_each_other_do_not_
         await stage.renew("ours", "theirs")
         stage.clock.advance(2 * MINUTE)
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             assert await stage.eye.fetchval("SELECT count(*) FROM workers") == 0
 
         return Duel(
@@ -127,7 +127,7 @@ async def test_m5_a_reclaim_and_an_outcome_of_another_row_pass_each_other(stage:
         claim = await stage.executing("b", owner="alive")
         await stage.executing("c", owner="dead")
 
-        async def check(reclaiming: Turn, committing: Turn) -> None:
+        async def check(reclaiming: TurnResult, committing: TurnResult) -> None:
             rows = (await stage.content()).instances
             assert [rows[id].status for id in "abc"] == ["runnable", "done", "runnable"]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request, Retain
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE, advance, capacity, done, on, park, retry, stop
@@ -50,7 +50,7 @@ async def test_m9_a_row_that_is_blocked_while_the_slot_comes_free_is_promoted(
         holder = await stage.executing("holder", owner="holder", concurrency_key="k")
         await stage.start("x", concurrency_key="k")
 
-        async def check(freeing: Turn, claiming: Turn) -> None:
+        async def check(freeing: TurnResult, claiming: TurnResult) -> None:
             await _run_all(stage, "x")
 
         return Duel(part(free(holder)), part(claim=capacity("claimer", 3)), check)
@@ -80,7 +80,7 @@ async def test_m9_two_claimers_of_one_key_never_exceed_it_whether_its_bucket_is_
                 await stage.one.run(done(await stage.executing("before", concurrency_key="k")))
             await stage.start("x", "y", "z", concurrency_key="k")
 
-            async def check(one: Turn, two: Turn) -> None:
+            async def check(one: TurnResult, two: TurnResult) -> None:
                 assert len(one.claims) + len(two.claims) <= 1
                 await _run_all(stage, "x", "y", "z")
 
@@ -93,7 +93,7 @@ async def test_m7_two_claimers_of_one_bucket_never_spend_a_token_twice(stage: St
     async def prepare() -> Duel:
         await stage.start("x", "y", "z", rate_limit="rate")
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert len(one.claims) + len(two.claims) <= 1
             await stage.drain()
             for _ in range(3):
@@ -130,7 +130,7 @@ async def test_m9_the_cancel_of_the_next_in_line_does_not_strand_the_one_behind(
         await stage.start("y", concurrency_key="k")
         assert await stage.claim(room=3) == []
 
-        async def check(freeing: Turn, cancelling: Turn) -> None:
+        async def check(freeing: TurnResult, cancelling: TurnResult) -> None:
             await _run_all(stage, "y")
 
         return Duel(part(done(holder)), part(Cancel(target="x")), check)
@@ -159,7 +159,7 @@ async def test_m9_a_promotion_that_meets_a_row_held_by_a_delivery_looks_again(st
         await stage.start("x", concurrency_key="k")
         assert await stage.claim(room=3) == []
 
-        async def check(freeing: Turn, delivering: Turn) -> None:
+        async def check(freeing: TurnResult, delivering: TurnResult) -> None:
             await _run_all(stage, "x")
 
         return Duel(part(done(holder)), part(Deliver(target="x", name="hello")), check)
@@ -177,7 +177,7 @@ async def test_m9_a_bucket_is_not_swept_away_under_those_who_use_it(stage: Stage
             stage.clock.advance(MINUTE)
             await stage.start("x", "y", concurrency_key="k")
 
-            async def check(retaining: Turn, claiming: Turn) -> None:
+            async def check(retaining: TurnResult, claiming: TurnResult) -> None:
                 await _run_all(stage, "x", "y")
 
             sweep_away = Retain(before=stage.clock.now, ids=[holder.id])
@@ -192,10 +192,10 @@ async def test_m9_run_ahead_keeps_its_slot_while_others_claim(stage: Stage) -> N
         await stage.start("x", concurrency_key="k")
         onward: Commit = advance(holder)
 
-        async def check(advancing: Turn, claiming: Turn) -> None:
+        async def check(advancing: TurnResult, claiming: TurnResult) -> None:
             assert onward.answer is True
             assert claiming.claims == []
-            holder.go_on(onward.decision, advancing.now, None)
+            holder.run_ahead(onward.decision, advancing.now, None)
             await stage.one.run(done(holder))
             await _run_all(stage, "x")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hark.kernel.requests import Deliver, RetryInstance, SignalWithStart, StartInstances
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.errors import Duplicate
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import done, new, on, park, stop
@@ -19,7 +19,7 @@ async def test_m11_two_starts_of_one_key_are_one_instance_and_one_duplicate(stag
     async def prepare() -> Duel:
         starts = [StartInstances(items=[new(id, correlation_key="order:1")]) for id in ("a", "b")]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             [winner] = (await stage.content()).instances
             answers = [start.answer[0] for start in starts]
             [refused] = [answer for answer in answers if isinstance(answer, Duplicate)]
@@ -35,7 +35,7 @@ async def test_m11_two_starts_of_one_id_and_a_key_equal_to_an_id_are_refused(sta
     async def prepare() -> Duel:
         by_id, by_key = StartInstances(items=[new("a")]), StartInstances(items=[new("b", correlation_key="a")])
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             [winner] = (await stage.content()).instances
             refused = by_key.answer[0] if winner == "a" else by_id.answer[0]
             assert isinstance(refused, Duplicate)
@@ -53,7 +53,7 @@ async def test_fault_33_two_batches_with_the_same_new_keys_reversed_do_not_deadl
         ours = StartInstances(items=[new(f"a-{key}", correlation_key=key) for key in keys])
         theirs = StartInstances(items=[new(f"b-{key}", correlation_key=key) for key in reversed(keys)])
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             rows = (await stage.content()).instances
             assert sorted(row.correlation_key for row in rows.values()) == keys
             refused = [answer for answer in (*ours.answer, *theirs.answer) if isinstance(answer, Duplicate)]
@@ -78,7 +78,7 @@ async def test_fault_33_batches_one_request_each_reversed_do_not_deadlock(stage:
             *(Deliver(target=f"key-{id}", name="hello") for id in "cba"),
         ]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             rows = (await stage.content()).instances
             assert [rows[id].status for id in "abc"] == ["done"] * 3
             assert sorted(rows.keys() - {"a", "b", "c"}) in (["m1", "m2"], ["n1", "n2"])
@@ -92,7 +92,7 @@ async def test_s9_two_signal_with_start_of_one_key_start_one_and_deliver_both(st
     async def prepare() -> Duel:
         joints = [_joint("a"), _joint("b")]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             content = await stage.content()
             [id] = content.instances
             assert [joint.answer for joint in joints] == [id, id]
@@ -107,7 +107,7 @@ async def test_fault_16_two_signal_with_start_of_one_key_and_dedup_key_deliver_o
     async def prepare() -> Duel:
         joints = [_joint("a", dedup_key="evt"), _joint("b", dedup_key="evt")]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             content = await stage.content()
             [id] = content.instances
             assert [joint.answer for joint in joints] == [id, id]
@@ -123,7 +123,7 @@ async def test_s9_signal_with_start_reaches_the_holder_before_its_end_or_starts_
         claim = await stage.executing("a", correlation_key="order:1")
         joint = _joint("b")
 
-        async def check(finishing: Turn, joining: Turn) -> None:
+        async def check(finishing: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
             assert joint.answer in ("a", "b")
             assert content.kinds(joint.answer) == ["paid"]
@@ -141,7 +141,7 @@ async def test_s9_a_redelivery_that_meets_the_end_of_its_holder_starts_nothing(s
         [claim] = await stage.claim()
         joint = _joint("b", dedup_key="evt")
 
-        async def check(finishing: Turn, joining: Turn) -> None:
+        async def check(finishing: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
             assert content.instances.keys() == {"a"}
             assert joint.answer == "a"
@@ -157,7 +157,7 @@ async def test_fault_75_a_retry_and_a_start_of_the_same_key_leave_one_holder(sta
         await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
         revive, start = RetryInstance(target="a"), StartInstances(items=[new("b", correlation_key="order:1")])
 
-        async def check(retrying: Turn, starting: Turn) -> None:
+        async def check(retrying: TurnResult, starting: TurnResult) -> None:
             rows = (await stage.content()).instances
             if isinstance(revive.answer, Duplicate):
                 assert revive.answer.holder == "b"
@@ -177,7 +177,7 @@ async def test_fault_75_a_retry_and_a_signal_with_start_of_the_same_key_leave_on
         await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
         revive, joint = RetryInstance(target="a"), _joint("b")
 
-        async def check(retrying: Turn, joining: Turn) -> None:
+        async def check(retrying: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds(joint.answer) == ["paid"]
             assert isinstance(revive.answer, Duplicate) == (joint.answer == "b")
@@ -194,7 +194,7 @@ async def test_x8_two_retries_of_one_failure_are_one_retry(stage: Stage) -> None
         await stage.one.run(stop(claim))
         revives = [RetryInstance(target="a"), RetryInstance(target="order:1")]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             assert sorted(isinstance(revive.answer, str) for revive in revives) == [False, True]
             assert (await stage.content()).instances["a"].epoch == claim.epoch + 2
 
@@ -211,7 +211,7 @@ async def test_s1_a_signal_by_key_meets_the_change_of_its_holder(stage: Stage) -
         delivery = Deliver(target="order:1", name="paid")
         await stage.one.run(done(claim))
 
-        async def check(starting: Turn, delivering: Turn) -> None:
+        async def check(starting: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             if isinstance(delivery.answer, Exception):
                 assert content.signals == []
@@ -229,7 +229,7 @@ async def test_s9_signal_with_start_meets_the_park_of_its_holder(stage: Stage) -
         claim = await stage.executing("a", correlation_key="order:1")
         joint = _joint("b")
 
-        async def check(parking: Turn, joining: Turn) -> None:
+        async def check(parking: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
             assert content.instances.keys() == {"a"}
             assert content.instances["a"].status == "runnable"

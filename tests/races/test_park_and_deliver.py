@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Request
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.errors import NoTarget
 from tests.support.stage import Duel, Part, Stage, part
 from tests.support.turns import MINUTE, advance, capacity, done, handed, on, park, retry, stop, timer
@@ -20,7 +20,7 @@ async def test_fault_1_and_3_a_park_and_a_delivery_meet_at_every_statement(stage
         claim = await stage.executing(id)
         delivery = Deliver(target=id, name="paid")
 
-        async def check(parking: Turn, delivering: Turn) -> None:
+        async def check(parking: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             assert content.instances[id].status == "runnable"
             assert content.kinds(id) == ["paid"]
@@ -38,7 +38,7 @@ async def test_s3_a_key_that_looks_like_an_id_is_found_while_its_holder_parks(st
         claim = await stage.executing("x", correlation_key=key)
         deliveries = [Deliver(target=key, name="paid", payload=f'"{n}"') for n in "ab"]
 
-        async def check(parking: Turn, delivering: Turn) -> None:
+        async def check(parking: TurnResult, delivering: TurnResult) -> None:
             assert {delivery.answer.instance_id for delivery in deliveries} == {"x"}
             [claim] = await stage.claim()
             assert [row.payload for row in claim.inbox] == ['"a"', '"b"']
@@ -64,7 +64,7 @@ async def test_s3_a_delivery_that_claims_at_once_meets_everything_else_that_wake
             stage.clock.advance(MINUTE)
             delivery = Deliver(target="x", name="paid")
 
-            async def check(delivering: Turn, meeting: Turn) -> None:
+            async def check(delivering: TurnResult, meeting: TurnResult) -> None:
                 claims = [*delivering.claims, *meeting.claims]
                 assert len(claims) <= 1
                 row = (await stage.content()).instances["x"]
@@ -89,7 +89,7 @@ async def test_fault_13_a_delivery_of_another_name_leaves_the_park_alone(stage: 
     async def prepare() -> Duel:
         claim = await stage.executing("x")
 
-        async def check(parking: Turn, delivering: Turn) -> None:
+        async def check(parking: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["x"].status == "awaiting_signal"
             assert content.kinds("x") == ["other"]
@@ -106,7 +106,7 @@ async def test_fault_7_a_pack_that_waits_on_does_not_spin_and_hears_the_latecome
         [claim] = await stage.claim()
         [first] = handed(claim)
 
-        async def check(parking: Turn, delivering: Turn) -> None:
+        async def check(parking: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["x"].status == "runnable"
             assert content.kinds("x") == ["item", "item"]
@@ -148,7 +148,7 @@ async def test_fault_9_a_latecomer_survives_the_outcome_that_was_not_handed_it(s
         await stage.one.run(Deliver(target="x", name="item"))
         [claim] = await stage.claim()
 
-        async def check(advancing: Turn, delivering: Turn) -> None:
+        async def check(advancing: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds("x") == ["item"]
             assert content.inbox("x")[0].seq not in handed(claim)
@@ -170,7 +170,7 @@ async def test_fault_10_a_retry_consumes_nothing_whatever_arrives_meanwhile(stag
         await stage.one.run(Deliver(target="x", name="item"))
         [claim] = await stage.claim()
 
-        async def check(retrying: Turn, delivering: Turn) -> None:
+        async def check(retrying: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds("x") == ["item", "item"]
             assert content.instances["x"].due_at is not None, "it waits out its delay"
@@ -187,7 +187,7 @@ async def test_fault_12_a_delivery_to_one_that_ends_is_stored_before_the_end_or_
             claim = await stage.executing("x")
             delivery = Deliver(target="x", name="late")
 
-            async def check(ending: Turn, delivering: Turn) -> None:
+            async def check(ending: TurnResult, delivering: TurnResult) -> None:
                 stored = [s for s in (await stage.content()).signals if s.instance_id == "x"]
                 if isinstance(delivery.answer, NoTarget):
                     assert stored == []
@@ -206,7 +206,7 @@ async def test_fault_14_two_senders_to_one_sleeper_are_both_heard_and_one_of_the
         ours = [Deliver(target="x", name="item", payload=f'"{n}"') for n in "ab"]
         theirs = [Deliver(target="x", name="item", payload=f'"{n}"') for n in "cd"]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             assert [d.answer.status for d in (*ours, *theirs)].count("woke") == 1
             [claim] = await stage.claim()
             got = "".join(row.payload.strip('"') for row in claim.inbox)
@@ -222,7 +222,7 @@ async def test_fault_16_the_same_dedup_key_at_the_same_time_is_one_row_and_both_
         await stage.parked("x", on("paid"))
         sends = [Deliver(target="x", name="paid", dedup_key="evt-7") for _ in range(2)]
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             assert sorted(send.answer.status for send in sends) == ["duplicate", "woke"]
             assert (await stage.content()).kinds("x") == ["paid"]
 
@@ -238,7 +238,7 @@ async def test_fault_18_a_redelivery_that_meets_the_consumption_is_still_a_dupli
         [claim] = await stage.claim()
         again = Deliver(target="x", name="paid", dedup_key="evt-7")
 
-        async def check(parking: Turn, delivering: Turn) -> None:
+        async def check(parking: TurnResult, delivering: TurnResult) -> None:
             assert again.answer.status == "duplicate"
             assert len((await stage.content()).signals) == 1
 

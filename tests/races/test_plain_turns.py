@@ -2,9 +2,9 @@
 
 import pytest
 
-from hark.kernel.commit import are_plain
+from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Entry, Proceed
 from tests.support.postgres import Postgres
@@ -49,7 +49,7 @@ async def test_x2_it_meets_whoever_takes_one_away_at_every_statement(stage: Stag
             a, b = await _two(stage)
             late = _plain(b, a)
 
-            async def check(taking: Turn, running: Turn) -> None:
+            async def check(taking: TurnResult, running: TurnResult) -> None:
                 fates.add(late[1].fenced)
                 for commit in late:
                     id, fenced = commit.claim.id, commit.fenced
@@ -57,7 +57,7 @@ async def test_x2_it_meets_whoever_takes_one_away_at_every_statement(stage: Stag
                     assert await _events(stage, id) == (0 if fenced else 1), "what is refused is told to nobody"
                     row = (await stage.content()).instances[id]
                     assert (row.step == "after-next") is not fenced
-                assert [c.claim.id for c in running.ran_on] == [c.claim.id for c in late if not c.fenced]
+                assert [c.claim.id for c in running.ran_ahead] == [c.claim.id for c in late if not c.fenced]
                 if take is not reclaim:
                     assert not late[0].fenced, "its neighbour is not touched"
 
@@ -76,7 +76,7 @@ async def test_s3_mail_that_comes_meanwhile_is_seen_now_or_at_the_park(stage: St
         late = _plain(b, a)
         mail = [Deliver(target=id, name="go", payload=f'"{id}"') for id in ("b", "a")]
 
-        async def check(delivering: Turn, running: Turn) -> None:
+        async def check(delivering: TurnResult, running: TurnResult) -> None:
             assert not any(commit.fenced for commit in late)
             seen.add(bool(running.inboxes))
             if running.inboxes:
@@ -84,7 +84,7 @@ async def test_s3_mail_that_comes_meanwhile_is_seen_now_or_at_the_park(stage: St
                     "a": ['"a"'], "b": ['"b"'],
                 }  # fmt: skip
             for commit in late:
-                commit.claim.go_on(commit.decision, running.now, running.inboxes.get(commit.claim.id))
+                commit.claim.run_ahead(commit.decision, running.now, running.inboxes.get(commit.claim.id))
             await stage.one.run(*[park(commit.claim, on("go")) for commit in late])
             claims = await stage.claim(room=2)
             assert {claim.id: [row.payload for row in claim.inbox] for claim in claims} == {"a": ['"a"'], "b": ['"b"']}
@@ -105,7 +105,7 @@ async def test_who_is_refused_is_not_waited_for(stage: Stage, postgres: Postgres
         await stage.two.run(HandBack(claims=[a]))
         mail = [Deliver(target=id, name="go", payload="1") for id in ("a", "b")]
 
-        async def check(delivering: Turn, running: Turn) -> None:
+        async def check(delivering: TurnResult, running: TurnResult) -> None:
             assert [commit.fenced for commit in late] == [True, False]
             assert [await _events(stage, id) for id in ("a", "b")] == [0, 1]
 
@@ -168,4 +168,4 @@ async def test_it_takes_its_locks_in_id_order_whatever_the_order_of_its_outcomes
         assert await running.run() == "blocked"
         assert await stage.eye.fetch("SELECT id FROM instances WHERE id = 'a' FOR UPDATE SKIP LOCKED") == []
     turn = await running.finish()
-    assert len(turn.ran_on) == 2
+    assert len(turn.ran_ahead) == 2

@@ -3,7 +3,7 @@
 import pytest
 
 from hark.kernel.requests import Deliver, Retain, RetryInstance, SignalWithStart, StartInstances
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.errors import Duplicate, NoTarget, NotFound
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE, advance, done, new, on, spawn, stop
@@ -35,7 +35,7 @@ async def test_x7_a_redelivery_that_meets_the_forgetting_is_a_duplicate_or_has_n
         await stage.one.run(done(claim))
         again = Deliver(target="x", name="paid", dedup_key="evt")
 
-        async def check(retaining: Turn, delivering: Turn) -> None:
+        async def check(retaining: TurnResult, delivering: TurnResult) -> None:
             assert isinstance(again.answer, NoTarget) or again.answer.status == "duplicate"
             if not (await stage.content()).instances:
                 await _nothing_is_left_of(stage, "x")
@@ -50,7 +50,7 @@ async def test_x7_a_retry_that_meets_the_forgetting_comes_first_or_finds_nothing
         await stage.one.run(stop(await stage.executing("x", correlation_key="order:1")))
         revive = RetryInstance(target="x")
 
-        async def check(retaining: Turn, reviving: Turn) -> None:
+        async def check(retaining: TurnResult, reviving: TurnResult) -> None:
             rows = (await stage.content()).instances
             if isinstance(revive.answer, NotFound):
                 assert rows == {}
@@ -68,7 +68,7 @@ async def test_x7_a_key_taken_forever_stays_taken_while_its_holder_is_forgotten(
         await stage.one.run(done(await stage.executing("x", correlation_key="order:1", scope="forever")))
         start = StartInstances(items=[new("y", correlation_key="order:1")])
 
-        async def check(retaining: Turn, starting: Turn) -> None:
+        async def check(retaining: TurnResult, starting: TurnResult) -> None:
             [answer] = start.answer
             assert isinstance(answer, Duplicate)
             assert answer.holder == "x"
@@ -83,7 +83,7 @@ async def test_x7_signal_with_start_that_meets_the_forgetting_of_the_last_holder
         await stage.one.run(done(await stage.executing("x", correlation_key="order:1")))
         joint = SignalWithStart(item=new("y", correlation_key="order:1"), name="paid")
 
-        async def check(retaining: Turn, joining: Turn) -> None:
+        async def check(retaining: TurnResult, joining: TurnResult) -> None:
             assert joint.answer == "y"
             assert (await stage.content()).kinds("y") == ["paid"]
 
@@ -104,7 +104,7 @@ async def test_x7_two_that_forget_at_once_do_not_meet(stage: Stage) -> None:
         ours, theirs = await _old(stage), await _old(stage)
         ours.size = theirs.size = 2
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert not set(ours.answer) & set(theirs.answer)
             content = await stage.content()
             assert len(content.instances) == 5 - len(ours.answer) - len(theirs.answer)
@@ -124,7 +124,7 @@ async def test_x7_a_child_that_ends_while_its_finished_parent_is_forgotten_ends(
         await stage.one.run(done(claim))
         assert claim.id == "parent"
 
-        async def check(retaining: Turn, ending: Turn) -> None:
+        async def check(retaining: TurnResult, ending: TurnResult) -> None:
             assert (await stage.content()).instances[second.id].status == "done"
             await stage.one.run(await _old(stage))
             assert (await stage.look()).instances == {}

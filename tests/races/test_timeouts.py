@@ -3,7 +3,7 @@
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, StartInstances
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE, capacity, new, on, park, timer
 
@@ -16,7 +16,7 @@ async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothin
         stage.clock.advance(MINUTE)
         delivery = Deliver(target="x", name="paid")
 
-        async def check(sweeping: Turn, delivering: Turn) -> None:
+        async def check(sweeping: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             kinds = content.kinds("x")
             woke = delivery.answer.status == "woke"
@@ -47,7 +47,7 @@ async def test_fault_13_a_signal_of_another_name_does_not_keep_a_timeout_from_fi
         await stage.parked("x", on("paid", timeout=MINUTE))
         stage.clock.advance(MINUTE)
 
-        async def check(sweeping: Turn, delivering: Turn) -> None:
+        async def check(sweeping: TurnResult, delivering: TurnResult) -> None:
             await stage.one.run(sweep=True)  # the first one may have met a locked row: it is due still
             content = await stage.look()
             assert content.instances["x"].status == "runnable"
@@ -64,7 +64,7 @@ async def test_fault_61_two_sweepers_fire_a_timer_once(stage: Stage) -> None:
         await stage.parked("y", timer(timeout=MINUTE))
         stage.clock.advance(MINUTE)
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             content = await stage.content()
             for id in "xy":
                 assert content.kinds(id) == ["timer"]
@@ -80,7 +80,7 @@ async def test_m10_two_sweepers_make_a_delayed_start_ready_once_and_one_worker_g
         await stage.start("x", delay=MINUTE)
         stage.clock.advance(MINUTE)
 
-        async def check(first: Turn, second: Turn) -> None:
+        async def check(first: TurnResult, second: TurnResult) -> None:
             claims = [*first.claims, *second.claims, *await stage.drain()]
             assert [claim.id for claim in claims] == ["x"]
 
@@ -95,7 +95,7 @@ async def test_x8_a_timeout_and_a_cancel_end_in_a_cancel(stage: Stage) -> None:
         await stage.parked("x", on("paid", timeout=MINUTE))
         stage.clock.advance(MINUTE)
 
-        async def check(sweeping: Turn, cancelling: Turn) -> None:
+        async def check(sweeping: TurnResult, cancelling: TurnResult) -> None:
             content = await stage.content()
             assert content.instances["x"].status == "cancelled"
             assert await stage.drain() == []
@@ -112,7 +112,7 @@ async def test_s6_a_deadline_armed_while_others_sweep_is_not_forgotten(stage: St
         past = on("paid", deadline=stage.clock.now - 1)
         begin = StartInstances(items=[new("z", at=stage.clock.now - 1)])
 
-        async def check(parking: Turn, sweeping: Turn) -> None:
+        async def check(parking: TurnResult, sweeping: TurnResult) -> None:
             assert {claim.id for claim in await stage.drain()} == {"x", "y", "z"}
             assert (await stage.look()).kinds("x") == ["timer"]
 

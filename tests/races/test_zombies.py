@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Effect, SendBroadcast, SendSignal, Settle
 from tests.support.stage import Duel, Stage, part
@@ -91,7 +91,7 @@ async def test_fault_26_a_zombie_and_the_reclaim_meet_at_every_statement(
         claim = await _doomed(stage)
         late = outcome(claim, *EFFECTS)
 
-        async def check(reclaiming: Turn, committing: Turn) -> None:
+        async def check(reclaiming: TurnResult, committing: TurnResult) -> None:
             row = (await stage.content()).instances["x"]
             fates.add(late.fenced)
             if late.fenced:
@@ -135,7 +135,7 @@ async def test_fault_74_a_cancel_and_an_outcome_meet_at_every_statement(
         late = outcome(claim, *EFFECTS)
         cancel = Cancel(target="x")
 
-        async def check(cancelling: Turn, committing: Turn) -> None:
+        async def check(cancelling: TurnResult, committing: TurnResult) -> None:
             content = await stage.content()
             if late.fenced:
                 assert "born" not in content.instances
@@ -171,7 +171,7 @@ async def test_fault_70_a_turn_that_is_sent_again_is_applied_once(stage: Stage, 
         claim = await _doomed(stage)
         first, again = outcome(claim, *EFFECTS), outcome(claim, *EFFECTS)
 
-        async def check(one: Turn, two: Turn) -> None:
+        async def check(one: TurnResult, two: TurnResult) -> None:
             assert sorted([first.fenced, again.fenced]) == [False, True]
             await _arrived(stage)
             content = await stage.content()
@@ -189,7 +189,7 @@ async def test_fault_29_a_fan_out_that_meets_the_reaper_is_whole_or_absent(stage
         claim = await stage.executing("x", owner="dead")
         fan = spawn(claim, [new(f"child-{n}") for n in range(3)])
 
-        async def check(reaping: Turn, spawning: Turn) -> None:
+        async def check(reaping: TurnResult, spawning: TurnResult) -> None:
             content = await stage.content()
             children = [row for row in content.instances.values() if row.parent_id == "x"]
             if fan.fenced:
@@ -212,7 +212,7 @@ async def test_fault_26_an_outcome_of_work_that_was_handed_back_is_refused(
         claim = await _doomed(stage)
         late = outcome(claim, *EFFECTS)
 
-        async def check(handing: Turn, committing: Turn) -> None:
+        async def check(handing: TurnResult, committing: TurnResult) -> None:
             row = (await stage.content()).instances["x"]
             if late.fenced:
                 assert (row.status, row.attempt, row.crashes) == ("runnable", 0, 0)
@@ -230,7 +230,7 @@ async def test_fault_26_a_zombie_meets_the_claim_of_its_successor(stage: Stage) 
         claim = await _doomed(stage)
         late = done(claim, *EFFECTS)
 
-        async def check(claiming: Turn, committing: Turn) -> None:
+        async def check(claiming: TurnResult, committing: TurnResult) -> None:
             assert late.fenced == ("x" in [claim.id for claim in claiming.claims])
             if late.fenced:
                 assert (await stage.content()).instances["x"].lease_owner == "next"

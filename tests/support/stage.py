@@ -18,8 +18,11 @@ from typing import Any
 
 import asyncpg
 
+from hark.kernel.definitions import Catalog
 from hark.kernel.requests import Capacity, Request, StartInstances
-from hark.kernel.turn import Rules, Turn
+from hark.kernel.result import TurnResult
+from hark.kernel.rules import Rules
+from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.store import reads, statements
 from hark.store.postgres import PostgresStore, PostgresTx
@@ -65,23 +68,22 @@ class Side:
         self.store = store
         self.stage = stage
         self.rules = stage.make_rules()
-        self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
+        self.catalog: Catalog = {}
         self.pid = 0
 
     async def open(self) -> None:
         await self.store.open()
         tx = await self.store.begin()
         self.pid = tx._db.get_server_pid()
-        await Turn(tx, self.rules, self.catalog).run([REGISTER])
+        await run_turn(tx, self.rules, self.catalog, [REGISTER])
         await tx.commit()
 
-    async def run(self, *requests: Request, claim: Capacity | None = None, **how: Any) -> Turn:
+    async def run(self, *requests: Request, claim: Capacity | None = None, **how: Any) -> TurnResult:
         """Run one turn from begin to commit; repeated, as the clerk does, if the turn requests it."""
         while True:
             tx = await self.store.begin()
-            turn = Turn(tx, self.rules, self.catalog)
             try:
-                await turn.run(requests, claim, **how)
+                turn = await run_turn(tx, self.rules, self.catalog, requests, claim, **how)
             except BaseException:
                 await tx.rollback()
                 raise
@@ -135,7 +137,7 @@ class Act:
         self.every = every
         self.sent: list[str] = []
         self.passed = 0  # stopping points seen so far
-        self.turn: Turn | None = None
+        self.turn: TurnResult | None = None
         self._stop: Callable[[str, bool], bool] = lambda name, matters: True
         self._stands = asyncio.Event()
         self._go = asyncio.Event()
@@ -154,7 +156,7 @@ class Act:
         """Run as far as it gets: 'done', or 'blocked' behind the other side's lock."""
         return await self._until(lambda name, matters: False)
 
-    async def finish(self) -> Turn:
+    async def finish(self) -> TurnResult:
         """Run to the end, which must be reached."""
         self._stop = lambda name, matters: False
         self._go.set()
@@ -191,12 +193,14 @@ class Act:
         self.passed += matters
         self.sent.append(name)
 
-    async def _play(self) -> Turn:
+    async def _play(self) -> TurnResult:
         await self._ask("begin")
         tx = await self.side.store.begin()
-        turn = self.turn = Turn(_SteppedTx(tx, self._ask), self.side.rules, self.side.catalog)
+        stepped: Any = _SteppedTx(tx, self._ask)
+        part, side = self.part, self.side
         try:
-            await turn.run(self.part.requests, self.part.claim, **self.part.how)
+            turn = await run_turn(stepped, side.rules, side.catalog, part.requests, part.claim, **part.how)
+            self.turn = turn
             await self._ask("commit")
         except BaseException:
             await tx.rollback()
@@ -211,7 +215,7 @@ class Duel:
 
     one: Part
     two: Part
-    check: Callable[[Turn, Turn], Awaitable[None]] | None = None
+    check: Callable[[TurnResult, TurnResult], Awaitable[None]] | None = None
     seen: Sequence[int] = ()
 
 
@@ -308,7 +312,7 @@ class Stage:
             self.clock.advance(200_000)
             turn = await self.one.run(claim=capacity("drain", 10), sweep=True)
             claims += turn.claims
-            if not turn.claims and not turn.more and turn.earliest is None:
+            if not turn.claims and not turn.pending.more and turn.pending.earliest is None:
                 return claims
         raise AssertionError("there was always more to do")
 

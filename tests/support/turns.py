@@ -1,6 +1,6 @@
 """Turns by hand: requests as the worker would send them, and an audit of everything a turn must leave true.
 
-Below the clerk and the interpreters: the requests built here go directly into `Turn.run`. Outcomes consume and
+Below the clerk and the interpreters: the requests built here go directly into `run_turn`. Outcomes consume and
 hand signals exactly as programs/steps.py does, so a claim can be answered without user code.
 """
 
@@ -12,14 +12,14 @@ from itertools import count
 from typing import Any
 
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Capacity, Commit, Register
-from hark.kernel.turn import Rules
+from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register
+from hark.kernel.rules import Rules
 from hark.model.activation import Claim
 from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
 from hark.model.values import PARKED, TERMINAL, Rate
 
 DEFINITION = "m"
-REGISTER = Register(rows=[(DEFINITION, version, "machine", "default", "start", None, None) for version in (1, 2)])
+REGISTER = Register(rows=[DefinitionRow(DEFINITION, version, "machine", "default", "start") for version in (1, 2)])
 MINUTE = 60_000_000
 _START = 1_800_000_000_000_000
 _wait_ids = (f"wait-{n:06}" for n in count())

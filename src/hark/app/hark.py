@@ -20,7 +20,7 @@ from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Register
-from hark.kernel.turn import Rules
+from hark.kernel.rules import Rules
 from hark.model.extras import import_extra
 from hark.model.values import Rate
 from hark.runtime.clerk import Clerk

@@ -1,9 +1,9 @@
-"""Broadcast: everybody who waits for the name, whole or absent (invariant 9).
+"""Broadcast to all current subscribers of a name: to all of them or to none (invariant 9).
 
-Up to a limit the subscribers are locked and written in the same transaction. Above it one transaction
-marks all of them, and chunks deliver to the marked, also to those who woke meanwhile; waits armed later
-are out. Who subscribes while a broadcast is on its way is consistently in or out: in when its wait was
-committed before the subscribers were read.
+Up to a limit the subscribers are locked and written in the same transaction. Above it one transaction marks all of
+them, and later turns deliver to the marked in chunks, also to instances that woke in the meantime; waits armed later
+are not included. An instance that subscribes during a broadcast is in if its wait was committed before the subscribers
+were read, and out otherwise.
 """
 
 from __future__ import annotations
@@ -11,78 +11,116 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hark.kernel.requests import Publish
-from hark.kernel.rows import Locked
+from hark.kernel.effects import request_for
+from hark.kernel.requests import Commit, Publish
+from hark.kernel.rows import LockedRow
+from hark.model.decisions import SendBroadcast
 from hark.model.names import new_id
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+Published = dict[tuple[str, str], int | Publish]  # by name and dedup key: how many it reached, or the first request
+
+
+class Broadcasts:
+    """The broadcasts of one turn: the instances they reach, and what has been published."""
+
+    __slots__ = ("chunk", "large", "published", "repeats", "subscribers")
+
+    def __init__(self) -> None:
+        self.subscribers: dict[str, list[str]] = {}  # by name
+        self.large = False  # there are more than the limit: mark them
+        self.chunk: list[tuple[str, str]] = []  # marks to deliver in this turn: broadcast, instance
+        self.published: list[tuple[str, Publish]] = []  # with their ids
+        self.repeats: list[tuple[Publish, Publish]] = []  # a request, and the one of this turn that it repeats
+
+
+@request_for(SendBroadcast)
+def _request(effect: SendBroadcast, sender: Commit) -> Publish:
+    return Publish(name=effect.name, payload=effect.payload, dedup_key=effect.dedup_key, sender=sender)
+
 
 def plan_names(turn: Turn) -> None:
-    for request in turn.publishes:
+    for request in turn.batch.of(Publish):
         if request.dedup_key is not None:
-            turn.reserve(f"{request.name}\0{request.dedup_key}")
+            turn.locks.reserve(f"{request.name}\0{request.dedup_key}")
 
 
-async def plan(turn: Turn) -> None:
-    if turn.deliver_marks:
+async def plan(turn: Turn, *, deliver_marks: bool) -> None:
+    """Lock the subscribers, and the instances of a chunk of marks."""
+    broadcasts = turn.broadcasts
+    if deliver_marks:
         for broadcast_id, id in await turn.tx.fetch(sql.take_marks, size=turn.rules.chunk):
-            turn.chunk.append((broadcast_id, id))
-            turn.wants.add(id)
-        turn.marks = len(turn.chunk) == turn.rules.chunk
-    names = sorted({request.name for request in turn.publishes})
+            broadcasts.chunk.append((broadcast_id, id))
+            turn.locks.ids.add(id)
+        turn.result.pending.marks = len(broadcasts.chunk) == turn.rules.chunk
+    names = sorted({request.name for request in turn.batch.of(Publish)})
     if not names:
         return
     found = await turn.tx.fetch(sql.subscribers, names=names, size=turn.rules.broadcast_limit + 1)
     if len(found) > turn.rules.broadcast_limit:
-        turn.large = True
+        broadcasts.large = True
         return
     for name, id in found:
-        turn.subscribers.setdefault(name, []).append(id)
-        turn.wants.add(id)
+        broadcasts.subscribers.setdefault(name, []).append(id)
+        turn.locks.ids.add(id)
 
 
-def reached(turn: Turn) -> set[str]:
-    """Rows whose waits must be read though they may not be parked: a woken step still subscribes."""
-    ids = {id for ids in turn.subscribers.values() for id in ids}
-    return ids | {id for _, id in turn.chunk}
+def receivers(turn: Turn) -> set[str]:
+    """Instances whose waits must be read even if they are not parked: a woken instance still subscribes."""
+    ids = {id for ids in turn.broadcasts.subscribers.values() for id in ids}
+    return ids | {id for _, id in turn.broadcasts.chunk}
 
 
-async def seen(turn: Turn) -> dict[tuple[str, str], int | Publish]:
-    """What was broadcast before under the same dedup key: how many it reached."""
-    keys = sorted({(r.name, r.dedup_key) for r in turn.publishes if r.dedup_key is not None})
+async def deliver_marked(turn: Turn) -> None:
+    """Deliver a chunk to the marked instances, also to those that woke in the meantime."""
+    chunk = turn.broadcasts.chunk
+    if not chunk:
+        return
+    ids = sorted({broadcast_id for broadcast_id, _ in chunk})
+    for broadcast_id, name, payload in await turn.tx.fetch(sql.broadcasts_by_id, ids=ids):
+        for id in sorted(id for marked_by, id in chunk if marked_by == broadcast_id):
+            row = turn.rows.get(id)
+            if row is not None and not row.terminal:
+                _post(turn, row, name, payload)
+    await turn.inbox.flush()
+
+
+async def published_before(turn: Turn) -> Published:
+    """How many instances the earlier broadcasts with the same dedup keys reached."""
+    keys = sorted({(r.name, r.dedup_key) for r in turn.batch.of(Publish) if r.dedup_key is not None})
     if not keys:
         return {}
     return {(name, key): count for name, key, count in await turn.tx.fetch(sql.broadcast_seen, keys)}
 
 
-def publish(turn: Turn, request: Publish, first: dict[tuple[str, str], int | Publish]) -> None:
-    """In its place among the signals (S10). A large one only marks, when all of them are known."""
-    key = (request.name, request.dedup_key or "")
+def publish(turn: Turn, request: Publish, published: Published) -> None:
+    """Deliver one broadcast in its place among the signals (S10). A large one is marked later, with all others."""
+    broadcasts = turn.broadcasts
     if request.dedup_key is not None:
-        before = first.setdefault(key, request)
+        before = published.setdefault((request.name, request.dedup_key), request)
         if before is not request:
             _repeat(turn, request, before)
             return
-    if not turn.large:
-        request.answer = _reach(turn, request.name, request.payload, turn.subscribers.get(request.name, ()))
-    turn.published.append((new_id(), request))
+    if not broadcasts.large:
+        request.answer = _deliver(turn, request.name, request.payload, broadcasts.subscribers.get(request.name, ()))
+    broadcasts.published.append((new_id(), request))
 
 
 def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:
     if isinstance(before, Publish):
-        turn.repeats.append((request, before))
+        turn.broadcasts.repeats.append((request, before))
     else:
         request.answer = before
     if request.sender is not None:
         claim, why = request.sender.claim, f"duplicate: {request.dedup_key!r} was broadcast before"
-        turn.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
+        turn.history.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
 
 
-def _reach(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
-    """Everybody of these who is live and still subscribes."""
+def _deliver(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
+    """Post to those of these instances that are live and still subscribe. Returns how many."""
     reached = 0
     for id in sorted(ids):
         row = turn.rows.get(id)
@@ -93,37 +131,25 @@ def _reach(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
     return reached
 
 
-def _post(turn: Turn, row: Locked, name: str, payload: str) -> None:
-    woke = turn.post(row, "broadcast", name, payload)
-    turn.event(row.id, "broadcast", None, name=name, status="woke" if woke else "stored")
+def _post(turn: Turn, row: LockedRow, name: str, payload: str) -> None:
+    woke = turn.inbox.post(row, "broadcast", name, payload)
+    turn.history.event(row.id, "broadcast", None, name=name, status="woke" if woke else "stored")
 
 
 async def record(turn: Turn) -> None:
-    """Remember what was published, for its dedup key; a large one marks everybody it reaches."""
-    if turn.large and turn.published:
-        await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in turn.published])
-        counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in turn.published]))
-        for id, request in turn.published:
+    """Store what was published, for its dedup key; mark the subscribers of large broadcasts."""
+    published, large = turn.broadcasts.published, turn.broadcasts.large
+    if large and published:
+        await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in published])
+        counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in published]))
+        for id, request in published:
             request.answer = counts.get(id, 0)
-        turn.marks = True
-    for request, before in turn.repeats:
+        turn.result.pending.marks = True
+    for request, before in turn.broadcasts.repeats:
         request.answer = before.answer
-    if turn.published:
+    if published:
         rows = [
-            (id, request.name, request.payload if turn.large else "null", request.dedup_key, request.answer)
-            for id, request in turn.published
+            (id, request.name, request.payload if large else "null", request.dedup_key, request.answer)
+            for id, request in published
         ]
         await turn.tx.fetch(sql.insert_broadcasts, rows)
-
-
-async def deliver_marked(turn: Turn) -> None:
-    """A chunk: to the marked, also to those who woke meanwhile."""
-    if not turn.chunk:
-        return
-    ids = sorted({broadcast_id for broadcast_id, _ in turn.chunk})
-    for broadcast_id, name, payload in await turn.tx.fetch(sql.broadcasts_by_id, ids=ids):
-        for id in sorted(id for b, id in turn.chunk if b == broadcast_id):
-            row = turn.rows.get(id)
-            if row is not None and not row.terminal:
-                _post(turn, row, name, payload)
-    await turn.flush()

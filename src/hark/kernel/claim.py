@@ -1,8 +1,8 @@
-"""Claim work for free slots, and let what is running run on.
+"""Claim work for free slots, and let running instances run ahead.
 
-Run-ahead: a step that returned `Next` keeps its claim and runs on after this commit, unless a claimable
-row of its queue is more urgent, or as urgent and waiting longer while no slot is free. Such a row takes
-its place and it goes to the end of the line; the slot of its concurrency key is free then.
+A step that returned `Next` keeps its claim and runs ahead after this commit, unless a claimable row of its queue is
+more urgent, or equally urgent and waiting longer while no slot is free. Then that row gets the slot, and the step is
+queued behind all others; the slot of its concurrency key comes free too.
 """
 
 from __future__ import annotations
@@ -11,196 +11,208 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hark.kernel import commit, journal, limits
-from hark.kernel.limits import Candidate
+from hark.kernel import buckets, commit, journal
+from hark.kernel.buckets import Candidate
+from hark.kernel.inbox import load_inboxes, read_waits
 from hark.kernel.requests import Capacity, Commit
-from hark.kernel.rows import wait_row
-from hark.model.activation import Claim, InboxRow
+from hark.model.activation import Claim
 from hark.model.decisions import Proceed
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-_ROUNDS = 3  # refused rows make room for others, a bounded number of times
-_FAR = 1000  # how far to look past a backlog of those who are refused: it must not hold up who comes behind
+_MAX_ROUNDS = 3  # rows that a bucket refuses make room for others, this many times in a turn
+_PAST_REFUSED = 1000  # rows to read once a bucket has refused some: the rows behind them must not wait for them
+
+_Running = dict[str, list[Commit]]  # outcomes that run ahead and may give up their slot, by queue
 
 
-async def apply(turn: Turn, capacity: Capacity | None) -> None:
-    stay = {request.claim.id: request for request in turn.nexts}
-    woken = await _woken(turn, capacity) if turn.woken else []
+async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) -> None:
+    """Claim for this capacity. `running`: the outcomes that may run ahead."""
+    pending = turn.result.pending
+    stay = {request.claim.id: request for request in running}
+    woken = await _claimable_woken(turn, capacity) if turn.inbox.woken else []
     if capacity is None:
-        turn.unclaimed = turn.unclaimed or turn.runnable
+        pending.left_claimable = pending.left_claimable or pending.made_claimable
     else:
         await _claim(turn, capacity, stay, woken)
-        turn.elsewhere = any(
+        pending.for_other_workers = any(
             not capacity.free.get(queue) or (name, version) not in capacity.definitions
-            for queue, name, version in turn.made
+            for queue, name, version in pending.lanes
         )
     if woken:
         await _wake(turn, [candidate.id for candidate in woken])
-    pushed = [request for request in turn.nexts if request.claim.id not in stay]
-    if pushed:
-        await commit.requeue(turn, pushed)
-        turn.events.extend((r.claim.id, r.decision.label, r.decision.step, r.decision.data) for r in pushed)
-        turn.unclaimed = True
-        await limits.give_up(turn, {r.claim.concurrency_key for r in pushed if r.claim.concurrency_key is not None})
+    displaced = [request for request in running if request.claim.id not in stay]
+    if displaced:
+        await commit.requeue(turn, displaced)
+        for request in displaced:
+            turn.history.outcome(request.claim, request.decision)
+        pending.left_claimable = True
+        keys = {request.claim.concurrency_key for request in displaced}
+        await buckets.release_late(turn, {key for key in keys if key is not None})
     if stay:
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
         await turn.tx.fetch(sql.advance, rows, tx=turn.tx.xid)
     for request in stay.values():
         request.answer = True
-    turn.ran_on = list(stay.values())
+    turn.result.ran_ahead = list(stay.values())
     await _load(turn)
 
 
-async def _woken(turn: Turn, capacity: Capacity | None) -> list[Candidate]:
-    """Those just woken that may be claimed straight from their park, one write less; the others are woken."""
+async def _claimable_woken(turn: Turn, capacity: Capacity | None) -> list[Candidate]:
+    """The instances woken in this turn that can be claimed directly from their park, which saves a write. The others
+    are made runnable."""
     direct = []
     if capacity is not None and any(capacity.free.values()):
-        for row in await turn.tx.fetch(sql.woken, ids=sorted(turn.woken)):
-            id, queue, priority, key, rate, weight, definition, version = row
+        found = await turn.tx.fetch(sql.woken, ids=sorted(turn.inbox.woken))
+        for id, queue, priority, key, rate, weight, definition, version in found:
             here = queue in capacity.free and (definition, version) in capacity.definitions
             if here and key is None and rate is None:
                 direct.append(Candidate(id, queue, priority, turn.tx.position, None, None, weight))
-    await _wake(turn, turn.woken.difference(candidate.id for candidate in direct))
+    await _wake(turn, turn.inbox.woken.difference(candidate.id for candidate in direct))
     return direct
 
 
 async def _wake(turn: Turn, ids: Iterable[str]) -> None:
     if ids := sorted(ids):
         await turn.tx.fetch(sql.wake, ids=ids)
-        turn.unclaimed = True
+        turn.result.pending.left_claimable = True
 
 
 async def _claim(turn: Turn, capacity: Capacity, stay: dict[str, Commit], woken: list[Candidate]) -> None:
+    """Fill the free slots, in rounds: each round replaces the candidates that a bucket refused in the one before.
+
+    Removes from `stay` the outcomes that lose their slot, and from `woken` what was claimed."""
+    pending = turn.result.pending
     free = dict(capacity.free)
-    line = capacity.backlog or turn.runnable or turn.unclaimed
-    for _ in range(_ROUNDS):
+    read_backlog = capacity.backlog or pending.made_claimable or pending.left_claimable
+    for _ in range(_MAX_ROUNDS):
+        may_yield = _by_queue(stay.values())
+        sizes = {queue: slots + len(may_yield.get(queue, ())) for queue, slots in free.items()}
         lanes: list[tuple[str, str, int, int]] = []
-        pushable: dict[str, list[Commit]] = {}
-        for request in stay.values():
-            if not _holds(request):
-                pushable.setdefault(request.claim.queue, []).append(request)
-        sizes = {queue: room + len(pushable.get(queue, ())) for queue, room in free.items()}
         for queue, size in sizes.items():
-            reach = max(size, _FAR) if turn.shut else size
+            reach = max(size, _PAST_REFUSED) if turn.buckets.refused else size
             lanes.extend((queue, definition, version, reach) for definition, version in capacity.definitions if size)
-        if not lanes:  # no seat, or no code: who has none must not ask again and again
-            turn.unclaimed = turn.crowded = turn.runnable or bool(capacity.definitions)
+        if not lanes:  # no slot, or no code: a worker without code must not ask again and again
+            pending.left_claimable = pending.backlog = pending.made_claimable or bool(capacity.definitions)
             return
-        most = max(lane[3] for lane in lanes)
-        rows = await turn.tx.fetch(sql.claimable, lanes, most=most) if line else []
+        most = max(reach for *_, reach in lanes)
+        rows = await turn.tx.fetch(sql.claimable, lanes, most=most) if read_backlog else []
         found = [Candidate(*row) for row in rows]
-        seen = len(found)
-        found = await limits.turn_away(turn, found) if turn.shut else found
+        read = len(found)
+        found = await buckets.block_refused(turn, found) if turn.buckets.refused else found
         waiting = Counter(candidate.queue for candidate in found)
-        turn.unclaimed = turn.unclaimed or any(waiting[queue] >= size > 0 for queue, size in sizes.items())
-        turn.crowded = any(waiting[queue] >= size for queue, size in sizes.items())
+        pending.left_claimable = pending.left_claimable or any(
+            waiting[queue] >= size > 0 for queue, size in sizes.items()
+        )
+        pending.backlog = any(waiting[queue] >= size for queue, size in sizes.items())
         if any(waiting[queue] > free[queue] for queue in waiting):
-            await _keep_keys(turn, pushable)
-        chosen = _choose(sorted(found + woken, key=_place) if woken else found, free, pushable)
-        granted, undecided = await limits.admit(turn, chosen)
-        pushed = _seat(granted, free, pushable)
-        for request in pushed:
+            await _keep_locked_keys(turn, may_yield)
+        chosen = _choose(sorted(found + woken, key=_urgency) if woken else found, free, may_yield)
+        granted, undecided = await buckets.admit(turn, chosen)
+        for request in _assign(granted, free, may_yield):
             del stay[request.claim.id]
         if granted:
             await _take(turn, capacity.owner, granted)
-            seated = {candidate.id for candidate in granted}
-            woken[:] = [candidate for candidate in woken if candidate.id not in seated]
-        turn.more = turn.more or undecided > 0
-        if len(granted) + undecided == len(chosen) and len(found) == seen:
+            claimed = {candidate.id for candidate in granted}
+            woken[:] = [candidate for candidate in woken if candidate.id not in claimed]
+        pending.more = pending.more or undecided > 0
+        if len(granted) + undecided == len(chosen) and len(found) == read:
             return
-    turn.more = True
+    pending.more = True
 
 
-async def _keep_keys(turn: Turn, pushable: dict[str, list[Commit]]) -> None:
-    """Who runs under a key makes room only if its bucket can be had: the next in line for the key must hear of it."""
-    keys = {r.claim.concurrency_key for requests in pushable.values() for r in requests}
-    held = {None, *await limits.try_slots(turn, {key for key in keys if key is not None})}
-    for queue, requests in pushable.items():
-        pushable[queue] = [request for request in requests if request.claim.concurrency_key in held]
+def _by_queue(requests: Iterable[Commit]) -> _Running:
+    """The outcomes that may give up their slot."""
+    may_yield: _Running = {}
+    for request in requests:
+        move = request.decision.move
+        if not (isinstance(move, Proceed) and move.keep_slot):
+            may_yield.setdefault(request.claim.queue, []).append(request)
+    return may_yield
 
 
-def _holds(request: Commit) -> bool:
-    move = request.decision.move
-    return isinstance(move, Proceed) and move.keep_slot
+async def _keep_locked_keys(turn: Turn, may_yield: _Running) -> None:
+    """An instance under a concurrency key gives up its slot only if its bucket can be locked: the next row that is
+    blocked on the key must be promoted."""
+    keys = {r.claim.concurrency_key for requests in may_yield.values() for r in requests}
+    locked = {None, *await buckets.try_slots(turn, {key for key in keys if key is not None})}
+    for queue, requests in may_yield.items():
+        may_yield[queue] = [request for request in requests if request.claim.concurrency_key in locked]
 
 
-def _place(candidate: Candidate) -> tuple[int, int]:
+def _urgency(candidate: Candidate) -> tuple[int, int]:
     return candidate.priority, candidate.since
 
 
-def _choose(found: list[Candidate], free: dict[str, int], pushable: dict[str, list[Commit]]) -> list[Candidate]:
-    """The most urgent first, as many as have a seat, or may take one from less urgent work."""
+def _choose(found: list[Candidate], free: dict[str, int], may_yield: _Running) -> list[Candidate]:
+    """The most urgent candidates: as many as have a free slot, or may take one from less urgent work."""
     chosen = []
-    seats = dict(free)
-    worst = {q: sorted((r.claim.priority for r in requests), reverse=True) for q, requests in pushable.items()}
+    slots = dict(free)
+    least_urgent = {
+        queue: sorted((r.claim.priority for r in requests), reverse=True) for queue, requests in may_yield.items()
+    }
     for candidate in found:
-        if seats.get(candidate.queue, 0) > 0:
-            seats[candidate.queue] -= 1
+        if slots.get(candidate.queue, 0) > 0:
+            slots[candidate.queue] -= 1
             chosen.append(candidate)
-        elif (line := worst.get(candidate.queue)) and line[0] >= candidate.priority:
-            line.pop(0)
+        elif (running := least_urgent.get(candidate.queue)) and running[0] >= candidate.priority:
+            running.pop(0)
             chosen.append(candidate)
     return chosen
 
 
-def _seat(granted: list[Candidate], free: dict[str, int], pushable: dict[str, list[Commit]]) -> list[Commit]:
-    pushed = []
-    for requests in pushable.values():
+def _assign(granted: list[Candidate], free: dict[str, int], may_yield: _Running) -> list[Commit]:
+    """Give each candidate a free slot, or that of the least urgent running outcome. Returns the outcomes that lose
+    theirs."""
+    displaced = []
+    for requests in may_yield.values():
         requests.sort(key=lambda request: request.claim.priority)
     for candidate in granted:
         if free[candidate.queue] > 0:
             free[candidate.queue] -= 1
         else:
-            pushed.append(pushable[candidate.queue].pop())
-    return pushed
+            displaced.append(may_yield[candidate.queue].pop())
+    return displaced
 
 
 async def _take(turn: Turn, owner: str, granted: list[Candidate]) -> None:
     rows = await turn.tx.fetch(sql.claim, owner=owner, ids=[candidate.id for candidate in granted])
-    by_id = {row[0]: Claim(*row) for row in rows}
+    claims = {claim.id: claim for claim in (Claim(*row) for row in rows)}
     for candidate in granted:
-        claim = by_id[candidate.id]
+        claim = claims[candidate.id]
         claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
-        turn.claims.append(claim)
+        turn.result.claims.append(claim)
 
 
 async def _load(turn: Turn) -> None:
-    """What a step may look at: inbox, waits, children, journal. Only for those who can have any."""
-    # Who has waits was woken, and who was woken has mail; but a function may have been at work with waits armed.
+    """Read what a step may use: inbox, waits, children, journal. Only for claims that can have any."""
+    result = turn.result
+    # An instance with waits was woken, and a woken one has signals; but a function may have executed with waits armed.
     claims = {
-        claim.id: claim for claim in turn.claims if claim.has_signals or (claim.kind != "machine" and claim.epoch > 1)
+        claim.id: claim for claim in result.claims if claim.has_signals or (claim.kind != "machine" and claim.epoch > 1)
     }
     readers = [id for id, claim in claims.items() if claim.has_signals]
-    readers += [r.claim.id for r in turn.ran_on if turn.rows[r.claim.id].has_signals]
-    await load_inboxes(turn, readers)
-    unseen = []
+    readers += [r.claim.id for r in result.ran_ahead if turn.rows[r.claim.id].has_signals]
+    result.inboxes = await load_inboxes(turn.tx, readers, turn.inbox.complete)
+    unread = []
     for id, claim in claims.items():
-        claim.inbox = turn.inboxes.get(id, [])
+        claim.inbox = result.inboxes.get(id, [])
         row = turn.rows.get(id)
-        if row is not None and row.looked:
+        if row is not None and row.waits_are_current:
             claim.waits = row.waits
         else:
-            unseen.append(id)
-    if unseen:
-        for found in await turn.tx.fetch(sql.waits_of, ids=sorted(unseen)):
-            claims[found[1]].waits.append(wait_row(found))
+            unread.append(id)
+    if unread:
+        for id, wait in await read_waits(turn.tx, unread):
+            claims[id].waits.append(wait)
     joins = {wait.id: claim.children for claim in claims.values() for wait in claim.waits if wait.kind == "children"}
-    for waits, children in turn.kept.values():
+    for waits, children in result.kept.values():
         joins |= {wait.id: children for wait in waits if wait.kind == "children"}
     if joins:
         for child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):
             joins[child[0]].append(tuple(child))
-    await journal.load(turn, [claim for claim in claims.values() if claim.kind == "workflow"])
-    for claim in turn.claims:
+    await journal.load(turn.tx, [claim for claim in claims.values() if claim.kind == "workflow"])
+    for claim in result.claims:
         claim.now = turn.now
-
-
-async def load_inboxes(turn: Turn, ids: list[str]) -> None:
-    turn.inboxes = {id: turn.first_mail.get(id, []) for id in ids}
-    unread = sorted(id for id in ids if id not in turn.first_mail)
-    if unread:
-        for seq, id, kind, name, wait_id, payload, at in await turn.tx.fetch(sql.inbox, ids=unread):
-            turn.inboxes[id].append(InboxRow(seq, kind, name, wait_id, payload, at))

@@ -1,7 +1,7 @@
-"""The journal: what a function has done, line by line, in the order in which it came to know.
+"""The journal of functions: read it for claims, and write the new lines of outcomes.
 
-Lines commit with everything else of their turn. What an effect came to (a signal's delivery, a start's
-id, or why not) is known only in the turn, so its line is completed here, in the same commit.
+Lines commit with everything else of their turn. The result of an effect (a delivery, a started id, an error) is known
+only in the turn that carries it out, so its line is completed here, in the same commit.
 """
 
 from __future__ import annotations
@@ -9,33 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import Commit, Request, SettleAwakeable, StartInstances
+from hark.kernel.requests import Commit, Request
 from hark.model import json
 from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Entry, Proceed
 from hark.model.error_codec import encode_error
 from hark.model.errors import HarkError
-from hark.model.values import Delivery
 from hark.store import statements as sql
+from hark.store.protocol import Tx
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
-async def load(turn: Turn, claims: Sequence[Claim]) -> None:
+async def load(tx: Tx, claims: Sequence[Claim]) -> None:
     if claims:
         journals = [claim.journal for claim in claims]
-        found = await turn.tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims])
+        found = await tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims])
         for nth, seq, entry, kind, name, value, error in found:
             journals[nth - 1].append(JournalRow(seq, entry, kind, name, value, error))
 
 
 async def apply(turn: Turn) -> None:
-    """Before the claims: who parked and is woken in one turn reads what it has just written."""
-    _complete(turn.journaled)
+    """Before the claims: an instance that is parked and woken in one turn reads the lines it has just written."""
+    _complete(turn.batch.journaled)
+    await write(turn.tx, turn.batch.of(Commit))
+
+
+async def write(tx: Tx, commits: Sequence[Commit]) -> None:
     lines: list[tuple[Any, ...]] = []
     cuts: list[tuple[str, int, int]] = []
-    for request in turn.commits:
+    for request in commits:
         decision, claim = request.decision, request.claim
         if decision.journal is None or request.fenced:
             continue
@@ -48,21 +52,19 @@ async def apply(turn: Turn) -> None:
         for line in decision.journal:
             lines.append((claim.id, visit, line.seq, line.entry, line.kind, line.name, line.value, line.error))
     if cuts:
-        await turn.tx.fetch(sql.cut_journal, cuts)
+        await tx.fetch(sql.cut_journal, cuts)
     if lines:
-        await turn.tx.fetch(sql.insert_journal, lines)
+        await tx.fetch(sql.insert_journal, lines)
 
 
 def _complete(effects: Sequence[tuple[Commit, Entry, Request]]) -> None:
-    """What the effects came to, as the lines of their senders."""
+    """Write the results of effects into the lines of their senders."""
     for sender, line, request in effects:
         if sender.fenced:
             continue
-        answer = request.answer[0] if isinstance(request, StartInstances) else request.answer
+        value = request.journal_value()
         line.value = line.error = None
-        if isinstance(answer, HarkError):
-            line.error = encode_error(answer)
-        elif isinstance(request, SettleAwakeable):
-            line.value = "null"
+        if isinstance(value, HarkError):
+            line.error = encode_error(value)
         else:
-            line.value = json.dump([answer.status, answer.instance_id] if isinstance(answer, Delivery) else answer)
+            line.value = json.dump(value)

@@ -1,26 +1,33 @@
-"""What can be asked of a turn.
+"""What a turn can be asked to do.
 
-A request carries its own answer: the clerk gives it back after the COMMIT, never before. An answer
-that is an exception is raised where the request was made. `sender` is the commit an effect rode on;
-what such an effect cannot do becomes an event on its sender.
+A request carries its own answer; the clerk passes it to the caller after the COMMIT, never before. An answer that is
+an exception is raised in the caller. `sender` is the commit that an effect belongs to: an effect that cannot be
+carried out becomes an event of its sender.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, NewInstance, Settle
+from hark.model.values import Delivery
 
 
 class Request(Struct, eq=False):
     answer: Any = None
 
+    def journal_value(self) -> Any:
+        """What a function that asked for this as an effect gets as the result: a value, or an error to raise."""
+        return self.answer
+
 
 class Commit(Request, eq=False):
-    """An outcome. Answered with True when it runs straight on, else None; `fenced` says that it did not count."""
+    """Commit an outcome. The answer is True when the next step runs ahead, else None.
+
+    `fenced` is True when the outcome was dropped because its instance is no longer executing at its epoch."""
 
     claim: Claim = None  # type: ignore[assignment]
     decision: Decision = None  # type: ignore[assignment]
@@ -28,23 +35,34 @@ class Commit(Request, eq=False):
 
 
 class Deliver(Request, eq=False):
+    """Send a signal to one instance. The answer is a `Delivery`."""
+
     target: str = ""
-    by_key: bool = False  # it was tried as an id, and is none
+    by_key: bool = False  # the target was tried as an id, and no instance has that id
     name: str = ""
     payload: str = "null"
     dedup_key: str | None = None
     sender: Commit | None = None
 
+    def journal_value(self) -> Any:
+        delivery = self.answer
+        return [delivery.status, delivery.instance_id] if isinstance(delivery, Delivery) else delivery
+
 
 class StartInstances(Request, eq=False):
-    """Answered with a list: an id, or why not, per item."""
+    """Start instances. The answer is a list with an id or an error per item."""
 
     items: list[NewInstance] = field(default_factory=list)
     parent_wait: str | None = None
     sender: Commit | None = None
 
+    def journal_value(self) -> Any:
+        return self.answer[0]
+
 
 class SignalWithStart(Request, eq=False):
+    """Send a signal to the holder of a correlation key; start it first if there is none. The answer is its id."""
+
     item: NewInstance = None  # type: ignore[assignment]
     name: str = ""
     payload: str = "null"
@@ -52,6 +70,8 @@ class SignalWithStart(Request, eq=False):
 
 
 class Publish(Request, eq=False):
+    """Broadcast to all current subscribers of a name. The answer is how many there are."""
+
     name: str = ""
     payload: str = "null"
     dedup_key: str | None = None
@@ -59,52 +79,75 @@ class Publish(Request, eq=False):
 
 
 class Message(Request, eq=False):
+    """Send a message to the one instance that waits for this name and key. The answer is its id."""
+
     name: str = ""
     key: str = ""
     payload: str = "null"
 
 
 class SettleAwakeable(Request, eq=False):
+    """Settle an awakeable. The answer is its row, as `read_awakeables` shows it."""
+
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
-    by_look: bool = False  # do not trust its id to say whose it is
+    read_owner: bool = False  # read the owner from the store, instead of taking it from the awakeable's id
+
+    def journal_value(self) -> Any:
+        return self.answer if isinstance(self.answer, Exception) else None
 
 
 class Cancel(Request, eq=False):
+    """Cancel an instance and all its live descendants. The answer is its id."""
+
     target: str = ""
     reason: str | None = None
     sender: Commit | None = None
 
 
 class RetryInstance(Request, eq=False):
+    """Run a failed instance again from its failed step. The answer is its id."""
+
     target: str = ""
 
 
 class HandBack(Request, eq=False):
-    """Claims a stopping worker will not finish."""
+    """Return the claims that a stopping worker will not finish; `retire` is the worker that leaves."""
 
     claims: list[Claim] = field(default_factory=list)
     retire: str | None = None
 
 
 class Reclaim(Request, eq=False):
-    """Take back what dead workers hold."""
+    """Make claimable again what dead workers hold."""
 
     owners: list[str] = field(default_factory=list)
 
 
 class Sweep(Request, eq=False):
-    """Fire what is due now, with or without a worker. Answered with True when there is more."""
+    """Fire what is due now, with or without a worker. The answer is True when there is more."""
+
+
+class DefinitionRow(NamedTuple):
+    """A row of the table `definitions`."""
+
+    name: str
+    version: int
+    kind: str
+    queue: str
+    initial: str
+    source: str | None = None
+    digest: str | None = None
 
 
 class Register(Request, eq=False):
-    """Record definitions: (name, version, kind, queue, initial, source, digest)."""
+    """Record definitions."""
 
-    rows: list[tuple[str, int, str, str, str, str | None, str | None]] = field(default_factory=list)
+    rows: list[DefinitionRow] = field(default_factory=list)
 
 
 class Grant(Request, eq=False):
-    """Keep a token, of which only the hash comes here. Answered with its row."""
+    """Store an API token: its hash, never the token itself. The answer is its row."""
 
     id: str = ""
     hash: str = ""
@@ -115,15 +158,16 @@ class Grant(Request, eq=False):
 
 
 class Revoke(Request, eq=False):
-    """Take a token out of use. Answered with its row; again is as good as once."""
+    """Revoke an API token. The answer is its row; revoking it again changes nothing."""
 
     id: str = ""
 
 
 class Retain(Request, eq=False):
-    """Forget these, if they finished before this time. Answered with the ids that went.
+    """Delete these instances if they finished before this time. The answer is the list of deleted ids.
 
-    Old signals and idle buckets go along, so many at most; `more` says that there were as many."""
+    Old consumed signals and idle buckets are deleted with them, at most `size` of each; `more` says that there may
+    be more."""
 
     before: int = 0
     ids: list[str] = field(default_factory=list)
@@ -132,9 +176,9 @@ class Retain(Request, eq=False):
 
 
 class Capacity(Struct):
-    """What a worker can run: its lanes, and how many more of each queue."""
+    """What a worker can run: free slots per queue, and the definitions it has code for."""
 
     owner: str
     free: dict[str, int]
     definitions: list[tuple[str, int]]
-    backlog: bool = True  # somebody may be in line already; if not, only this turn's own work has to be looked at
+    backlog: bool = True  # claimable rows may wait already; if False, only what this turn makes claimable is claimed

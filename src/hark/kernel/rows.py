@@ -1,18 +1,15 @@
-"""Rows as a turn holds them."""
+"""Instance rows as a turn holds them."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 from hark.model.activation import WaitRow
 from hark.model.values import PARKED, TERMINAL
 
 
-class Locked:
-    """An instance row this turn holds."""
+class LockedRow:
+    """An instance row that this turn has locked: the columns of `statements.lock`, and its waits once they are read."""
 
-    __slots__ = ("epoch", "has_signals", "id", "looked", "status", "waits")
+    __slots__ = ("epoch", "has_signals", "id", "status", "waits", "waits_are_current")
 
     def __init__(self, id: str, status: str, epoch: int, has_signals: bool) -> None:
         self.id = id
@@ -20,7 +17,7 @@ class Locked:
         self.epoch = epoch
         self.has_signals = has_signals
         self.waits: list[WaitRow] = []
-        self.looked = False  # `waits` is what the store has
+        self.waits_are_current = False  # `waits` equals what the store has
 
     @property
     def terminal(self) -> bool:
@@ -29,8 +26,3 @@ class Locked:
     @property
     def parked(self) -> bool:
         return self.status in PARKED
-
-
-def wait_row(found: Sequence[Any]) -> WaitRow:
-    id, _, place, kind, name, key, deadline, remaining, _, fired_at = found
-    return WaitRow(id, place, kind, name, key, deadline, remaining, fired_at)

@@ -1,7 +1,10 @@
-"""Settle awakeables: resolved, rejected, timed out. Once (invariant 8), and the inbox row in the same commit.
+"""Settle awakeables: resolved, rejected, timed out or withdrawn.
 
-An answer is looked at here, in the turn, and not before: only here is it known which question it settles. What
-does not fit its schema, or comes from somebody it was not put to, is refused and nothing moves (A8).
+Each settles once, with the inbox row of its answer in the same commit (invariant 8).
+
+The settling turn validates the answer, not the caller before it: only under lock is it certain which awakeable an
+answer settles. An answer that does not match the schema, or comes from a person who was not asked, is refused and
+changes nothing (A8).
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hark.kernel.requests import SettleAwakeable
-from hark.kernel.rows import Locked
+from hark.kernel.effects import request_for
+from hark.kernel.requests import Commit, SettleAwakeable
+from hark.kernel.rows import LockedRow
 from hark.model import json, schema
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
@@ -22,139 +26,161 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
+class _Settled(msgspec.Struct, gc=False):
+    """A row for `statements.settle`."""
+
+    id: str
+    asker: str | None  # the instance whose wait must be fired; None when the wait is not kept
+    status: str
+    payload: str | None
+    error: str | None
+    answered_by: str | None
+
+
+@request_for(Settle)
+def _request(effect: Settle, sender: Commit) -> SettleAwakeable:
+    # The owner is read now: an effect cannot run again without its outcome, as a request does that named a wrong one.
+    return SettleAwakeable(settle=effect, sender=sender, read_owner=True)
+
+
 async def plan(turn: Turn) -> None:
-    """Whose row to lock: the id says it (A2), and saves the look; where it does not, the store is asked."""
+    """Lock the owner of each awakeable. Its id names the owner (A2), which saves a read; otherwise it is read."""
     unknown = set()
-    for request in turn.answers:
+    for request in turn.batch.of(SettleAwakeable):
         id = request.settle.awakeable
-        owner = None if request.by_look else instance_of(id)
+        owner = None if request.read_owner else instance_of(id)
         if owner is None:
             unknown.add(id)
         else:
-            turn.wants.add(owner)
+            turn.locks.ids.add(owner)
     if unknown:
         for _, owner in await turn.tx.fetch(sql.awakeable_owners, ids=sorted(unknown)):
-            turn.wants.add(owner)
+            turn.locks.ids.add(owner)
 
 
 async def apply(turn: Turn) -> None:
-    requests = [request for request in turn.answers if request.sender is None or not request.sender.fenced]
+    requests = [
+        request
+        for request in turn.batch.of(SettleAwakeable)
+        if request.sender is None or not request.sender.fenced
+    ]  # fmt: skip
     if not requests:
         return
     ids = sorted({request.settle.awakeable for request in requests})
-    states = {row[0]: row for row in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
-    settled: dict[str, tuple[Any, ...]] = {}
+    states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
+    settled: dict[str, _Settled] = {}
     for request in requests:
         state = states.get(request.settle.awakeable)
-        if state is not None and state[1] not in turn.rows and not request.by_look:
-            request.by_look = True  # its id names another than its owner: it goes again, and is looked up
-            turn.again.append(request)
+        if state is not None and state.instance_id not in turn.rows and not request.read_owner:
+            request.read_owner = True  # the id named another instance than the owner: run again, and read the owner
+            turn.result.again.append(request)
         else:
-            _settle(turn, request, states, settled)
+            _settle(turn, request, state, settled)
     if settled:
-        await turn.tx.fetch(sql.settle, list(settled.values()))
-    await turn.flush()
+        rows = [(s.id, s.asker, s.status, s.payload, s.error, s.answered_by) for s in settled.values()]
+        await turn.tx.fetch(sql.settle, rows)
+    await turn.inbox.flush()
 
 
-def _settle(turn: Turn, request: SettleAwakeable, states: dict[str, Any], settled: dict[str, tuple[Any, ...]]) -> None:
+def _settle(
+    turn: Turn, request: SettleAwakeable, state: sql.AwakeableState | None, settled: dict[str, _Settled]
+) -> None:
     wish = request.settle
-    state = states.get(wish.awakeable)
-    row = turn.rows.get(state[1]) if state is not None else None
-    if state is not None and row is not None and wish.awakeable not in settled and _is_late(turn, state):
-        _close(turn, row, settled, wish.awakeable, "TIMEOUT")
+    row = turn.rows.get(state.instance_id) if state is not None else None
     if state is None or row is None:
         _refuse(turn, request, NotFound(f"There is no awakeable {wish.awakeable!r}. Check the id."))
-    elif wish.awakeable in settled or state[2] != "PENDING":
-        before = settled.get(wish.awakeable)
-        status, by, at = (before[2], before[5], turn.now) if before else (state[2], state[3], state[4])
-        when = from_micros(at)
-        _refuse(
-            turn,
-            request,
-            AlreadySettled(
-                f"Awakeable {wish.awakeable} is {status} since {when:%Y-%m-%d %H:%M:%S} UTC"
-                f"{f', by {by}' if by else ''}. It settles once; nothing was changed.",
-                status=status, by=by, at=when,
-            ),
-        )  # fmt: skip
-    elif (unfit := _unfit(state, wish)) is not None:
-        _refuse(turn, request, unfit)
+        return
+    if wish.awakeable not in settled and _is_late(turn, state):
+        _close(turn, row, Settle(wish.awakeable, "TIMEOUT"), settled)
+    if wish.awakeable in settled or state.status != "PENDING":
+        _refuse(turn, request, _already_settled(turn, state, settled.get(wish.awakeable)))
+    elif (invalid := _invalid(state, wish)) is not None:
+        _refuse(turn, request, invalid)
     else:
-        _close(turn, row, settled, wish.awakeable, wish.status, wish.payload, wish.error, wish.by, wish.via)
-        request.answer = _settled(state, wish, turn.now)
+        _close(turn, row, wish, settled)
+        request.answer = _shown(state, wish, turn.now)
 
 
-def _is_late(turn: Turn, state: Any) -> bool:
-    """Nobody has settled it, and its time is up: no timer fires while its asker is busy."""
-    status, timeout = state[2], state[8]
-    return status == "PENDING" and timeout is not None and bool(timeout <= turn.now)
+def _is_late(turn: Turn, state: sql.AwakeableState) -> bool:
+    """Pending after its timeout: no timer fires while its instance is executing."""
+    return state.status == "PENDING" and state.timeout_at is not None and state.timeout_at <= turn.now
 
 
-def _close(
-    turn: Turn, row: Locked, settled: dict[str, tuple[Any, ...]], id: str, status: str, payload: str | None = None,
-    error: str | None = None, by: str | None = None, via: str | None = None,
-) -> None:  # fmt: skip
-    if status != "CANCELLED":  # who withdraws a question is not told the answer
-        tell(turn, row, id, status, payload, error, by, via)
-    # Who is woken goes on without this wait, and has no deadline until then: it is left as it is, as a signal's is.
-    asker = None if row.id in turn.woken else row.id
-    settled[id] = (id, asker, status, payload, error, by)
+def _close(turn: Turn, row: LockedRow, wish: Settle, settled: dict[str, _Settled]) -> None:
+    if wish.status != "CANCELLED":  # the instance that withdraws it gets no answer
+        post_answer(turn, row, wish)
+    # A woken instance has no deadline, and drops this wait when it continues: the wait is left as it is, as that of a
+    # signal is.
+    asker = None if row.id in turn.inbox.woken else row.id
+    settled[wish.awakeable] = _Settled(wish.awakeable, asker, wish.status, wish.payload, wish.error, wish.by)
     for wait in row.waits:
-        if (wait.kind, wait.name) == ("awakeable", id):
+        if wait.kind == "awakeable" and wait.name == wish.awakeable:
             wait.fired_at = turn.now
 
 
-def _unfit(state: Any, wish: Settle) -> HarkError | None:
-    """Why this may not settle it, if so."""
-    asked, assignees = state[5], json.load(state[12]) if state[12] is not None else []
-    # Who gives no name is code with the store in its hands; a link and a step are permissions of their own.
+def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settled | None) -> AlreadySettled:
+    if in_this_turn is not None:
+        status, by, at = in_this_turn.status, in_this_turn.answered_by, turn.now
+    else:
+        assert state.resolved_at is not None
+        status, by, at = state.status, state.answered_by, state.resolved_at
+    when = from_micros(at)
+    return AlreadySettled(
+        f"Awakeable {state.id} is {status} since {when:%Y-%m-%d %H:%M:%S} UTC"
+        f"{f', by {by}' if by else ''}. An awakeable settles once; nothing was changed.",
+        status=status,
+        by=by,
+        at=when,
+    )
+
+
+def _invalid(state: sql.AwakeableState, wish: Settle) -> HarkError | None:
+    """Why this answer is refused, or None."""
+    assignees = json.load(state.assignees) if state.assignees is not None else []
+    # A caller without `by` is code with access to the store; a link and a step are permissions of their own.
     if assignees and wish.by is not None and wish.by not in assignees and wish.via not in ("link", "step"):
-        problem = f"by: {wish.by} is not among those who were asked ({', '.join(assignees)})"
         return NotAssigned(
-            f"Awakeable {wish.awakeable} is not for {wish.by} to answer, but for {', '.join(assignees)}. "
+            f"{wish.by} may not answer awakeable {wish.awakeable}; it is assigned to {', '.join(assignees)}. "
             "Nothing was changed.",
-            problems=[problem],
+            problems=[f"by: {wish.by} is not an assignee ({', '.join(assignees)})"],
         )
-    if asked is None or wish.payload is None or wish.status != "RESOLVED":
+    if state.schema is None or wish.payload is None or wish.status != "RESOLVED":
         return None
-    problems = schema.problems(asked, wish.payload)
+    problems = schema.problems(state.schema, wish.payload)
     if not problems:
         return None
     return InvalidAnswer(
-        f"The answer to awakeable {wish.awakeable} does not fit its schema: {'; '.join(problems)}. "
-        "Nothing was changed; correct that and answer again.",
+        f"The answer to awakeable {wish.awakeable} does not match its schema: {'; '.join(problems)}. "
+        "Nothing was changed; correct the answer and send it again.",
         problems=problems,
     )
 
 
-def _settled(state: Any, wish: Settle, now: int) -> tuple[Any, ...]:
-    """The row as `read_awakeables` would show it now, so that who settles needs no read of its own."""
-    id, owner, _, _, _, schema, task, entry, timeout, created, title, description, assignees, nonce = state
+def _shown(state: sql.AwakeableState, wish: Settle, now: int) -> tuple[Any, ...]:
+    """The row as `read_awakeables` shows it now, so that the caller needs no read of its own."""
     return (
-        id, owner, task, entry, wish.status, wish.payload, wish.error, timeout, created, now, title, description,
-        schema, assignees, wish.by, nonce,
+        state.id, state.instance_id, state.task, state.entry_index, wish.status, wish.payload, wish.error,
+        state.timeout_at, state.created_at, now, state.title, state.description, state.schema, state.assignees,
+        wish.by, state.nonce,
     )  # fmt: skip
 
 
-def tell(
-    turn: Turn, row: Locked, id: str, status: str, payload: str | None = None, error: str | None = None,
-    by: str | None = None, via: str | None = None,
-) -> None:  # fmt: skip
-    """The answer, as a row in the asker's inbox; who gave it, and through which door, as an event."""
-    who = {key: value for key, value in (("by", by), ("via", via)) if value is not None}
-    body: dict[str, Any] = {"status": status}
-    if payload is not None:
-        body["payload"] = msgspec.Raw(payload.encode())
-    if error is not None:
-        body["error"] = error
-    if by is not None:
-        body["by"] = by
-    turn.post(row, "awakeable", id, msgspec.json.encode(body).decode())
-    turn.event(row.id, "awakeable", None, awakeable=id, status=status, **who)
+def post_answer(turn: Turn, row: LockedRow, wish: Settle) -> None:
+    """Post the answer to the inbox of the instance that asked; an event says who gave it and through which door."""
+    body: dict[str, Any] = {"status": wish.status}
+    if wish.payload is not None:
+        body["payload"] = msgspec.Raw(wish.payload.encode())
+    if wish.error is not None:
+        body["error"] = wish.error
+    if wish.by is not None:
+        body["by"] = wish.by
+    turn.inbox.post(row, "awakeable", wish.awakeable, msgspec.json.encode(body).decode())
+    origin = {key: value for key, value in (("by", wish.by), ("via", wish.via)) if value is not None}
+    turn.history.event(row.id, "awakeable", None, awakeable=wish.awakeable, status=wish.status, **origin)
 
 
 def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:
     request.answer = error
     if request.sender is not None and request.settle.status != "CANCELLED":
         claim = request.sender.claim
-        turn.event(claim.id, "unsettled", claim.step, awakeable=request.settle.awakeable, error=str(error))
+        turn.history.event(claim.id, "unsettled", claim.step, awakeable=request.settle.awakeable, error=str(error))

@@ -1,15 +1,17 @@
-"""Start instances: asked for, as effects, or as the children of a Spawn.
+"""Start instances: requested by a caller, as effects, or as the children of a Spawn.
 
-The only code that inserts into `instances`. Starters of the same name meet at a reserved number
-(M11), so the look is exact and two batches with the same keys in another order cannot deadlock.
+The only code that inserts into `instances`. Turns that start the same name serialise on a reserved number (M11), so
+the read that checks the name is exact, and two batches with the same keys in another order cannot deadlock.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.requests import Request, SignalWithStart, StartInstances
-from hark.kernel.rows import Locked
+from hark.kernel import definitions
+from hark.kernel.effects import request_for
+from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
+from hark.kernel.rows import LockedRow
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, HarkError, NotFound
 from hark.model.names import new_id
@@ -18,79 +20,81 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+_Start = tuple[NewInstance, StartInstances | SignalWithStart]
+
+
+@request_for(NewInstance)
+def _request(effect: NewInstance, sender: Commit) -> StartInstances:
+    return StartInstances(items=[effect], sender=sender)
+
 
 def plan(turn: Turn) -> None:
-    for request in turn.starts:
+    for request in turn.batch.of(StartInstances):
         for item in request.items:
             _reserve(turn, item)
-    for joint in turn.joint:
-        _reserve(turn, joint.item)
-        assert joint.item.correlation_key is not None
-        turn.targets.add(joint.item.correlation_key)
+    for with_signal in turn.batch.of(SignalWithStart):
+        _reserve(turn, with_signal.item)
+        assert with_signal.item.correlation_key is not None
+        turn.locks.add_target(with_signal.item.correlation_key)
 
 
 def _reserve(turn: Turn, item: NewInstance) -> None:
     if item.correlation_key is not None:
-        turn.reserve(item.correlation_key)
+        turn.locks.reserve(item.correlation_key)
     if item.named:
-        turn.reserve(item.id)
+        turn.locks.reserve(item.id)
 
 
-async def apply(turn: Turn) -> None:
-    asked: list[tuple[NewInstance, StartInstances | SignalWithStart]] = []
-    for request in turn.starts:
+async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
+    """Start what was requested. `seen_before`: requests whose dedup key an instance has seen; they start nothing."""
+    starts: list[_Start] = []
+    for request in turn.batch.of(StartInstances):
         request.answer = []
         if request.sender is None or not request.sender.fenced:
-            asked.extend((item, request) for item in request.items)
-    asked.extend((joint.item, joint) for joint in turn.joint if _must_start(turn, joint))
-    if not asked:
+            starts.extend((item, request) for item in request.items)
+    for with_signal in turn.batch.of(SignalWithStart):
+        if _has_no_holder(turn, with_signal) and with_signal not in seen_before:  # S9
+            starts.append((with_signal.item, with_signal))
+    if not starts:
         return
-    if any(item.version is None or _entry(turn, item) is None for item, _ in asked):
-        # The newest is asked for, and another process may have registered one since.
-        for name, version, kind, queue, initial in await turn.tx.fetch(sql.definitions):
-            turn.catalog.setdefault(name, {})[version] = (kind, queue, initial)
-    holders = await _holders(turn, [item for item, _ in asked])
+    if any(item.version is None or definitions.find(turn.catalog, item) is None for item, _ in starts):
+        await definitions.refresh(turn)
+    holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
-    unknown = _unknown(turn, asked)
-    for item, asker in asked:
-        error = unknown.get(asker) or _refusal(turn, item, holders)
+    refused = _refused_requests(turn, starts)
+    for item, asker in starts:
+        error = refused.get(asker) or _refusal(turn, item, holders)
         if error is None:
             rows.append(_row(turn, item, asker))
             holders[item.id] = item.id
             if item.correlation_key is not None:
                 holders[item.correlation_key] = item.id
-                turn.started[item.correlation_key] = item.id
-            turn.started[item.id] = item.id
+                turn.locks.started[item.correlation_key] = item.id
+            turn.locks.started[item.id] = item.id
         elif isinstance(asker, StartInstances) and asker.parent_wait is not None:
-            rows.append(_stillborn(turn, item, asker, error))
-        _tell(turn, item, asker, error)
+            rows.append(_failed_child_row(turn, item, asker, error))
+        _answer(turn, item, asker, error)
     if rows:
         await turn.tx.fetch(sql.insert_instances, rows)
-        turn.tx.position += len(rows)  # each has its own place in line
-        turn.runnable = True
+        turn.tx.position += len(rows)  # each has a queue position of its own
+        turn.result.pending.made_claimable = True
 
 
-def _unknown(
-    turn: Turn, asked: list[tuple[NewInstance, StartInstances | SignalWithStart]]
-) -> dict[Request, HarkError | None]:
-    """A start_many with a definition nobody knows starts nothing: its caller gets an error, and no handles."""
-    alone = [(item, asker) for item, asker in asked if isinstance(asker, StartInstances) and asker.sender is None]
-    return {asker: _refusal(turn, item, {}) for item, asker in alone if _entry(turn, item) is None}
+def _has_no_holder(turn: Turn, request: SignalWithStart) -> bool:
+    assert request.item.correlation_key is not None
+    row = turn.locks.find(request.item.correlation_key)
+    return row is None or row.terminal
 
 
-def _must_start(turn: Turn, joint: SignalWithStart) -> bool:
-    """S9: only when nobody live has the key, and no kept holder has seen this dedup key (deliver looks)."""
-    assert joint.item.correlation_key is not None
-    row = turn.find(joint.item.correlation_key)
-    return (row is None or row.terminal) and joint not in turn.known
-
-
-def _entry(turn: Turn, item: NewInstance) -> tuple[int, tuple[str, str, str]] | None:
-    versions = turn.catalog.get(item.definition)
-    if not versions:
-        return None
-    version = max(versions) if item.version is None else item.version
-    return (version, versions[version]) if version in versions else None
+def _refused_requests(turn: Turn, starts: list[_Start]) -> dict[Request, HarkError | None]:
+    """A start_many with an unknown definition starts nothing: its caller gets an error, and no handles."""
+    return {
+        asker: _refusal(turn, item, {})
+        for item, asker in starts
+        if isinstance(asker, StartInstances)
+        and asker.sender is None
+        and definitions.find(turn.catalog, item) is None
+    }  # fmt: skip
 
 
 async def _holders(turn: Turn, items: list[NewInstance]) -> dict[str, str]:
@@ -102,62 +106,61 @@ async def _holders(turn: Turn, items: list[NewInstance]) -> dict[str, str]:
 
 
 def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkError | None:
-    if _entry(turn, item) is None:
+    if definitions.find(turn.catalog, item) is None:
         known = turn.catalog.get(item.definition)
         if known and item.version is not None:
             have = ", ".join(str(version) for version in sorted(known))
             return NotFound(
-                f"{item.definition!r} has no version {item.version}; known are {have}. "
-                "Register that version, or start without version= for the newest."
+                f"{item.definition!r} has no version {item.version}; registered are {have}. "
+                "Register that version, or start without version= to get the newest."
             )
         return NotFound(
-            f"Nobody ever registered {item.definition!r}. Register it with app.register(…), "
+            f"There is no definition {item.definition!r}. Register it with app.register(…), "
             "or start a worker that has its code, then start again."
         )
     for name, what in ((item.correlation_key, "correlation key"), (item.id if item.named else None, "id")):
         if name is not None and name in holders and not (what == "correlation key" and holders[name] == item.id):
             return Duplicate(
-                f"The {what} {name!r} is taken by instance {holders[name]}. Signal that one, wait for its end, "
-                "or use another name.",
+                f"The {what} {name!r} is taken by instance {holders[name]}. Send a signal to that instance, wait for "
+                "its end, or use another name.",
                 holder=holders[name],
             )
     return None
 
 
 def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart) -> tuple[Any, ...]:
-    entry = _entry(turn, item)
-    assert entry is not None
-    version, (kind, queue, initial) = entry
+    found = definitions.find(turn.catalog, item)
+    assert found is not None
+    version, definition = found
     due = None
     if item.delay:
         due = turn.now + item.delay
     if item.at is not None and item.at > turn.now:
         due = item.at if due is None else min(due, item.at)
     if due is not None:
-        turn.due(due)
-    turn.rows[item.id] = Locked(item.id, "runnable", 0, False)
-    turn.made.add((item.queue or queue, item.definition, version))
-    step = item.step or initial
-    turn.event(item.id, "started", step, definition=item.definition, version=version)
-    parent = (
-        request.sender.claim.id
-        if isinstance(request, StartInstances) and request.parent_wait and request.sender
-        else None
-    )
-    wait = request.parent_wait if isinstance(request, StartInstances) else None
+        turn.result.pending.due(due)
+    queue, step = item.queue or definition.queue, item.step or definition.initial
+    turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False)
+    turn.result.pending.lanes.add((queue, item.definition, version))
+    turn.history.event(item.id, "started", step, definition=item.definition, version=version)
+    parent, parent_wait = None, None
+    if isinstance(request, StartInstances) and request.parent_wait is not None and request.sender is not None:
+        parent, parent_wait = request.sender.claim.id, request.parent_wait
     return (
-        item.id, item.definition, version, kind, item.correlation_key, item.scope, item.queue or queue, item.priority,
-        "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent, wait,
+        item.id, item.definition, version, definition.kind, item.correlation_key, item.scope, queue, item.priority,
+        "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent,
+        parent_wait,
     )  # fmt: skip
 
 
-def _stillborn(turn: Turn, item: NewInstance, request: StartInstances, error: HarkError) -> tuple[Any, ...]:
-    """A child that cannot start is there as failed, and counts (M8)."""
+def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, error: HarkError) -> tuple[Any, ...]:
+    """A child that cannot start gets a row that has failed, and counts as an ended child (M8)."""
     assert request.sender is not None
     assert request.parent_wait is not None
-    id = new_id() if item.named else item.id  # its own keeps its place among the children
-    turn.failed_children[request.parent_wait] = turn.failed_children.get(request.parent_wait, 0) + 1
-    turn.event(id, "failed", item.step, error=str(error))
+    id = new_id() if item.named else item.id  # a generated id keeps its position among the children
+    failed = turn.children.failed_to_start
+    failed[request.parent_wait] = failed.get(request.parent_wait, 0) + 1
+    turn.history.event(id, "failed", item.step, error=str(error))
     return (
         id, item.definition, item.version or 0, "machine", None, "live", item.queue or "default", item.priority,
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
@@ -165,11 +168,11 @@ def _stillborn(turn: Turn, item: NewInstance, request: StartInstances, error: Ha
     )  # fmt: skip
 
 
-def _tell(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart, error: HarkError | None) -> None:
+def _answer(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart, error: HarkError | None) -> None:
     if isinstance(request, SignalWithStart):
         request.answer = error or item.id
         return
     request.answer.append(error or item.id)
     if error is not None and request.sender is not None and request.parent_wait is None:
         claim = request.sender.claim
-        turn.event(claim.id, "start_refused", claim.step, definition=item.definition, error=str(error))
+        turn.history.event(claim.id, "start_refused", claim.step, definition=item.definition, error=str(error))

@@ -1,9 +1,10 @@
-"""Make and revoke API tokens. They meet nothing else in a turn: one statement each, for all of them."""
+"""Store and revoke API tokens: one statement each for all requests of a turn. No other verb reads or writes them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hark.kernel.requests import Grant, Revoke
 from hark.model.errors import NotFound
 from hark.store import statements as sql
 
@@ -12,17 +13,17 @@ if TYPE_CHECKING:
 
 
 async def apply(turn: Turn) -> None:
-    if turn.grants:
+    grants, revokes = turn.batch.of(Grant), turn.batch.of(Revoke)
+    if grants:
         rows = [
-            (r.id, r.hash, r.name, r.scopes, r.expires_at if r.lasts is None else turn.now + r.lasts)
-            for r in turn.grants
+            (r.id, r.hash, r.name, r.scopes, r.expires_at if r.lasts is None else turn.now + r.lasts) for r in grants
         ]
-        made = {row[0]: row for row in await turn.tx.fetch(sql.insert_tokens, rows)}
-        for request in turn.grants:
-            request.answer = made[request.id]
-    if turn.revokes:
-        ids = sorted({request.id for request in turn.revokes})
-        gone = {row[0]: row for row in await turn.tx.fetch(sql.revoke_tokens, ids=ids)}
-        for revoke in turn.revokes:
-            missing = NotFound(f"There is no token {revoke.id!r}. `hark token list` shows those there are.")
-            revoke.answer = gone.get(revoke.id, missing)
+        stored = {id: (id, *rest) for id, *rest in await turn.tx.fetch(sql.insert_tokens, rows)}
+        for grant in grants:
+            grant.answer = stored[grant.id]
+    if revokes:
+        ids = sorted({request.id for request in revokes})
+        revoked = {id: (id, *rest) for id, *rest in await turn.tx.fetch(sql.revoke_tokens, ids=ids)}
+        for revoke in revokes:
+            missing = NotFound(f"There is no token {revoke.id!r}. See `hark token list` for all tokens.")
+            revoke.answer = revoked.get(revoke.id, missing)

@@ -76,7 +76,7 @@ class Claim(Struct):
     journal: list[JournalRow] = field(default_factory=list)
     session: Any = None  # what an interpreter keeps between two commits of one activation
 
-    def go_on(
+    def run_ahead(
         self,
         decision: Decision,
         now: int,
@@ -84,7 +84,7 @@ class Claim(Struct):
         waits: list[WaitRow] | None = None,
         children: list[ChildRow] | None = None,
     ) -> None:
-        """It goes on: the same claim, one step and one epoch further."""
+        """Continue on this claim after a commit: the next step, one epoch further."""
         self.step, self.state, self.now = decision.step, decision.state, now
         self.epoch += 1
         self.attempt = self.crashes = 0

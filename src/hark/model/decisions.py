@@ -55,7 +55,7 @@ class Settle(Struct, gc=False):
     """Effect: an answer to an awakeable."""
 
     awakeable: str
-    status: Literal["RESOLVED", "REJECTED", "CANCELLED"]  # cancelled: withdrawn by the one who asked
+    status: Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]  # cancelled: withdrawn by the instance that asked
     payload: str | None = None
     error: str | None = None
     by: str | None = None

@@ -17,9 +17,11 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from hark.kernel.commit import are_plain
+from hark.kernel.definitions import Catalog
+from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import Capacity, Commit, Request
-from hark.kernel.turn import Rules, Turn
+from hark.kernel.result import TurnResult
+from hark.kernel.rules import Rules
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
 from hark.runtime import caller_errors
@@ -99,7 +101,7 @@ class Clerk:
     ) -> None:
         self.make_store = store
         self.store: Store
-        self.catalog: dict[str, dict[int, tuple[str, str, str]]] = {}
+        self.catalog: Catalog = {}
         self.worker: LocalWorker | None = None  # changed on this loop only
         self.clock = DatabaseClock(clock)
         self.counters = ProcessCounters()
@@ -299,50 +301,53 @@ class Clerk:
 
     # -- after a turn -----------------------------------------------------------------------------
 
-    def finish_turn(self, turn: Turn, items: list[Queued], *, claimed: bool, swept: bool, marks: bool) -> None:
+    def finish_turn(self, result: TurnResult, items: list[Queued], *, claimed: bool, swept: bool, marks: bool) -> None:
         """Pass on the result of a turn that has committed: to the worker, the callers and the other processes."""
-        self.counters.add(len(items), time.monotonic() - items[0].at if items else 0.0, len(turn.claims))
-        self.clock.adjust(turn.now)
-        if turn.again:
-            again = set(map(id, turn.again))
+        self.counters.add(len(items), time.monotonic() - items[0].at if items else 0.0, len(result.claims))
+        self.clock.adjust(result.now)
+        if result.again:
+            again = set(map(id, result.again))
             self.queue.put_back([item for item in items if id(item.request) in again])
             items = [item for item in items if id(item.request) not in again]
-        fenced = self._pass_to_worker(turn, items)
+        fenced = self._pass_to_worker(result, items)
         # Known before the callers are answered: a drain asks for it then. A cancel frees slots that its own turn could
         # not fill, and so does an outcome that was fenced.
-        freed = fenced or bool(turn.cancelled)
-        self.work_left.update(turn, freed=freed, claimed=claimed, swept=swept, marks=marks)
+        freed = fenced or bool(result.cancelled)
+        self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
         answer_all([(item.reply, item.request.answer) for item in items if item.reply is not None])
         if swept:
             self.loop.start(self.others.read_next_due())
-        self.completions.tell(turn.finished)
+        self.completions.tell(result.finished)
         if self.conditions.waiting and not are_plain([item.request for item in items]):
             self.conditions.check_soon(self.store)
-        if self._concerns_others(turn):
+        if self._concerns_others(result):
             self.loop.start(self.store.announce())
 
-    def _pass_to_worker(self, turn: Turn, items: list[Queued]) -> bool:
+    def _pass_to_worker(self, result: TurnResult, items: list[Queued]) -> bool:
         """Its outcomes and new claims. True when an outcome was fenced."""
-        inboxes, kept, now = turn.inboxes, turn.kept, turn.now
-        for commit in turn.ran_on:
+        inboxes, kept, now = result.inboxes, result.kept, result.now
+        for commit in result.ran_ahead:
             claim = commit.claim
-            claim.go_on(commit.decision, now, inboxes.get(claim.id), *kept.get(claim.id, ()))
+            claim.run_ahead(commit.decision, now, inboxes.get(claim.id), *kept.get(claim.id, ()))
         if self.worker is None:
             return False
         commits = [item.request for item in items if type(item.request) is Commit]
         fenced = any(commit.fenced for commit in commits)
-        if commits or turn.claims:
-            self.worker.receive(commits, turn.claims)
-        if turn.cancelled:
-            self.worker.abandon(turn.cancelled)
-        if turn.disturbed:
-            self.worker.notify(turn.disturbed)
+        if commits or result.claims:
+            self.worker.receive(commits, result.claims)
+        if result.cancelled:
+            self.worker.abandon(result.cancelled)
+        if result.signalled:
+            self.worker.notify(result.signalled)
         return fenced
 
-    def _concerns_others(self, turn: Turn) -> bool:
+    def _concerns_others(self, result: TurnResult) -> bool:
         """True when another process may wait for something this turn did."""
-        if turn.finished or turn.cancelled or turn.unclaimed or turn.elsewhere or turn.marks:
+        pending = result.pending
+        if result.finished or result.cancelled or pending.left_claimable or pending.for_other_workers or pending.marks:
             return True
-        if any(handback.retire is not None for handback in turn.handbacks):  # others do now what that worker did
+        if result.retired:  # others do now what that worker did
             return True
-        return bool(turn.disturbed) and (self.worker is None or not turn.disturbed <= self.worker.executing().keys())
+        return bool(result.signalled) and (
+            self.worker is None or not result.signalled <= self.worker.executing().keys()
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from hark.kernel.requests import DefinitionRow
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
@@ -58,9 +59,12 @@ class Registry:
         versions = [v for n, v in self._programs if n == name]
         return self._programs[(name, max(versions))] if versions else None
 
-    def rows(self) -> list[tuple[str, int, str, str, str, str | None, str | None]]:
+    def rows(self) -> list[DefinitionRow]:
         """As they are recorded in the store."""
-        return [(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest) for p in self._programs.values()]
+        return [
+            DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest)
+            for p in self._programs.values()
+        ]
 
     def queues(self) -> set[str]:
         """The queues its definitions use, and the default one."""

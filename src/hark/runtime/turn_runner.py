@@ -17,9 +17,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel.commit import are_plain
+from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import Capacity, Commit, Request
-from hark.kernel.turn import Rules, Turn
+from hark.kernel.result import TurnResult
+from hark.kernel.rules import Rules
+from hark.kernel.turn import run_turn
 from hark.runtime import caller_errors
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued
@@ -54,8 +56,10 @@ class TurnRunner:
                     capacity.backlog = self._clerk.work_left.claimable or self._clerk.work_left.backlog_waits
             self.committing = {commit.claim.id for commit in commits}
             try:
-                run_on = worker is not None and worker.open
-                turn = await self._attempt(requests, capacity, sweep=sweep, marks=marks, run_on=run_on, plain=plain)
+                run_ahead = worker is not None and worker.open
+                result = await self._attempt(
+                    requests, capacity, sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain
+                )
                 break
             except (Conflicted, Lost, Full) as fault:
                 items = self._answer_late(items, fault, since)
@@ -69,44 +73,43 @@ class TurnRunner:
             except Exception as error:
                 await self._halve(items, error)
                 return
-        self._clerk.finish_turn(turn, items, claimed=capacity is not None, swept=sweep, marks=marks)
+        self._clerk.finish_turn(result, items, claimed=capacity is not None, swept=sweep, marks=marks)
         self.committing = set()
 
     def _may_claim(self, requests: Sequence[Request], plain: bool) -> bool:
         left = self._clerk.work_left
         return left.claimable or left.backlog_waits or (not plain and _make_work(requests))
 
-    async def _attempt(self, requests: Sequence[Request], capacity: Capacity | None, **how: bool) -> Turn:
+    async def _attempt(self, requests: Sequence[Request], capacity: Capacity | None, **how: bool) -> TurnResult:
         tx = await self._clerk.store.begin()
-        turn = Turn(tx, self._rules, self._clerk.catalog)
         try:
-            await turn.run(requests, capacity, **how)
+            result = await run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, **how)
         except BaseException:
             await tx.rollback()
             raise
         try:
             await tx.commit()
         except Lost:
-            if not await self._was_committed(turn):
+            if not await self._was_committed(result):
                 raise Conflicted("the commit did not happen") from None
         except StoreFault:
             await tx.rollback()
             raise
-        return turn
+        return result
 
-    async def _was_committed(self, turn: Turn) -> bool:
+    async def _was_committed(self, result: TurnResult) -> bool:
         """After a connection that was lost in COMMIT: ask until the database answers; never guess.
 
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
         """
-        xid, since = turn.tx.xid, time.monotonic()
+        xid, since = result.xid, time.monotonic()
         store = self._clerk.store
         while True:
             try:
                 committed = await store.committed(xid)
-                if committed and (turn.events or turn.ran_on or turn.publishes):
-                    committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=turn.now))
+                if committed and result.provable:
+                    committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=result.now))
                 return committed
             except StoreFault as fault:
                 if self._clerk.loop.closing:

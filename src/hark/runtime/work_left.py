@@ -6,7 +6,7 @@ clerk starts a turn for these when no request is queued. Used on the clerk's thr
 
 from __future__ import annotations
 
-from hark.kernel.turn import Turn
+from hark.kernel.result import TurnResult
 
 
 class WorkLeft:
@@ -23,15 +23,16 @@ class WorkLeft:
         """True when the next turn may have something to claim or to deliver."""
         return self.hinted or self.claimable or self.marks
 
-    def update(self, turn: Turn, *, freed: bool, claimed: bool, swept: bool, marks: bool) -> None:
+    def update(self, result: TurnResult, *, freed: bool, claimed: bool, swept: bool, marks: bool) -> None:
         """After a turn. `freed`: slots came free that it could not fill; the others: what it was asked to do."""
-        self.claimable = turn.more or turn.unclaimed or freed or (self.claimable and not claimed)
-        self.backlog_waits = turn.crowded or (self.backlog_waits and not claimed)
-        self.marks = turn.marks or (self.marks and not marks)
+        pending = result.pending
+        self.claimable = pending.more or pending.left_claimable or freed or (self.claimable and not claimed)
+        self.backlog_waits = pending.backlog or (self.backlog_waits and not claimed)
+        self.marks = pending.marks or (self.marks and not marks)
         if swept:
-            self.due = turn.now if turn.more else None
-        if turn.earliest is not None:
-            self.note_due(turn.earliest)
+            self.due = result.now if pending.more else None
+        if pending.earliest is not None:
+            self.note_due(pending.earliest)
 
     def note_due(self, at: int) -> bool:
         """Something is due at this time. True when it is earlier than everything known before."""

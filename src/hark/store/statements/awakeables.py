@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
 # A3: create the question; its wait is in the same commit. X8: a question that was withdrawn after a failure is asked
 # again by the retry, as the same question.
@@ -22,13 +22,35 @@ insert_awakeables = Sql(
 )
 # A2: the instance that asked, to lock it. Only for ids that do not contain the instance id.
 awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
+
+
+class AwakeableState(Row, frozen=True):
+    """An awakeable, as the turn that settles it needs it."""
+
+    id: str
+    instance_id: str
+    status: str
+    answered_by: str | None
+    resolved_at: int | None
+    schema: str | None
+    task: str | None
+    entry_index: int
+    timeout_at: int | None
+    created_at: int
+    title: str | None
+    description: str | None
+    assignees: str | None
+    nonce: str
+
+
 # A4, A8: what a settlement is validated against. Under lock of the owner.
 awakeable_states = Sql(
     """
     SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
         title, description, assignees, nonce
     FROM awakeables WHERE id IN :ids[text]
-    """
+    """,
+    row=AwakeableState,
 )
 # Invariant 8: settled once; the instance is under lock. A wait that is kept after its answer must not time out later:
 # `asker` is the instance that has such a wait, and null if the wait will not be kept.

@@ -1,0 +1,69 @@
+"""End instances: by their own outcome, or from outside (cancelled, quarantined).
+
+Terminal means empty (invariant 11): no waits, no pending awakeables, no slot. A failed instance keeps its waits,
+closed, so that a retry can open them again. Each end counts against the wait of the parent (children.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from hark.kernel.requests import Commit
+from hark.model.decisions import Finish
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+End = tuple[Literal["cancelled", "failed"], str]  # status, reason
+
+
+async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
+    """End instances with the outcomes they returned."""
+    done = [r.claim.id for r, move in finishes if r.claim.waits and move.status == "done"]
+    failed = [r.claim.id for r, move in finishes if r.claim.waits and move.status == "failed"]
+    if done:
+        await turn.tx.fetch(sql.drop_waits, ids=done)
+    if failed:
+        await turn.tx.fetch(sql.close_waits, ids=failed)
+    # A machine creates no awakeables in its steps; one created in its name has a wait.
+    asking = [
+        r.claim.id
+        for r, _ in finishes
+        if r.claim.kind != "machine" or any(wait.kind == "awakeable" for wait in r.claim.waits)
+    ]
+    if asking:
+        await turn.tx.fetch(sql.cancel_awakeables, ids=asking)
+    rows = []
+    for request, move in finishes:
+        claim, decision = request.claim, request.decision
+        rows.append((claim.id, claim.epoch, move.status, decision.step, decision.state, move.result, move.error))
+        turn.rows[claim.id].status = move.status
+        turn.result.finished[claim.id] = (claim.id, move.status, move.result, move.error)
+        if claim.parent_wait and not claim.counted:
+            turn.children.ended.append(claim.parent_wait)
+    await turn.tx.fetch(sql.finish, rows)
+
+
+async def end(turn: Turn, ends: dict[str, End]) -> None:
+    """End instances from outside. `ends` has a status and a reason per id."""
+    ids = sorted(ends)
+    for row in await turn.tx.fetch(sql.details, ids=ids):
+        status, reason = ends[row.id]
+        # A runnable instance may have been promoted: the slot it was about to take goes to the next blocked one.
+        if row.concurrency_key is not None and row.status in ("executing", "runnable"):
+            turn.buckets.freed.add(row.concurrency_key)
+        if row.parent_wait is not None and not row.counted:
+            turn.children.ended.append(row.parent_wait)
+        turn.rows[row.id].status = status
+        turn.result.finished[row.id] = (row.id, status, None, reason)
+        turn.history.event(row.id, status, row.step, error=reason)
+    await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
+    cancelled = [id for id in ids if ends[id][0] == "cancelled"]
+    if cancelled:
+        await turn.tx.fetch(sql.drop_waits, ids=cancelled)
+    failed = [id for id in ids if ends[id][0] == "failed"]
+    if failed:
+        await turn.tx.fetch(sql.close_waits, ids=failed)
+    await turn.tx.fetch(sql.cancel_awakeables, ids=ids)

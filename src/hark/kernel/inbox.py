@@ -1,0 +1,110 @@
+"""Write to inboxes and read them.
+
+`Inbox.post` is the only path by which anything wakes an instance (invariant 4): signals, broadcasts, messages,
+settled awakeables, fired deadlines and finished children all use it, under the lock of their receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from hark.kernel.rows import LockedRow
+from hark.model.activation import InboxRow, WaitRow
+from hark.store import statements as sql
+from hark.store.protocol import Tx
+
+_Post = tuple[str, str, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
+
+
+class Inbox:
+    """The inbox rows that one turn writes, and the instances they wake."""
+
+    __slots__ = ("_posts", "_tx", "_unmarked", "complete", "executing", "woken")
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._posts: list[_Post] = []
+        self._unmarked: set[str] = set()  # rows whose `has_signals` must still be set
+        self.complete: dict[str, list[InboxRow]] = {}  # inboxes that hold nothing but what this turn posted
+        self.woken: set[str] = set()
+        self.executing: set[str] = set()  # executing receivers: a function may wait for this while it runs
+
+    def post(
+        self,
+        row: LockedRow,
+        kind: str,
+        name: str,
+        payload: str,
+        wait_id: str | None = None,
+        dedup_key: str | None = None,
+    ) -> bool:
+        """Add a row to an inbox. Returns True when it wakes the instance."""
+        self._posts.append((row.id, kind, name, wait_id, payload, dedup_key))
+        if not row.has_signals:
+            self.complete[row.id] = []
+            row.has_signals = True
+            self._unmarked.add(row.id)
+        if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):
+            row.status = "runnable"
+            self.woken.add(row.id)
+            return True
+        if row.status == "executing":
+            self.executing.add(row.id)
+        return False
+
+    async def flush(self) -> None:
+        """Insert what was posted so far, in order."""
+        if self._posts:
+            # The seqs rise in the order of the list, in whatever order the database returns them.
+            seqs = sorted(seq for (seq,) in await self._insert())
+            for seq, (id, kind, name, wait_id, payload, _) in zip(seqs, self._posts, strict=True):
+                if id in self.complete:
+                    self.complete[id].append(InboxRow(seq, kind, name, wait_id, payload, self._tx.now))
+            self._posts = []
+        self._unmarked -= self.woken  # the claims, which come last, write these
+        if self._unmarked:
+            await self._tx.fetch(sql.mark_has_signals, ids=sorted(self._unmarked))
+            self._unmarked = set()
+
+    async def _insert(self) -> list[Any]:
+        if all(kind != "broadcast" for _, kind, *_ in self._posts):
+            return await self._tx.fetch(sql.insert_signals, self._posts)
+        alike = groupby(self._posts, key=itemgetter(slice(1, None)))
+        rows = [(" ".join(id for id, *_ in posts), *content) for content, posts in alike]
+        return await self._tx.fetch(sql.insert_same_signal, rows)
+
+
+async def load_waits(tx: Tx, rows: Iterable[LockedRow]) -> None:
+    """Read the waits of locked rows: in a statement after the lock, never in the lock itself (invariant 3)."""
+    wanted = {row.id: row for row in rows}
+    if wanted:
+        for id, wait in await read_waits(tx, wanted):
+            wanted[id].waits.append(wait)
+    for row in wanted.values():
+        row.waits_are_current = True
+
+
+async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
+    """The open waits of these instances, with their instance ids."""
+    return [
+        (instance, WaitRow(id, place, kind, name, key, deadline, remaining, fired_at))
+        for id, instance, place, kind, name, key, deadline, remaining, _, fired_at in await tx.fetch(
+            sql.waits_of, ids=sorted(ids)
+        )
+    ]
+
+
+async def load_inboxes(
+    tx: Tx, ids: Iterable[str], complete: Mapping[str, list[InboxRow]] | None = None
+) -> dict[str, list[InboxRow]]:
+    """The unconsumed rows in the inboxes of these instances; those in `complete` are not read again."""
+    complete = complete or {}
+    inboxes = {id: complete.get(id, []) for id in ids}
+    unread = sorted(id for id in inboxes if id not in complete)
+    if unread:
+        for seq, id, kind, name, wait_id, payload, at in await tx.fetch(sql.inbox, ids=unread):
+            inboxes[id].append(InboxRow(seq, kind, name, wait_id, payload, at))
+    return inboxes

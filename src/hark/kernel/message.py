@@ -1,0 +1,55 @@
+"""Deliver messages: each to the one instance that waits for its name and key.
+
+Turns that arm a wait for a message reserve its name and key (`Locks.reserve_message`), and the unique index allows
+one open wait for them. A message without a receiver is not stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hark.kernel.requests import Message
+from hark.model.errors import NoTarget
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+async def plan(turn: Turn) -> None:
+    messages = turn.batch.of(Message)
+    if messages:
+        asked = {(message.name, message.key) for message in messages}
+        for id, _, _, _ in await turn.tx.fetch(sql.message_waits, sorted(asked)):
+            turn.locks.ids.add(id)
+
+
+async def apply(turn: Turn) -> None:
+    messages = turn.batch.of(Message)
+    if not messages:
+        return
+    asked = sorted({(message.name, message.key) for message in messages})
+    receivers = {(name, key): (id, wait) for id, wait, name, key in await turn.tx.fetch(sql.message_waits, asked)}
+    answered: list[str] = []
+    for message in messages:
+        id, wait = receivers.get((message.name, message.key), (None, None))
+        row = turn.rows.get(id) if id is not None else None
+        if row is None or wait is None or row.terminal:
+            message.answer = NoTarget(
+                f"No instance waits for message {message.name!r} with key {message.key!r}. "
+                "See `hark instance list` for what waits, then send it again.",
+                target=message.key,
+            )
+            turn.history.near_miss("message", message.key, message.name, "missing")
+            continue
+        turn.inbox.post(row, "message", message.name, message.payload, wait_id=wait)
+        turn.history.event(row.id, "message", None, name=message.name, key=message.key)
+        message.answer = row.id
+        # Exactly one message answers this wait: the next one with the same key needs another.
+        del receivers[(message.name, message.key)]
+        for armed in row.waits:
+            if armed.id == wait:
+                armed.fired_at = turn.now
+        answered.append(wait)
+    if answered:
+        await turn.tx.fetch(sql.fire_waits, ids=answered)

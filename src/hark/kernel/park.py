@@ -1,0 +1,128 @@
+"""Arm waits, and park instances on them.
+
+A park arms its waits and then reads the inbox under the same lock (invariant 4): any answer that this activation was
+not handed makes it runnable instead (invariant 5). A function that proceeds arms waits too, and keeps executing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hark.kernel import expire
+from hark.kernel.inbox import load_waits
+from hark.kernel.requests import Commit
+from hark.model.activation import Claim, WaitRow
+from hark.model.decisions import Arm, NewAwakeable, Park, Proceed
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> None:
+    """Replace the waits of these instances as their moves say."""
+    disarmed: list[str] = []
+    fired: list[str] = []
+    armed: list[tuple[Any, ...]] = []
+    awakeables: list[tuple[Any, ...]] = []
+    for request, move in requests:
+        claim = request.claim
+        row = turn.rows[claim.id]
+        dropped = {wait.id for wait in claim.waits} if move.disarm is None else set(move.disarm)
+        disarmed.extend(dropped)
+        row.waits = [wait for wait in claim.waits if wait.id not in dropped]
+        row.waits_are_current = not row.waits  # a wait that is kept may have been answered while the step ran
+        if row.waits and claim.inbox:
+            fired += _fire_answered(turn, row.waits, claim)
+        for new in move.arm:
+            wait = _wait(turn, new)
+            row.waits.append(wait)
+            armed.append((wait.id, claim.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining))
+            if wait.remaining is not None and wait.remaining <= 0:
+                turn.inbox.post(row, "children", "", "null", wait_id=wait.id)
+        awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
+    if disarmed:
+        await turn.tx.fetch(sql.delete_waits, ids=disarmed)
+    if fired:
+        await turn.tx.fetch(sql.fire_waits, ids=fired)
+    if armed:
+        await turn.tx.fetch(sql.insert_waits, armed)
+    if awakeables:
+        await turn.tx.fetch(sql.insert_awakeables, awakeables)
+    await turn.inbox.flush()
+
+
+def _wait(turn: Turn, arm: Arm) -> WaitRow:
+    deadlines = [arm.deadline] if arm.deadline is not None else []
+    if arm.timeout is not None:
+        deadlines.append(turn.now + arm.timeout)
+    remaining = arm.join - turn.children.failed_to_start.get(arm.id, 0) if arm.kind == "children" else None
+    return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, min(deadlines, default=None), remaining, None)
+
+
+def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:
+    timeout = None if a.timeout is None else turn.now + a.timeout
+    return (
+        a.id, claim.id, a.task, a.place, a.entry_index, timeout, a.nonce, a.title, a.description, a.schema, a.assignees,
+    )  # fmt: skip
+
+
+def _fire_answered(turn: Turn, kept: list[WaitRow], claim: Claim) -> list[str]:
+    """Fire the kept awakeable waits whose answer is in the inbox: settle.py left them open, and they must not time
+    out any more. Returns their ids."""
+    answers = {row.name for row in claim.inbox if row.kind == "awakeable"}
+    answered = [wait for wait in kept if wait.kind == "awakeable" and wait.fired_at is None and wait.name in answers]
+    for wait in answered:
+        wait.fired_at = turn.now
+    return [wait.id for wait in answered]
+
+
+async def park(turn: Turn, requests: list[Commit]) -> None:
+    """Park these instances, whose waits are armed; those with an answer they were not handed are runnable instead."""
+    answered = await _answered(turn, requests)
+    await turn.tx.fetch(sql.park, [_parked(turn, request, request.claim.id in answered) for request in requests])
+
+
+async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
+    handed = {
+        request.claim.id: frozenset(request.decision.handed)
+        for request in requests
+        if turn.rows[request.claim.id].has_signals
+    }
+    answered: set[str] = set()
+    if not handed:
+        return answered
+    for seq, id, kind, name, wait_id in await turn.tx.fetch(sql.inbox_heads, ids=sorted(handed)):
+        if seq in handed[id]:
+            continue  # the step was handed it and chose to wait
+        if any(wait.answered_by(kind, name, wait_id) for wait in turn.rows[id].waits):
+            answered.add(id)
+    return answered
+
+
+def _parked(turn: Turn, request: Commit, answered: bool) -> tuple[Any, ...]:
+    claim, decision = request.claim, request.decision
+    row = turn.rows[claim.id]
+    due = None
+    if answered:
+        row.status = "runnable"
+        turn.result.pending.made_claimable = True
+    else:
+        row.status = "awaiting_children" if any(w.kind == "children" for w in row.waits) else "awaiting_signal"
+        due = min((w.deadline for w in row.waits if w.deadline is not None and w.fired_at is None), default=None)
+        if due is not None:
+            turn.result.pending.due(due)
+    return claim.id, claim.epoch, row.status, decision.step, decision.state, due
+
+
+async def keep_waits(turn: Turn, proceeds: list[tuple[Commit, Proceed]]) -> None:
+    """Record the waits that executing functions keep. The sweep does not fire their deadlines: they ask for it."""
+    late = [turn.rows[request.claim.id] for request, move in proceeds if move.fire_deadlines]
+    if late:
+        for row in late:
+            row.waits = []  # these are as the claim read them: one may have been answered since
+        await load_waits(turn.tx, late)
+        await expire.fire_deadlines(turn, late)
+    for request, _ in proceeds:
+        turn.result.kept[request.claim.id] = (turn.rows[request.claim.id].waits, [])

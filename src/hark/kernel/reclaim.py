@@ -1,0 +1,98 @@
+"""Return work to its queue: reclaim that of dead workers, hand back that of a stopping one.
+
+A lost worker counts as a crash of the instance, which is quarantined after too many in a row (M5). A hand-back counts
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hark.kernel import finish
+from hark.kernel.requests import HandBack, Reclaim
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+_PAGE = 1000  # the LIMIT of `statements.abandoned`
+
+
+def plan(turn: Turn) -> None:
+    for request in turn.batch.of(HandBack):
+        turn.locks.ids.update(claim.id for claim in request.claims)
+
+
+async def plan_abandoned(turn: Turn) -> list[str]:
+    """Lock what dead workers hold, and the parents, which count the end of a quarantined child. Returns the ids."""
+    owners = sorted({owner for request in turn.batch.of(Reclaim) for owner in request.owners})
+    abandoned: list[str] = []
+    for id, parent in await turn.tx.fetch(sql.abandoned, owners=owners) if owners else ():
+        abandoned.append(id)
+        turn.locks.ids.add(id)
+        if parent is not None:
+            turn.locks.ids.add(parent)
+    return abandoned
+
+
+async def apply(turn: Turn, abandoned: list[str]) -> None:
+    await _reclaim(turn, abandoned)
+    await _hand_back(turn)
+    await _retire(turn)
+
+
+async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
+    owners = {owner for request in turn.batch.of(Reclaim) for owner in request.owners}
+    back: list[str] = []
+    ends: dict[str, finish.End] = {}
+    for row in await turn.tx.fetch(sql.details, ids=sorted(abandoned)) if abandoned else ():
+        if row.status != "executing" or row.lease_owner not in owners:
+            continue
+        if row.crashes + 1 >= turn.rules.max_crashes:
+            ends[row.id] = (
+                "failed",
+                f"quarantined: step {row.step!r} lost its worker {row.crashes + 1} times in a row. "
+                "Find out what kills the worker, then retry the instance.",
+            )
+            continue
+        back.append(row.id)
+        turn.result.pending.lanes.add((row.queue, row.definition, row.version))
+        turn.rows[row.id].status = "runnable"
+        if row.concurrency_key is not None:
+            turn.buckets.freed.add(row.concurrency_key)
+        turn.history.event(row.id, "reclaimed", row.step, worker=row.lease_owner)
+    if ends:
+        await finish.end(turn, ends)
+    if back:
+        await turn.tx.fetch(sql.reclaim, ids=back)
+        turn.result.pending.made_claimable = True
+    if len(abandoned) >= _PAGE:
+        turn.result.again.extend(turn.batch.of(Reclaim))
+
+
+async def _hand_back(turn: Turn) -> None:
+    rows = []
+    for request in turn.batch.of(HandBack):
+        request.answer = None
+        for claim in request.claims:
+            row = turn.rows.get(claim.id)
+            if row is None or row.status != "executing" or row.epoch != claim.epoch:
+                continue
+            row.status = "runnable"
+            rows.append((claim.id, claim.epoch))
+            if claim.concurrency_key is not None:
+                turn.buckets.freed.add(claim.concurrency_key)
+            turn.history.event(claim.id, "handed_back", claim.step)
+    if rows:
+        await turn.tx.fetch(sql.hand_back, rows)
+        turn.result.pending.made_claimable = True
+
+
+async def _retire(turn: Turn) -> None:
+    """Delete all workers that leave or are dead in one statement: in two statements, two workers that each retire the
+    other while they leave would deadlock."""
+    leaving = {request.retire for request in turn.batch.of(HandBack) if request.retire is not None}
+    dead = {owner for request in turn.batch.of(Reclaim) if request not in turn.result.again for owner in request.owners}
+    turn.result.retired = bool(leaving)
+    if leaving or dead:
+        await turn.tx.fetch(sql.retire, ids=sorted(leaving | dead), leaving=sorted(leaving))

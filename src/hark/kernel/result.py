@@ -1,0 +1,57 @@
+"""What a turn reports to the clerk. It counts only after the COMMIT."""
+
+from __future__ import annotations
+
+from hark.kernel.requests import Commit, Request
+from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
+from hark.store.protocol import Tx
+
+Lane = tuple[str, str, int]  # queue, definition, version
+End = tuple[str, str, str | None, str | None]  # id, status, result, error
+
+
+class Pending:
+    """The work that a turn made or left for later."""
+
+    __slots__ = (
+        "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "made_claimable", "marks", "more",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.made_claimable = False  # this turn made rows claimable
+        self.left_claimable = False  # and may have left some of them unclaimed
+        self.lanes: set[Lane] = set()  # the lanes of those rows, as far as the turn read them
+        self.for_other_workers = False  # this worker has no code or no free slot for some of them
+        self.backlog = False  # a queue has claimable rows and no free slot, as far as the turn read
+        self.more = False  # the next turn has something to do immediately
+        self.marks = False  # marks of a large broadcast are left
+        self.earliest: int | None = None  # the earliest time at which something this turn wrote is due
+
+    def due(self, at: int) -> None:
+        """Something this turn wrote is due at this time."""
+        if self.earliest is None or at < self.earliest:
+            self.earliest = at
+
+
+class TurnResult:
+    """The claims, the ended instances and the pending work of one turn."""
+
+    __slots__ = (
+        "again", "cancelled", "claims", "finished", "inboxes", "kept", "now", "pending", "provable", "ran_ahead",
+        "retired", "signalled", "xid",
+    )  # fmt: skip
+
+    def __init__(self, tx: Tx) -> None:
+        self.now = tx.now
+        self.xid = tx.xid
+        self.pending = Pending()
+        self.again: list[Request] = []  # requests to run once more, in the next turn
+        self.claims: list[Claim] = []
+        self.ran_ahead: list[Commit] = []  # outcomes whose next step runs on the same claim
+        self.inboxes: dict[str, list[InboxRow]] = {}  # of claimed instances and those that ran ahead
+        self.kept: dict[str, tuple[list[WaitRow], list[ChildRow]]] = {}  # the waits of functions that ran ahead
+        self.finished: dict[str, End] = {}
+        self.cancelled: set[str] = set()
+        self.signalled: set[str] = set()  # executing instances whose inbox was written
+        self.retired = False  # a worker of this process left
+        self.provable = False  # it wrote rows by which `statements.proof_of_commit` recognises its commit

@@ -1,0 +1,98 @@
+"""Retry failed instances: all of an instance, or nothing.
+
+A retry takes back what the failure released: the correlation key, the waits and the awakeables. It is refused when
+another instance holds the key or waits for the same message by now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hark.kernel.cancel import not_found
+from hark.kernel.requests import RetryInstance
+from hark.kernel.rows import LockedRow
+from hark.model.errors import Conflict, Duplicate
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+async def plan(turn: Turn) -> None:
+    """Reserve the key and the messages that a retry takes back, as starts and parks reserve them."""
+    requests = turn.batch.of(RetryInstance)
+    for request in requests:
+        turn.locks.add_target(request.target)
+    if not requests:
+        return
+    ids = sorted((await turn.locks.resolve(request.target for request in requests)).values())
+    for row in await turn.tx.fetch(sql.details, ids=ids):
+        if row.correlation_key is not None:
+            turn.locks.reserve(row.correlation_key)
+    for _, name, key, _ in await turn.tx.fetch(sql.closed_messages, ids=ids):
+        turn.locks.reserve_message(name, key)
+
+
+async def apply(turn: Turn) -> None:
+    asked: list[tuple[RetryInstance, LockedRow]] = []
+    for request in turn.batch.of(RetryInstance):
+        row = turn.locks.find(request.target)
+        if row is None:
+            request.answer = not_found(request.target)
+        elif row.status != "failed":
+            request.answer = _not_failed(request.target, row.status)
+        else:
+            asked.append((request, row))
+    if not asked:
+        return
+    ids = sorted({row.id for _, row in asked})
+    details = {row.id: row for row in await turn.tx.fetch(sql.details, ids=ids)}
+    keys = {row.correlation_key for row in details.values() if row.correlation_key is not None}
+    holders: dict[str, str] = dict(await turn.tx.fetch(sql.taken, names=sorted(keys))) if keys else {}
+    messages: dict[str, list[tuple[str, str]]] = {}
+    receivers: dict[tuple[str, str], str | None] = {}
+    for id, name, key, receiver in await turn.tx.fetch(sql.closed_messages, ids=ids):
+        messages.setdefault(id, []).append((name, key))
+        receivers[name, key] = receiver
+    back = []
+    for request, row in asked:
+        failed, waited = details[row.id], messages.get(row.id, [])
+        key = failed.correlation_key
+        taken = next((message for message in waited if receivers[message] is not None), None)
+        if row.status != "failed":  # retried by an earlier request of this turn
+            request.answer = _not_failed(request.target, row.status)
+        elif key is not None and holders.get(key, row.id) != row.id:
+            request.answer = Duplicate(
+                f"Instance {holders[key]} holds the correlation key {key!r} now. "
+                "Wait until that instance has ended, then retry again.",
+                holder=holders[key],
+            )
+        elif taken is not None:
+            request.answer = _message_taken(request.target, row.status, taken, receivers[taken])
+        else:
+            if key is not None:
+                holders[key] = row.id
+            receivers |= dict.fromkeys(waited, row.id)
+            row.status = "runnable"
+            turn.result.pending.lanes.add((failed.queue, failed.definition, failed.version))
+            request.answer = row.id
+            turn.history.event(row.id, "retried", failed.step)
+            back.append(row.id)
+    if back:
+        await turn.tx.fetch(sql.retry_instances, ids=back)
+        await turn.tx.fetch(sql.reopen_awakeables, ids=back)
+        await turn.tx.fetch(sql.reopen_waits, ids=back)
+        turn.result.pending.made_claimable = True
+
+
+def _not_failed(target: str, status: str) -> Conflict:
+    return Conflict(f"{target!r} is {status}; only a failed instance can be retried.", status=status)
+
+
+def _message_taken(target: str, status: str, message: tuple[str, str], receiver: str | None) -> Conflict:
+    name, key = message
+    return Conflict(
+        f"{target!r} waited for message {name!r} with key {key!r}, and instance {receiver} waits for it now; a message "
+        "has one receiver. Wait until that instance has its message or has ended, then retry again.",
+        status=status,
+    )
