@@ -1,4 +1,4 @@
-"""The error tree: what catches what, what each carries, and that all of it survives a process border."""
+"""The error tree: what catches what, what data each has, and that all of it can be pickled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_error_has_an_example_here() -> None:
 
 
 @each
-def test_an_error_says_its_message_and_nothing_else(error: HarkError) -> None:
+def test_the_text_of_an_error_is_its_message(error: HarkError) -> None:
     assert str(error) == "m"
     assert error.args == ("m",)
 
@@ -70,7 +70,7 @@ def test_an_error_can_be_copied(error: HarkError) -> None:
 
 
 @each
-def test_the_meaning_of_an_error_is_its_docstring(error: HarkError) -> None:
+def test_every_error_has_a_docstring_of_its_own(error: HarkError) -> None:
     assert type(error).__doc__
     assert type(error).__doc__ != type(error).__base__.__doc__
 
@@ -111,13 +111,11 @@ def test_a_note_survives_pickling() -> None:
         (errors.WouldBlockEventLoop, RuntimeError),
     ],
 )
-def test_code_that_does_not_know_hark_catches_the_error_by_its_everyday_base(
-    kind: type[HarkError], builtin: type[Exception]
-) -> None:
+def test_an_error_is_caught_by_its_builtin_base_class(kind: type[HarkError], builtin: type[Exception]) -> None:
     assert issubclass(kind, builtin)
     assert issubclass(kind, HarkError)
 
 
-def test_data_that_makes_the_error_useful_cannot_be_left_out() -> None:
+def test_the_data_of_an_error_is_required() -> None:
     with pytest.raises(TypeError, match="holder"):
         errors.Duplicate("m")  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""The JSON border: what goes through it unchanged, and everything it refuses, in both directions."""
+"""Reading and writing JSON: what is kept unchanged, and everything that is refused, in both directions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_value_comes_back_as_it_went_in(value: Any) -> None:
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 2]))
-def test_text_written_by_others_is_read_as_they_meant_it(value: Any, ascii: bool, indent: int | None) -> None:
+def test_json_of_another_encoder_is_read_with_the_same_meaning(value: Any, ascii: bool, indent: int | None) -> None:
     assert same(parse(stdlib.dumps(value, ensure_ascii=ascii, indent=indent)), value)
 
 
@@ -75,7 +75,7 @@ def test_plain_state_comes_back_as_it_went_in(value: Any) -> None:
     ],
     ids=count(),
 )  # fmt: skip
-def test_a_value_that_others_bend_keeps_its_meaning(value: Any) -> None:
+def test_a_value_that_other_encoders_change_keeps_its_meaning(value: Any) -> None:
     for wrapped in (value, [value], {"key": value}):
         assert same(parse(dump(wrapped)), wrapped)
 
@@ -110,7 +110,7 @@ class Line:
     points: list[Point] = field(default_factory=list)
 
 
-def test_typed_objects_are_json_wherever_they_stand() -> None:
+def test_typed_objects_are_written_as_json_at_any_depth() -> None:
     at = datetime(2024, 5, 1, 12, tzinfo=UTC)
     id = uuid.UUID(int=7)
     value = {
@@ -280,13 +280,13 @@ def test_parse_says_where_and_what_is_broken(data: bytes | str, line: int, colum
     ],
     ids=count(),
 )
-def test_parse_refuses_absurd_nesting(data: bytes) -> None:
+def test_parse_refuses_very_deep_nesting(data: bytes) -> None:
     with pytest.raises(MalformedJson, match=f"the body nests deeper than {DEPTH} levels; flatten it"):
         parse(data)
 
 
 @pytest.mark.parametrize("data", [None, 5, {"a": 1}, bytearray(b"{}")])
-def test_parse_takes_text_only(data: Any) -> None:
+def test_parse_accepts_only_text(data: Any) -> None:
     with pytest.raises(InvalidInput, match=r"the body must be JSON as bytes or str, not .*; encode it first"):
         parse(data)
 
@@ -374,7 +374,7 @@ def test_an_input_that_does_not_fit_is_refused_and_the_field_named(type_: Any, v
 
 
 @each
-def test_an_input_passes_the_same_border_as_a_payload(type_: Any) -> None:
+def test_an_input_is_checked_like_a_payload(type_: Any) -> None:
     codec = Codec(type_)
     with pytest.raises(InvalidInput, match=r"the input contains NaN or an infinity at \$\.note"):
         codec.build({"order": 1, "note": math.nan})
@@ -424,14 +424,14 @@ def test_a_state_over_the_limit_is_refused(type_: Any) -> None:
 
 @each
 @pytest.mark.parametrize("text", ['{"order":"x"}', '{"n":1}', "[]", "null", "{"])
-def test_stored_text_that_the_code_no_longer_fits_is_an_invalid_state(type_: Any, text: str) -> None:
+def test_stored_text_that_no_longer_fits_the_code_is_an_invalid_state(type_: Any, text: str) -> None:
     with pytest.raises(
         InvalidState, match=f"the stored state does not fit {type_.__name__}: .*; give new fields a default"
     ):
         Codec(type_).load(text)
 
 
-def test_without_a_type_nothing_becomes_an_empty_dict_and_anything_is_taken() -> None:
+def test_without_a_type_none_becomes_an_empty_dict_and_any_json_is_accepted() -> None:
     codec = Codec[Any](None)
     assert codec.build(None) == {}
     assert codec.build([1]) == [1]
@@ -442,7 +442,7 @@ def test_without_a_type_nothing_becomes_an_empty_dict_and_anything_is_taken() ->
     assert codec.build(given)["a"] is not given["a"]
 
 
-def test_a_subclass_of_the_state_is_taken() -> None:
+def test_a_subclass_of_the_state_is_accepted() -> None:
     @dataclass
     class Special(Order):
         extra: int = 1
@@ -535,7 +535,7 @@ class Unfinished(pydantic.BaseModel):
 def test_hints_that_cannot_be_resolved_are_an_invalid_definition_that_says_how_to_write_them(
     type_: Any, name: str
 ) -> None:
-    codec = Codec(type_)  # not yet: the class around it may still be in the making
+    codec = Codec(type_)  # not yet: the class around it may still be under definition
     with pytest.raises(InvalidDefinition, match=rf"{type_.__name__}.*{name}.*; ") as caught:
         codec.prepare()
     assert len(caught.value.problems) == 1

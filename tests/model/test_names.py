@@ -1,4 +1,4 @@
-"""Names, ids, durations and moments: what passes, what is refused, and that no microsecond is lost."""
+"""Names, ids, durations and points in time: what is accepted, what is refused, and that no microsecond is lost."""
 
 from __future__ import annotations
 
@@ -145,10 +145,10 @@ def test_seeding_the_global_generator_does_not_repeat_ids(clock: list[int]) -> N
 
 def test_a_forked_child_makes_other_ids_even_when_a_thread_held_the_lock() -> None:
     read, write = os.pipe()
-    with names._ids._lock:  # as if another thread were making an id at this very moment
+    with names._ids._lock:  # as if another thread were making an id at this moment
         child = os.fork()
         if child == 0:
-            signal.alarm(10)  # the end of a child that waits for that lock
+            signal.alarm(10)  # ends a child that waits for that lock
             os.write(write, "\n".join(new_id() for _ in range(100)).encode())
             os._exit(0)
     os.close(write)
@@ -195,7 +195,7 @@ def test_float_seconds_become_the_nearest_microsecond(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("nothing", [0, 0.0, -0.0, timedelta()])
-def test_zero_is_taken_only_where_it_is_allowed(nothing: float | timedelta) -> None:
+def test_zero_is_accepted_only_where_it_is_allowed(nothing: float | timedelta) -> None:
     assert micros(nothing, "delay", zero=True) == 0
     with pytest.raises(InvalidInput, match="the timeout is zero; give a duration above zero"):
         micros(nothing, "timeout", zero=False)
@@ -224,7 +224,7 @@ def test_zero_is_taken_only_where_it_is_allowed(nothing: float | timedelta) -> N
     ids=count(),
 )
 @pytest.mark.parametrize("zero", [True, False])
-def test_a_duration_that_means_nothing_is_refused(duration: float, problem: str, zero: bool) -> None:
+def test_a_meaningless_duration_is_refused(duration: float, problem: str, zero: bool) -> None:
     with pytest.raises(InvalidInput, match=re.escape(problem)) as caught:
         micros(duration, "timeout", zero=zero)
     assert str(caught.value).startswith("the timeout ")
@@ -266,7 +266,7 @@ class _Undecided(tzinfo):
 
 
 @pytest.mark.parametrize("at", [datetime(2024, 5, 1), datetime(2024, 5, 1, tzinfo=_Undecided())])
-def test_a_moment_without_a_time_zone_is_refused_and_told_to_be_aware(at: datetime) -> None:
+def test_a_moment_without_a_time_zone_is_refused_with_advice(at: datetime) -> None:
     with pytest.raises(
         InvalidInput, match="the deadline 2024-05-01T00:00:00 has no time zone; make it timezone-aware UTC"
     ):
@@ -274,7 +274,7 @@ def test_a_moment_without_a_time_zone_is_refused_and_told_to_be_aware(at: dateti
 
 
 @pytest.mark.parametrize("at", [None, 1_700_000_000, "2024-05-01", date(2024, 5, 1)])
-def test_a_moment_that_is_no_datetime_is_refused(at: datetime) -> None:
+def test_a_moment_that_is_not_a_datetime_is_refused(at: datetime) -> None:
     with pytest.raises(InvalidInput, match=r"the deadline must be a datetime, not .*; use"):
         moment(at, "deadline")
 
@@ -286,7 +286,7 @@ def test_a_moment_that_is_no_datetime_is_refused(at: datetime) -> None:
         datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
     ],
 )
-def test_a_moment_that_utc_cannot_say_is_refused(at: datetime) -> None:
+def test_a_moment_outside_the_years_of_utc_is_refused(at: datetime) -> None:
     with pytest.raises(InvalidInput, match="outside the years 1 to 9999"):
         moment(at, "deadline")
 

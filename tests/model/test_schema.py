@@ -1,4 +1,4 @@
-"""Schemas of answers (A8): what is taken as one, what is refused at once, and what is said of an answer."""
+"""Schemas of answers (A8): what is accepted as one, what is refused immediately, and the problems of an answer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Pair(TypedDict):
 
 
 def read(kind: Any, answer: Any) -> Any:
-    """The answer as its asker gets it, once it was found to fit."""
+    """The answer as the function receives it, after a check that it fits."""
     text, decode = compile_schema(kind)
     assert text is not None
     assert problems(text, json.dumps(answer)) == []
@@ -93,7 +93,7 @@ def found(kind: Any, answer: Any) -> list[str]:
     return problems(text, json.dumps(answer))
 
 
-def test_a8_no_schema_takes_any_json() -> None:
+def test_a8_without_a_schema_any_json_is_accepted() -> None:
     text, decode = compile_schema(None)
     assert text is None
     assert decode('{"a": [1, null]}') == {"a": [1, None]}
@@ -158,7 +158,7 @@ def test_a8_each_problem_says_where_and_what(kind: Any, answer: Any, expected: l
     assert found(kind, answer) == expected
 
 
-def test_a8_a_time_is_a_time_wherever_it_stands() -> None:
+def test_a8_a_time_is_checked_at_any_depth() -> None:
     at = datetime(2026, 2, 1, 10, 30, tzinfo=UTC)
     said = {
         "at": "2026-02-01T10:30:00Z",
@@ -171,7 +171,7 @@ def test_a8_a_time_is_a_time_wherever_it_stands() -> None:
     assert read(datetime, "2026-02-01T10:30:00Z") == at
 
 
-def test_a8_all_problems_are_told_at_once_but_not_a_thousand() -> None:
+def test_a8_all_problems_are_reported_together_up_to_a_limit() -> None:
     two = found(Verdict, {"approve": "x", "colour": "green"})
     assert [line.partition(":")[0] for line in two] == ["approve", "colour"]
     assert len(found(list[int], ["x"] * 1000)) == 20
@@ -200,12 +200,12 @@ def test_a8_a_problem_stays_short_whatever_the_answer_quotes() -> None:
         ("{}", "cannot be the schema"),
     ],
 )
-def test_a8_a_malformed_schema_is_refused_at_once(bad: Any, why: str) -> None:
+def test_a8_a_malformed_schema_is_refused_immediately(bad: Any, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         compile_schema(bad)
 
 
-def test_a8_a_schema_that_nests_absurdly_is_refused() -> None:
+def test_a8_a_schema_that_nests_too_deeply_is_refused() -> None:
     deep: dict[str, Any] = {}
     for _ in range(300):
         deep = {"items": deep}
@@ -228,7 +228,7 @@ def test_a8_a_schema_may_refer_to_itself() -> None:
     assert found({"$ref": "#"}, 1) == []
 
 
-def test_a8_a_pattern_cannot_run_away() -> None:
+def test_a8_the_cost_of_a_pattern_is_limited() -> None:
     """A backtracking engine takes minutes for this."""
     assert len(found({"pattern": r"^(?=a)(a+)+\1$"}, "a" * 64 + "!")) == 1
 
@@ -239,7 +239,7 @@ def test_a8_a_stored_schema_that_cannot_be_used_is_a_problem_not_a_crash() -> No
 
 @contextmanager
 def listening() -> Iterator[tuple[str, list[str]]]:
-    """A web server that would give any schema away, and who asked it."""
+    """A web server that would serve any schema, and the paths that were requested."""
     asked: list[str] = []
 
     class Door(http.server.BaseHTTPRequestHandler):

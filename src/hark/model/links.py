@@ -49,7 +49,7 @@ class Keys:
         key, action, expiry = _parts(token)
         ours = self._token(key, awakeable, nonce, action, expiry)
         # The whole text is compared, not what it decodes to: base64 can write the same bytes in several ways.
-        genuine = hmac.compare_digest(ours.encode(), token.encode(errors="replace"))
+        genuine = hmac.compare_digest(ours.encode(errors="replace"), token.encode(errors="replace"))
         if not genuine or action != ANSWER:
             return None
         return asked_at + LIFE if expiry == _NEVER else expiry
