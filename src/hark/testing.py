@@ -1,13 +1,14 @@
-"""The testing kit: an engine in memory, with a clock that only you move.
+"""The testing kit: an engine in memory, with a clock that moves only when the test says so.
 
     async with Harness(Checkout) as app:
         order = await app.start(Checkout, {"order": 42})
         assert await app.drain() == {"steps": 1, "await": 1}
         await app.advance(3600)
 
-    app.answer("Deploy?", {"approved": True})    # a scripted answer, given by the next drains
+    app.answer("Deploy?", {"approved": True})    # a scripted answer, given by `drain()` from then on
 
-A Harness is a Hark: the same engine, the same statements, the same worker. Only the clock is another.
+A Harness is a Hark: the same engine, the same statements, the same worker. Only the clock is different. The pytest
+fixture `hark_app` is in hark/pytest_plugin.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hark.app import Hark
+from hark.dialects.machine import Machine
+from hark.dialects.workflow import Workflow
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
@@ -25,7 +28,11 @@ from hark.store import reads
 
 
 class HandClock:
-    """Starts at the real time and moves when told to."""
+    """A clock that starts at the real time and stands still until it is set.
+
+    Attributes:
+        now: The time in µs since 1970.
+    """
 
     def __init__(self) -> None:
         self.now = time.time_ns() // 1000
@@ -35,9 +42,31 @@ class HandClock:
 
 
 class Harness(Hark):
-    """A Hark for tests: in memory unless `url=` says otherwise, clock by hand."""
+    """A Hark for tests: in memory by default, with a clock that `advance` moves.
 
-    def __init__(self, *definitions: Any, url: str = "sqlite://", **options: Any) -> None:
+        async def test_an_order_that_is_not_paid_fails():
+            async with Harness(Checkout) as app:
+                order = await app.start(Checkout, {"order": 42})
+                await app.drain()
+                await app.advance(3600)
+                await app.drain()
+                assert (await order.get()).status == "failed"
+
+    Args:
+        *definitions: The `Machine` classes and `@workflow` functions to register.
+        url: The store; by default an empty one in memory.
+        **options: The other options of `Hark`.
+
+    Attributes:
+        clock: Its clock; `clock.now` is the time in µs since 1970.
+
+    Raises:
+        InvalidInput: An option is malformed, or is not available in this version.
+    """
+
+    def __init__(
+        self, *definitions: Workflow[..., Any] | type[Machine], url: str = "sqlite://", **options: Any
+    ) -> None:
         self.clock = HandClock()
         super().__init__(url, **options, clock=self.clock)
         self.register(*definitions)
@@ -46,23 +75,40 @@ class Harness(Hark):
     def answer(
         self, question: str | Callable[[Awakeable], bool], payload: Any = None, *, reject: str | None = None
     ) -> None:
-        """A scripted answer: from now on `drain()` answers every question of this title (or that this is true of)."""
-        fits = question if callable(question) else lambda asked: question in (asked.title, asked.id)
-        self._script.append((fits, payload, reject))
+        """Script an answer: from now on `drain` answers every open awakeable that matches.
+
+            app.answer("Deploy v1?", {"approved": True})
+            app.answer(lambda question: "ann" in question.assignees, reject="on holiday")
+
+        Args:
+            question: The title or id of the awakeable, or a function that says whether an `Awakeable` matches. The
+                first answer that matches is given.
+            payload: The answer.
+            reject: The reason to reject it with, instead of an answer.
+        """
+        matches = question if callable(question) else lambda asked: question in (asked.title, asked.id)
+        self._script.append((matches, payload, reject))
 
     async def drain(self) -> dict[str, int]:
-        """Run all that can run, in order; how many steps, and how many outcomes of each kind."""
+        """Run everything that can run, in order, through the same worker as in production.
+
+            assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+
+        Returns:
+            The number of activations as `steps`, and how many had each outcome: next, retry, await, spawn, done,
+            stop. Outcomes that did not occur are left out.
+        """
         tally = Counter(await self._drain())
         while await self._answer():
             tally.update(await self._drain())
         return {"steps": tally.pop("steps", 0), **dict(sorted(tally.items()))}
 
     async def _answer(self) -> int:
-        """Give the scripted answers to those who wait for them; how many."""
+        """Give the scripted answers to the awakeables that match; how many were given."""
         given = 0
         for asked in await self.awakeables(status="PENDING", limit=10_000) if self._script else ():
-            for fits, payload, reject in self._script:
-                if fits(asked):
+            for matches, payload, reject in self._script:
+                if matches(asked):
                     await (self.resolve(asked.id, payload) if reject is None else self.reject(asked.id, reject))
                     given += 1
                     break
@@ -82,6 +128,12 @@ class Harness(Hark):
             queues |= used  # a start named a queue of its own
 
     async def advance(self, seconds: Duration) -> None:
-        """Move the clock, and fire all that is due by then, this very instant included."""
+        """Move the clock forward, and fire everything that is due by then, this very instant included.
+
+        It makes instances runnable and runs none: `drain` does that.
+
+        Args:
+            seconds: How far, in seconds or as a `timedelta`; 0 fires what is due now.
+        """
         self.clock.now += micros(seconds, "advance", zero=True)
         await self.sweep()

@@ -1,7 +1,8 @@
 """The worker: runs what this process has code for.
 
 It has three parts: slots.py counts what it holds, on the clerk's thread; activations.py runs the steps, on the worker's
-loop; lease.py renews its lease, in a thread. This file starts and stops them, and connects them to the clerk.
+loop; lease.py renews its lease, in a thread. This file starts and stops them; attached_worker.py is what the clerk
+holds of it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
 
-from hark.kernel.requests import Capacity, Commit, HandBack
-from hark.model.activation import Claim
+from hark.kernel.requests import HandBack
 from hark.model.errors import HarkError, InvalidInput
 from hark.model.names import micros, new_id
 from hark.runtime.activations import Activations
+from hark.runtime.attached_worker import AttachedWorker
 from hark.runtime.caller_errors import not_open
 from hark.runtime.clerk import Clerk
 from hark.runtime.lease import LeaseRenewal
@@ -29,7 +28,16 @@ _log = logging.getLogger("hark")
 
 
 class Worker:
-    """Runs the definitions of this process: `async with app.worker(): …`, or `with app.worker(): …` in sync code."""
+    """Runs the registered definitions in this process. `Hark.worker` makes one; an app has one at a time.
+
+        async with app, app.worker({"default": 100}):
+            ...
+
+    In synchronous code it is `with app.worker():`, and the steps run on an event loop in a thread.
+
+    Attributes:
+        owner: The id of the worker, as leases and events name it.
+    """
 
     def __init__(
         self,
@@ -53,76 +61,22 @@ class Worker:
 
     @property
     def open(self) -> bool:
-        """False while it stops: it claims nothing more."""
+        """Whether it claims work: not when it stops or has stopped."""
         return self._activations.open
 
     @property
     def tally(self) -> dict[str, int]:
-        """How many steps it ran, and how many outcomes of each kind."""
+        """How many steps it ran (`steps`), and how many outcomes of each kind."""
         return self._activations.tally
-
-    # -- on the clerk's thread: the protocol LocalWorker -------------------------------------------
-
-    def capacity(self, commits: Sequence[Commit]) -> Capacity | None:
-        return self._slots.capacity(commits) if self.open else None
-
-    def receive(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
-        """Outcomes that were committed, fenced or refused, and new claims.
-
-        An instance that runs ahead, or whose outcome was refused, keeps its slot.
-        """
-        begin = list(claims)
-        refused, closed = [], []
-        for commit in commits:
-            if commit.answer is True:
-                begin.append(commit.claim)
-            elif commit.answer is None:
-                self._slots.free(commit.claim)
-                if commit.claim.session is not None:
-                    closed.append(commit.claim)
-            else:
-                refused.append(commit)
-        self._slots.take(claims)
-        self._call(self._activations.start, begin, refused, closed)
-
-    def abandon(self, ids: set[str]) -> None:
-        """These were cancelled or reclaimed: their slots are free now, whatever their steps still do."""
-        claims = self._slots.claims_of(ids)
-        for claim in claims:
-            self._slots.free(claim)
-        if claims:
-            self._call(self._activations.abandon, claims)
-
-    def executing(self) -> dict[str, int]:
-        return {claim.id: claim.epoch for claim in self._slots.claims()}
-
-    def notify(self, ids: set[str]) -> None:
-        if not ids.isdisjoint(self.listening()):
-            self._call(self._services.listeners.notify, ids)
-
-    def listening(self) -> list[str]:
-        return self._services.listeners.ids()
-
-    def notify_unseen(self, inboxes: dict[str, set[int]]) -> None:
-        self._call(self._services.listeners.notify_unseen, inboxes)
-
-    def lease_is_sound(self) -> bool:
-        return self._lease.is_sound()
-
-    def _call(self, function: Callable[..., None], *args: Any) -> None:
-        """Call a function on the worker's loop."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(function, *args)
 
     # -- starting and stopping, on the worker's loop -----------------------------------------------
 
     async def start(self) -> None:
-        """Take a lease and start to claim.
+        """Take a lease and start to claim. `async with` does this.
 
         Raises:
-            NotOpen: the app is not open.
-            InvalidInput: the app has a worker already.
+            NotOpen: The app is not open.
+            InvalidInput: The app has a worker already.
         """
         self._loop = asyncio.get_running_loop()
         if not self._clerk.is_open:
@@ -136,12 +90,15 @@ class Worker:
         await attached
 
     async def _attach(self, attached: Reply[None]) -> None:
-        self._clerk.worker = self
+        assert self._loop is not None
+        self._clerk.worker = AttachedWorker(
+            self.owner, self._slots, self._activations, self._services, self._lease, self._loop
+        )
         self._clerk.hint()
         answer_all([(attached, None)])
 
     async def settle(self) -> None:
-        """Return when nothing can run: nothing executes, and a turn has claimed nothing."""
+        """Wait until nothing can run: nothing executes, and a turn has claimed nothing. For tests: see `Harness`."""
         while True:
             await self._activations.until_idle()
             turn: Reply[None] = Reply()
@@ -153,7 +110,7 @@ class Worker:
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Claim nothing more, let steps finish within the grace period, hand back the rest."""
+        """Claim nothing more, let steps finish within the grace period, hand back the rest. `async with` does this."""
         activations = self._activations
         activations.open = False
         await asyncio.sleep(0)  # a round that was to begin has begun: every step left waits in a task of its own

@@ -1,0 +1,93 @@
+"""The worker as the clerk uses it: the protocol LocalWorker, called on the clerk's thread.
+
+It passes claims and notices on to the worker's loop. Starting and stopping are in worker.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hark.kernel.requests import Capacity, Commit
+from hark.model.activation import Claim
+from hark.runtime.activations import Activations
+from hark.runtime.lease import LeaseRenewal
+from hark.runtime.services import WorkerServices
+from hark.runtime.slots import Slots
+
+
+class AttachedWorker:
+    """What the clerk holds of a worker that runs in its process."""
+
+    def __init__(
+        self,
+        owner: str,
+        slots: Slots,
+        activations: Activations,
+        services: WorkerServices,
+        lease: LeaseRenewal,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.owner = owner
+        self._slots = slots
+        self._activations = activations
+        self._services = services
+        self._lease = lease
+        self._loop = loop
+
+    @property
+    def open(self) -> bool:
+        """False while it stops: it claims nothing more."""
+        return self._activations.open
+
+    def capacity(self, commits: Sequence[Commit]) -> Capacity | None:
+        return self._slots.capacity(commits) if self.open else None
+
+    def receive(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
+        """Outcomes that were committed, fenced or refused, and new claims.
+
+        An instance that runs ahead, or whose outcome was refused, keeps its slot.
+        """
+        begin = list(claims)
+        refused, closed = [], []
+        for commit in commits:
+            if commit.answer is True:
+                begin.append(commit.claim)
+            elif commit.answer is None:
+                self._slots.free(commit.claim)
+                if commit.claim.session is not None:
+                    closed.append(commit.claim)
+            else:
+                refused.append(commit)
+        self._slots.take(claims)
+        self._call(self._activations.start, begin, refused, closed)
+
+    def abandon(self, ids: set[str]) -> None:
+        """These were cancelled or reclaimed: their slots are free now, whatever their steps still do."""
+        claims = self._slots.claims_of(ids)
+        for claim in claims:
+            self._slots.free(claim)
+        if claims:
+            self._call(self._activations.abandon, claims)
+
+    def executing(self) -> dict[str, int]:
+        return {claim.id: claim.epoch for claim in self._slots.claims()}
+
+    def notify(self, ids: set[str]) -> None:
+        if not ids.isdisjoint(self.listening()):
+            self._call(self._services.listeners.notify, ids)
+
+    def listening(self) -> list[str]:
+        return self._services.listeners.ids()
+
+    def notify_unseen(self, inboxes: dict[str, set[int]]) -> None:
+        self._call(self._services.listeners.notify_unseen, inboxes)
+
+    def lease_is_sound(self) -> bool:
+        return self._lease.is_sound()
+
+    def _call(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function on the worker's loop."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *args)
