@@ -14,7 +14,7 @@ from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register, Requ
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
 from hark.testing import Harness
 from tests.support.inspect import query, until
@@ -129,7 +129,7 @@ class Turns:
     async def open_turn(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> OpenTurn:
         """Run a turn and leave its transaction open."""
         tx = await self.store.begin()
-        capacity = Capacity("by-hand", {"default": room}, [(name, 1) for name in lanes]) if lanes else None
+        capacity = Capacity("by-hand", {"default": room}, {(name, 1): Traits() for name in lanes}) if lanes else None
         try:
             result = await run_turn(tx, self.rules, self.catalog, requests, capacity, **how)
         except BaseException:

@@ -14,7 +14,7 @@ from typing import Any
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register
 from hark.kernel.rules import Rules
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
 from hark.model.values import PARKED, TERMINAL, Rate
 
@@ -51,7 +51,7 @@ def rules(
 
 
 def capacity(owner: str, room: int = 1, version: int = 1) -> Capacity:
-    return Capacity(owner, {"default": room}, [(DEFINITION, version)])
+    return Capacity(owner, {"default": room}, {(DEFINITION, version): Traits()})
 
 
 def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:

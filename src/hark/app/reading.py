@@ -175,7 +175,7 @@ class ReadVerbs(Core):
             NotFound: There is no such instance.
         """
         wanted = target_of(target)
-        here = self._registry.lanes() if self._clerk.worker is not None else []
+        here = list(self._registry.lanes()) if self._clerk.worker is not None else []
         return self._read(lambda store: why.explain(store, wanted, here))
 
 

@@ -38,7 +38,7 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
     else:
         await _claim(turn, capacity, stay, woken)
         pending.for_other_workers = any(
-            not capacity.free.get(queue) or (name, version) not in capacity.definitions
+            not capacity.free.get(queue) or (name, version) not in capacity.lanes
             for queue, name, version in pending.lanes
         )
     if woken:
@@ -67,7 +67,7 @@ async def _claimable_woken(turn: Turn, capacity: Capacity | None) -> list[Candid
     if capacity is not None and any(capacity.free.values()):
         found = await turn.tx.fetch(sql.woken, ids=sorted(turn.inbox.woken))
         for id, queue, priority, key, rate, weight, definition, version in found:
-            here = queue in capacity.free and (definition, version) in capacity.definitions
+            here = queue in capacity.free and (definition, version) in capacity.lanes
             if here and key is None and rate is None:
                 direct.append(Candidate(id, queue, priority, turn.tx.position, None, None, weight))
     await _wake(turn, turn.inbox.woken.difference(candidate.id for candidate in direct))
@@ -93,9 +93,9 @@ async def _claim(turn: Turn, capacity: Capacity, stay: dict[str, Commit], woken:
         lanes: list[tuple[str, str, int, int]] = []
         for queue, size in sizes.items():
             reach = max(size, _PAST_REFUSED) if turn.buckets.refused else size
-            lanes.extend((queue, definition, version, reach) for definition, version in capacity.definitions if size)
+            lanes.extend((queue, definition, version, reach) for definition, version in capacity.lanes if size)
         if not lanes:  # no slot, or no code: a worker without code must not ask again and again
-            pending.left_claimable = pending.backlog = pending.made_claimable or bool(capacity.definitions)
+            pending.left_claimable = pending.backlog = pending.made_claimable or bool(capacity.lanes)
             return
         most = max(reach for *_, reach in lanes)
         rows = await turn.tx.fetch(sql.claimable, lanes, most=most) if read_backlog else []
@@ -114,7 +114,7 @@ async def _claim(turn: Turn, capacity: Capacity, stay: dict[str, Commit], woken:
         for request in _assign(granted, free, may_yield):
             del stay[request.claim.id]
         if granted:
-            await _take(turn, capacity.owner, granted)
+            await _take(turn, capacity, granted)
             claimed = {candidate.id for candidate in granted}
             woken[:] = [candidate for candidate in woken if candidate.id not in claimed]
         pending.more = pending.more or undecided > 0
@@ -177,21 +177,24 @@ def _assign(granted: list[Candidate], free: dict[str, int], may_yield: _Running)
     return displaced
 
 
-async def _take(turn: Turn, owner: str, granted: list[Candidate]) -> None:
-    rows = await turn.tx.fetch(sql.claim, owner=owner, ids=[candidate.id for candidate in granted])
+async def _take(turn: Turn, capacity: Capacity, granted: list[Candidate]) -> None:
+    rows = await turn.tx.fetch(sql.claim, owner=capacity.owner, ids=[candidate.id for candidate in granted])
     claims = {claim.id: claim for claim in (Claim(*row) for row in rows)}
     for candidate in granted:
         claim = claims[candidate.id]
         claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
+        claim.traits = capacity.lanes[claim.definition, claim.version]
         turn.result.claims.append(claim)
 
 
 async def _load(turn: Turn) -> None:
     """Read what a step may use: inbox, waits, children, journal. Only for claims that can have any."""
     result = turn.result
-    # An instance with waits was woken, and a woken one has signals; but a function may have executed with waits armed.
+    # An instance with waits was woken, and a woken one has signals; unless it executed with waits armed before.
     claims = {
-        claim.id: claim for claim in result.claims if claim.has_signals or (claim.kind != "machine" and claim.epoch > 1)
+        claim.id: claim
+        for claim in result.claims
+        if claim.has_signals or (claim.traits.waits_while_executing and claim.epoch > 1)
     }
     readers = [id for id, claim in claims.items() if claim.has_signals]
     readers += [r.claim.id for r in result.ran_ahead if turn.rows[r.claim.id].has_signals]
@@ -213,6 +216,6 @@ async def _load(turn: Turn) -> None:
     if joins:
         for child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):
             joins[child[0]].append(tuple(child))
-    await journal.load(turn.tx, [claim for claim in claims.values() if claim.kind == "workflow"])
+    await journal.load(turn.tx, [claim for claim in claims.values() if claim.traits.keeps_journal])
     for claim in result.claims:
         claim.now = turn.now

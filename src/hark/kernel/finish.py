@@ -27,11 +27,10 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         await turn.tx.fetch(sql.drop_waits, ids=done)
     if failed:
         await turn.tx.fetch(sql.close_waits, ids=failed)
-    # A machine creates no awakeables in its steps; one created in its name has a wait.
     asking = [
         r.claim.id
         for r, _ in finishes
-        if r.claim.kind != "machine" or any(wait.kind == "awakeable" for wait in r.claim.waits)
+        if r.claim.traits.creates_awakeables or any(wait.kind == "awakeable" for wait in r.claim.waits)
     ]
     if asking:
         await turn.tx.fetch(sql.cancel_awakeables, ids=asking)

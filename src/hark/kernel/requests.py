@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision, NewInstance, Settle
 from hark.model.values import Delivery
 
@@ -176,9 +176,9 @@ class Retain(Request, eq=False):
 
 
 class Capacity(Struct):
-    """What a worker can run: free slots per queue, and the definitions it has code for."""
+    """What a worker can run: free slots per queue, and the definitions it has code for, with their traits."""
 
     owner: str
     free: dict[str, int]
-    definitions: list[tuple[str, int]]
+    lanes: dict[tuple[str, int], Traits]  # by definition and version
     backlog: bool = True  # claimable rows may wait already; if False, only what this turn makes claimable is claimed

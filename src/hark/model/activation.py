@@ -46,8 +46,19 @@ class JournalRow(Struct, gc=False):
     error: str | None
 
 
+class Traits(Struct, frozen=True, gc=False):
+    """What the instances of a program can do. Declared by the program; the kernel reads and writes accordingly."""
+
+    keeps_journal: bool = False  # a claim needs the lines of its journal
+    creates_awakeables: bool = False  # it may have awakeables that no wait stands for
+    waits_while_executing: bool = False  # it may have waits although nothing has woken it
+
+
 class Claim(Struct):
-    """An instance handed to a worker for one activation, with all that it may look at."""
+    """An instance handed to a worker for one activation, with everything that the activation may read.
+
+    Its first fields mirror the columns of `statements.claim`, in that order.
+    """
 
     id: str
     definition: str
@@ -75,6 +86,7 @@ class Claim(Struct):
     children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
     session: Any = None  # what an interpreter keeps between two commits of one activation
+    traits: Traits = Traits()
 
     def run_ahead(
         self,

@@ -29,7 +29,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from hark.model import json
-from hark.model.activation import Claim, WaitRow
+from hark.model.activation import Claim, Traits, WaitRow
 from hark.model.decisions import Decision, Effect, Entry, Finish, Park, Proceed
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
@@ -65,6 +65,9 @@ class ContinueAsNew:
 _PROCEED, _PROCEED_KEEPING_SLOT = Proceed(), Proceed(keep_slot=True)
 
 
+_TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True)
+
+
 @dataclass(slots=True)
 class FunctionProgram:
     """A durable function, as the interpreter needs it."""
@@ -78,6 +81,7 @@ class FunctionProgram:
     context: Callable[[Session], Any]
     initial: str = "start"
     kind: str = "workflow"
+    traits: Traits = _TRAITS
     source: str | None = None
     digest: str | None = None
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
 from hark.model import json
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.decisions import (
     Advance,
     Arm,
@@ -46,6 +46,7 @@ else:
     S = TypeVar("S")
 
 _ADVANCE = Advance()
+_TRAITS = Traits()  # a step waits only by its outcome, and creates no awakeables
 _MAX_ERROR_CHARS = 1 << 14  # errors are read by people, and shown in lists
 
 
@@ -96,6 +97,7 @@ class StepProgram:
     machine: Any
     handle: Callable[..., Any] | None
     kind: str = "machine"
+    traits: Traits = _TRAITS
     source: str | None = None
     digest: str | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from hark.kernel.requests import DefinitionRow
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
 from hark.programs.services import FunctionServices, InputCodec
@@ -20,6 +20,7 @@ class Program(Protocol):
     kind: str
     queue: str
     initial: str
+    traits: Traits
     source: str | None
     digest: str | None
 
@@ -70,5 +71,6 @@ class Registry:
         """The queues its definitions use, and the default one."""
         return {"default", *(program.queue for program in self._programs.values())}
 
-    def lanes(self) -> list[tuple[str, int]]:
-        return list(self._programs)
+    def lanes(self) -> dict[tuple[str, int], Traits]:
+        """The definitions it has code for, by name and version, with their traits."""
+        return {key: program.traits for key, program in self._programs.items()}
