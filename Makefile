@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test lint types layers unit demo bench bench-engine bench-functions bench-http format clean
+.PHONY: help setup chromium test lint types layers unit reference demo bench bench-engine bench-functions bench-http format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ layers: $(STAMP)  ## import-linter: who may import whom
 
 unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signal' for a part
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+reference: $(STAMP)  ## write docs/reference.md from the docstrings
+	@$(BIN)/python docs/make_reference.py
 
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
 	@$(BIN)/python examples/02_deploy.py $(ARGS)

@@ -18,9 +18,9 @@ NAMES = {
     # the engine
     "Hark", "Handle", "Reply", "Start", "Rate", "Worker",
     # machines
-    "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast",
+    "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast", "Outcome",
     # durable functions
-    "workflow", "FunctionContext", "AwakeableHandle",
+    "workflow", "Workflow", "FunctionContext", "AwakeableHandle",
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait",
     "Why", "Waiting", "Blocker", "NearMiss",

@@ -2,7 +2,7 @@
 
 from hark.app import Handle, Hark, Start
 from hark.dialects.machine import Machine, step
-from hark.dialects.workflow import workflow
+from hark.dialects.workflow import Workflow, workflow
 from hark.model.errors import (
     AlreadySettled,
     AwakeableRejected,
@@ -32,7 +32,7 @@ from hark.model.errors import (
     StoreUnavailable,
     WouldBlockEventLoop,
 )
-from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Retry, Spawn, Stop
+from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
 from hark.model.values import (
     Awakeable,
     Blocker,
@@ -93,6 +93,7 @@ __all__ = [
     "NotAssigned",
     "NotFound",
     "NotOpen",
+    "Outcome",
     "PayloadTooLarge",
     "Rate",
     "Reply",
@@ -110,6 +111,7 @@ __all__ = [
     "Waiting",
     "Why",
     "Worker",
+    "Workflow",
     "WouldBlockEventLoop",
     "step",
     "workflow",

@@ -44,14 +44,6 @@ class HandClock:
 class Harness(Hark):
     """A Hark for tests: in memory by default, with a clock that `advance` moves.
 
-        async def test_an_order_that_is_not_paid_fails():
-            async with Harness(Checkout) as app:
-                order = await app.start(Checkout, {"order": 42})
-                await app.drain()
-                await app.advance(3600)
-                await app.drain()
-                assert (await order.get()).status == "failed"
-
     Args:
         *definitions: The `Machine` classes and `@workflow` functions to register.
         url: The store; by default an empty one in memory.
@@ -62,6 +54,15 @@ class Harness(Hark):
 
     Raises:
         InvalidInput: An option is malformed, or is not available in this version.
+
+    Example:
+        async def test_an_order_that_is_not_paid_fails():
+            async with Harness(Checkout) as app:
+                order = await app.start(Checkout, {"order": 42})
+                await app.drain()
+                await app.advance(3600)
+                await app.drain()
+                assert (await order.get()).status == "failed"
     """
 
     def __init__(
@@ -77,14 +78,15 @@ class Harness(Hark):
     ) -> None:
         """Script an answer: from now on `drain` answers every open awakeable that matches.
 
-            app.answer("Deploy v1?", {"approved": True})
-            app.answer(lambda question: "ann" in question.assignees, reject="on holiday")
-
         Args:
             question: The title or id of the awakeable, or a function that says whether an `Awakeable` matches. The
                 first answer that matches is given.
             payload: The answer.
             reject: The reason to reject it with, instead of an answer.
+
+        Example:
+            app.answer("Deploy v1?", {"approved": True})
+            app.answer(lambda question: "ann" in question.assignees, reject="on holiday")
         """
         matches = question if callable(question) else lambda asked: question in (asked.title, asked.id)
         self._script.append((matches, payload, reject))
@@ -92,11 +94,12 @@ class Harness(Hark):
     async def drain(self) -> dict[str, int]:
         """Run everything that can run, in order, through the same worker as in production.
 
-            assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
-
         Returns:
             The number of activations as `steps`, and how many had each outcome: next, retry, await, spawn, done,
             stop. Outcomes that did not occur are left out.
+
+        Example:
+            assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
         """
         tally = Counter(await self._drain())
         while await self._answer():

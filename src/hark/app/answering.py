@@ -36,8 +36,6 @@ class AnswerVerbs(Core):
     ) -> Reply[Awakeable]:
         """Answer an awakeable. It settles once: the first answer that fits is the one that counts.
 
-            await app.resolve(approval.id, {"approved": True}, by="ann")
-
         Args:
             awakeable_id: The id of the awakeable, `prom_1…`.
             payload: The answer, any JSON value that fits the awakeable's schema.
@@ -53,6 +51,9 @@ class AnswerVerbs(Core):
             AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
             InvalidAnswer: The payload does not fit the schema; `.problems` lists why. The awakeable stays open.
             NotAssigned: `by` is not one of the assignees. The awakeable stays open.
+
+        Example:
+            await app.resolve(approval.id, {"approved": True}, by="ann")
         """
         text = json.dump(payload, limit=self._max_payload)
         return self._settle(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
@@ -106,9 +107,6 @@ class AnswerVerbs(Core):
     def wait_for_awakeable(self, job: Target, timeout: Duration | None = None) -> Reply[Awakeable]:
         """Wait until an instance has an open awakeable, and return the oldest one.
 
-            question = await app.wait_for_awakeable(job=deploy, timeout=5)
-            await app.resolve(question.id, {"approved": True})
-
         Args:
             job: The instance: its id, its key or its handle.
             timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
@@ -120,6 +118,10 @@ class AnswerVerbs(Core):
             Conflict: The instance has finished, and asks nothing any more; `.status` says how.
             TimeoutError: It has opened none in time. It continues.
             NotFound: There is no such instance.
+
+        Example:
+            question = await app.wait_for_awakeable(job=deploy, timeout=5)
+            await app.resolve(question.id, {"approved": True})
         """
         reply: Reply[Awakeable] = Reply(lambda row: views.awakeable(row, self._links.url))
         self._clerk.wait_until(target_of(job), AwakeableOpen(), optional_seconds(timeout, "timeout"), reply)

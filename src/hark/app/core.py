@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hark.app.answer_links import AnswerLinks
+from hark.app.handle import Handle
 from hark.app.starts import StartBuilder
 from hark.kernel.requests import Request
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.store.protocol import Store
+
+if TYPE_CHECKING:
+    from hark.app.hark import Hark
 
 T = TypeVar("T")
 
@@ -24,6 +28,9 @@ class Core:
     _starts: StartBuilder
     _links: AnswerLinks
     _max_payload: int
+
+    def _handle(self, id: str) -> Handle[Any]:
+        return Handle(cast("Hark", self), id)
 
     def _ask(self, request: Request, convert: Callable[[Any], T] | None = None) -> Reply[T]:
         """Queue a request for the next turn. The reply is its answer, passed through `convert`."""

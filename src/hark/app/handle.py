@@ -26,12 +26,13 @@ class Handle(Generic[R_co]):
     `Handle[R]` is the handle of an instance whose result is an `R`: `start` of a `@workflow` that returns an `R`
     gives one. For a `Machine`, or a definition given by name, it is `Handle[Any]`.
 
+    Attributes:
+        id: The id of the instance.
+
+    Example:
         order = await app.start(checkout, {"order": 42})
         await order.signal("payment_confirmed", {"amount": 100})
         print(await order.result(timeout=5))
-
-    Attributes:
-        id: The id of the instance.
     """
 
     __slots__ = ("_app", "id")
@@ -65,8 +66,6 @@ class Handle(Generic[R_co]):
     def wait_for(self, status: Status, timeout: Duration | None = None) -> Reply[Instance]:
         """Wait until the instance has a status.
 
-            await order.wait_for("awaiting_signal", timeout=5)
-
         A status that the instance has only for a moment may be missed: wait for one in which it stays.
 
         Args:
@@ -81,6 +80,9 @@ class Handle(Generic[R_co]):
             TimeoutError: It has not reached the status in time. It continues.
             NotFound: Retention has removed it.
             InvalidInput: There is no such status.
+
+        Example:
+            await order.wait_for("awaiting_signal", timeout=5)
         """
         return self._app._wait_for_status(self.id, status, timeout)
 

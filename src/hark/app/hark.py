@@ -15,6 +15,7 @@ from hark.app.arguments import UnavailableDefault, check_count, check_rates, ref
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
 from hark.app.signalling import SignalVerbs
+from hark.app.starting import StartVerbs
 from hark.app.starts import StartBuilder, program_of
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
@@ -32,14 +33,8 @@ from hark.store import connect
 _BROADCAST_CHUNK = 5000
 
 
-class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
+class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     """Durable workflows that wait for the outside world.
-
-        app = Hark("sqlite:///hark.db")
-        app.register(checkout)
-        async with app, app.worker():
-            order = await app.start(checkout, {"order": 42})
-            print(await order.result())
 
     A verb acts when it is called and returns a `Reply`: `await` it, or call `.result()` in synchronous code, where
     `with app:` opens the app. Every verb raises `NotOpen` before the app is open and `StoreUnavailable` when the
@@ -71,6 +66,13 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     Raises:
         InvalidInput: An option is malformed, or is not available in this version.
         MissingExtra: The driver of the database is not installed: `pip install 'hark[postgres]'`.
+
+    Example:
+        app = Hark("sqlite:///hark.db")
+        app.register(checkout)
+        async with app, app.worker():
+            order = await app.start(checkout, {"order": 42})
+            print(await order.result())
     """
 
     def __init__(
@@ -149,8 +151,6 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     def register(self, *definitions: Workflow[..., Any] | type[Machine]) -> Reply[None]:
         """Make definitions known to this process, and record them in the store.
 
-            app.register(Checkout, deploy)
-
         They are recorded when the app opens, or now if it is open. A worker runs only what is registered here.
 
         Args:
@@ -159,6 +159,9 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         Raises:
             InvalidDefinition: Another definition has the same name and version, or a type hint cannot be resolved.
             InvalidInput: An argument is not a definition.
+
+        Example:
+            app.register(Checkout, deploy)
         """
         new = [program for program in map(program_of, definitions) if self._registry.add(program)]
         rows = [row for row in self._registry.rows() if any(row[:2] == (p.name, p.version) for p in new)]
@@ -171,9 +174,6 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """Make a worker for this process. It runs between `async with` and its end, or `with` in synchronous code.
 
-            async with app, app.worker({"default": 100, "billing": 5}):
-                ...
-
         Args:
             queues: Which queues to work on, and how many instances of each execute at once. By default the queues of
                 the registered definitions, 100 each.
@@ -184,6 +184,10 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
 
         Raises:
             InvalidInput: A queue name or number is malformed.
+
+        Example:
+            async with app, app.worker({"default": 100, "billing": 5}):
+                ...
         """
         return Worker(self._clerk, self._registry, self._services, queues, lease=self._lease, grace=grace)
 
@@ -213,8 +217,6 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     ) -> None:
         """Serve the HTTP API, with a worker and timers in this process, until Ctrl-C or SIGTERM: as `hark serve` does.
 
-            await app.serve(port=4097)
-
         Args:
             host: The address to listen on. Beyond this machine only if the store has a token.
             port: The port; 0 takes a free one.
@@ -227,6 +229,9 @@ class Hark(SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         Raises:
             InvalidInput: The address cannot be used, or can be reached from outside while the store has no token.
             MissingExtra: The packages of the server are not installed: `pip install 'hark[server]'`.
+
+        Example:
+            await app.serve(port=4097)
         """
         options: dict[str, Any] = {} if say is None else {"say": say}
         await _import_door("server", "app.serve()").serve(

@@ -26,8 +26,6 @@ class OperationVerbs(Core):
     def cancel(self, target: Target, reason: str | None = None) -> Reply[Instance]:
         """Cancel an instance and all its descendants, in one commit. A step that is executing loses its claim.
 
-            await app.cancel("order:42", "customer withdrew")
-
         Args:
             target: The instance: its id, its correlation key or its handle.
             reason: Why; recorded as the instance's error.
@@ -38,6 +36,9 @@ class OperationVerbs(Core):
         Raises:
             NotFound: There is no such instance.
             Conflict: It is already finished; `.status` says how.
+
+        Example:
+            await app.cancel("order:42", "customer withdrew")
         """
         request = Cancel(target=target_of(target), reason=None if reason is None else check_text(reason, "reason"))
         return self._read_after(request, views.get)
@@ -112,9 +113,6 @@ class OperationVerbs(Core):
     ) -> Reply[Token]:
         """Create a token for the HTTP API.
 
-            token = await app.create_token(["read", "signal"], "ci", expires=86400)
-            print(token.secret)
-
         Args:
             scopes: What it allows, one or more of: read, signal, answer, operate, deploy.
             name: A name for the record, shown as the one who answered.
@@ -125,6 +123,10 @@ class OperationVerbs(Core):
 
         Raises:
             InvalidInput: A scope does not exist, or an argument is malformed.
+
+        Example:
+            token = await app.create_token(["read", "signal"], "ci", expires=86400)
+            print(token.secret)
         """
         optional_name(name, "name")
         until = lasts = None

@@ -35,13 +35,14 @@ class ReadVerbs(Core):
     def get(self, target: Target) -> Reply[Instance]:
         """Read one instance as it is in the store now.
 
-            print((await app.get("order:42")).status)
-
         Args:
             target: The instance: its id, its correlation key or its handle.
 
         Raises:
             NotFound: There is none, or retention has removed it.
+
+        Example:
+            print((await app.get("order:42")).status)
         """
         wanted = target_of(target)
         return self._read(lambda store: views.get(store, wanted))
@@ -57,8 +58,6 @@ class ReadVerbs(Core):
     ) -> Reply[builtins.list[Instance]]:
         """List instances, newest first.
 
-            failed = await app.list(status="failed", definition="checkout")
-
         Args:
             status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, done, failed
                 or cancelled.
@@ -70,6 +69,9 @@ class ReadVerbs(Core):
         Raises:
             NotFound: The instance `after` has been removed.
             InvalidInput: A filter has a value that does not exist.
+
+        Example:
+            failed = await app.list(status="failed", definition="checkout")
         """
         size = check_limit(limit)
         optional_name(definition, "definition")
@@ -85,8 +87,6 @@ class ReadVerbs(Core):
     def result(self, target: Target, timeout: Duration | None = None) -> Reply[Any]:
         """Wait until an instance has finished, and return its result.
 
-            total = await app.result("order:42", timeout=60)
-
         Args:
             target: The instance: its id, its correlation key or its handle.
             timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
@@ -99,6 +99,9 @@ class ReadVerbs(Core):
             InstanceCancelled: It was cancelled; `.reason` says why.
             TimeoutError: It has not finished in time. It continues.
             NotFound: There is no such instance.
+
+        Example:
+            total = await app.result("order:42", timeout=60)
         """
         wanted = target_of(target)
         reply: Reply[Any] = Reply(_result)
@@ -162,8 +165,6 @@ class ReadVerbs(Core):
     def why(self, target: Target) -> Reply[Why]:
         """Explain why an instance does not continue.
 
-            print((await app.why("order:42")).text)
-
         Args:
             target: The instance: its id, its correlation key or its handle.
 
@@ -173,6 +174,9 @@ class ReadVerbs(Core):
 
         Raises:
             NotFound: There is no such instance.
+
+        Example:
+            print((await app.why("order:42")).text)
         """
         wanted = target_of(target)
         here = list(self._registry.lanes()) if self._clerk.worker is not None else []

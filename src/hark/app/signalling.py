@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hark.app.arguments import optional_name, target_of
+from hark.app.core import Core
 from hark.app.handle import Handle, Target
-from hark.app.starting import StartVerbs
 from hark.kernel.requests import Deliver, Message, Publish
 from hark.model import json
 from hark.model.names import check_name
@@ -14,15 +14,13 @@ from hark.model.values import Delivery
 from hark.runtime.reply import Reply
 
 
-class SignalVerbs(StartVerbs):
+class SignalVerbs(Core):
     """signal, broadcast, message."""
 
     def signal(
         self, target: Target, name: str, payload: Any = None, *, dedup_key: str | None = None
     ) -> Reply[Delivery]:
         """Put a signal into the inbox of an instance, and wake it if it waits for this name.
-
-            await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
 
         Args:
             target: The instance: its id, its correlation key or its handle.
@@ -38,6 +36,9 @@ class SignalVerbs(StartVerbs):
             NoTarget: The instance is finished, or there is none.
             PayloadTooLarge: The payload is larger than `max_payload`.
             InvalidInput: An argument is malformed.
+
+        Example:
+            await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
         """
         request = Deliver(
             target=target_of(target),
@@ -49,8 +50,6 @@ class SignalVerbs(StartVerbs):
 
     def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Reply[int]:
         """Wake all instances that wait for this broadcast now, atomically.
-
-            reached = await app.broadcast("market-open", {"at": "09:00"})
 
         Above `broadcast_limit` subscribers, one commit marks them all and later commits deliver in chunks.
 
@@ -65,6 +64,9 @@ class SignalVerbs(StartVerbs):
         Raises:
             PayloadTooLarge: The payload is larger than `max_payload`.
             InvalidInput: An argument is malformed.
+
+        Example:
+            reached = await app.broadcast("market-open", {"at": "09:00"})
         """
         request = Publish(
             name=check_name(name, "broadcast name"),

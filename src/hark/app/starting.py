@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from hark.app.arguments import optional_name
 from hark.app.core import Core
@@ -21,8 +21,6 @@ from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:
     from typing import Unpack
-
-    from hark.app.hark import Hark
 
 R = TypeVar("R")
 
@@ -58,8 +56,6 @@ class StartVerbs(Core):
     ) -> Reply[Handle[Any]]:
         """Start an instance of a definition.
 
-            order = await app.start(checkout, {"order": 42}, correlation_key="order:42")
-
         A start by name needs no code in this process: workers record in the store what they can run.
 
         Args:
@@ -87,6 +83,9 @@ class StartVerbs(Core):
             Duplicate: The id or key is taken; `.holder` is the id of the instance that has it.
             NotFound: No worker has ever registered a definition of this name and version.
             InvalidInput: An argument is malformed, or `input` does not fit the definition.
+
+        Example:
+            order = await app.start(checkout, {"order": 42}, correlation_key="order:42")
         """
         options: StartOptions = {
             "id": id, "correlation_key": correlation_key, "correlation_scope": correlation_scope, "step": step,
@@ -99,8 +98,6 @@ class StartVerbs(Core):
     def start_many(self, starts: Iterable[tuple[Definition, Any] | Start]) -> Reply[list[Handle[Any] | Duplicate]]:
         """Start many instances in one commit.
 
-            await app.start_many([(checkout, {"order": 1}), Start(checkout, {"order": 2}, priority=5)])
-
         Args:
             starts: For each instance a pair of definition and input, or a `Start` with options.
 
@@ -110,6 +107,9 @@ class StartVerbs(Core):
         Raises:
             NotFound: A definition is not known. Nothing was started.
             InvalidInput: An argument is malformed. Nothing was started.
+
+        Example:
+            await app.start_many([(checkout, {"order": 1}), Start(checkout, {"order": 2}, priority=5)])
         """
         items = [self._starts.build(one.definition, one.input, one.options) for one in starts_of(starts)]
         request = StartInstances(items=items)
@@ -149,8 +149,6 @@ class StartVerbs(Core):
     ) -> Reply[Handle[Any]]:
         """Send a signal to the live holder of a key, and start one if there is none; in one commit.
 
-            await app.signal_with_start(cart, "cart:7", "add", {"item": "tea"})
-
         Args:
             definition: What to start if no live instance holds the key.
             correlation_key: The key of the instance.
@@ -165,6 +163,9 @@ class StartVerbs(Core):
         Raises:
             NotFound: No worker has ever registered the definition.
             InvalidInput: An argument is malformed.
+
+        Example:
+            await app.signal_with_start(cart, "cart:7", "add", {"item": "tea"})
         """
         request = SignalWithStart(
             item=self._starts.build(
@@ -175,9 +176,6 @@ class StartVerbs(Core):
             dedup_key=optional_name(dedup_key, "dedup key"),
         )
         return self._ask(request, self._handle)
-
-    def _handle(self, id: str) -> Handle[Any]:
-        return Handle(cast("Hark", self), id)
 
     def _handle_or_duplicate(self, answer: Any) -> Handle[Any] | Duplicate:
         if isinstance(answer, NotFound):

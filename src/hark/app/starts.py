@@ -27,12 +27,13 @@ Definition: TypeAlias = "Workflow[..., Any] | type[Machine] | str"
 class Start:
     """One start of `start_many`, with its options.
 
-        await app.start_many([Start(Checkout, {"order": 42}, correlation_key="order:42"), …])
-
     Args:
         definition: A `@workflow`, a `Machine` class, or the name of one.
         input: What the instance starts with.
         **options: The options of `Hark.start`.
+
+    Example:
+        await app.start_many([Start(Checkout, {"order": 42}, correlation_key="order:42"), …])
     """
 
     __slots__ = ("definition", "input", "options")

@@ -30,13 +30,14 @@ _log = logging.getLogger("hark")
 class Worker:
     """Runs the registered definitions in this process. `Hark.worker` makes one; an app has one at a time.
 
-        async with app, app.worker({"default": 100}):
-            ...
-
     In synchronous code it is `with app.worker():`, and the steps run on an event loop in a thread.
 
     Attributes:
         owner: The id of the worker, as leases and events name it.
+
+    Example:
+        async with app, app.worker({"default": 100}):
+            ...
     """
 
     def __init__(
