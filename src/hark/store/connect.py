@@ -1,7 +1,7 @@
 """Find the store for a URL: the only code that knows which databases there are.
 
 Code outside store/ asks here, or asks its `Store`; it never tests which database it runs on. A further store is one
-entry in `_STORES`, or one call of `register` from another package. docs/stores.md says how to write one.
+entry in `_STORES`, or an entry point of another package. docs/stores.md says how to write one.
 """
 
 from __future__ import annotations
@@ -28,17 +28,6 @@ _STORES: Final[dict[str, _Entry]] = {
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
 }
-
-
-def register(scheme: str, path: str, *, extra: str | None = None) -> None:
-    """Make URLs of the form `scheme://…` open the store type at `path`.
-
-    Args:
-        scheme: What stands before `://`; an earlier entry of the same scheme is replaced.
-        path: `module:name` of a `StoreType`, imported when such a URL is first used.
-        extra: The extra of `hark` that installs the driver, named in the error when the import fails.
-    """
-    _STORES[scheme] = _Entry(path, extra)
 
 
 def factory(url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> Callable[[], Store]:
@@ -80,14 +69,23 @@ def _type_of(url: str) -> StoreType:
     if not isinstance(url, str) or "\0" in url:
         raise InvalidInput(f"The store's URL must be text without NUL, not {url!r}. For example: sqlite:///file.db.")
     scheme, separator, _ = url.partition("://")
-    if not separator or scheme not in _STORES:
+    entry = (_STORES.get(scheme) or _installed(scheme)) if separator else None
+    if entry is None:
         raise InvalidInput(
             f"{url!r} is not the URL of a store. Use sqlite:///file.db, sqlite:// (in memory) or postgresql://…"
         )
-    path, extra = _STORES[scheme]
-    module, _, name = path.partition(":")
-    if extra is None:
+    module, _, name = entry.path.partition(":")
+    if entry.extra is None:
         found = importlib.import_module(module)
     else:
-        found = import_extra(module, extra=extra, needed_by=f"{scheme}://")
+        found = import_extra(module, extra=entry.extra, needed_by=f"{scheme}://")
     return cast("StoreType", getattr(found, name))
+
+
+def _installed(scheme: str) -> _Entry | None:
+    """The store that another installed package declares for this scheme, in the entry points `hark.stores`."""
+    from importlib import metadata  # slow to import
+
+    for declared in metadata.entry_points(group="hark.stores", name=scheme):
+        return _Entry(declared.value)
+    return None

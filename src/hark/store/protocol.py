@@ -58,9 +58,11 @@ class Tx(Protocol):
     now: int
     """The time of the turn in µs by the database's clock (invariant 13)."""
     position: int
-    """The queue position of the rows this turn makes claimable: `now`, or more if the last turn had the same time.
+    """The queue position of the rows this turn makes claimable, bound as `:position` in every statement.
 
-    Strictly larger than in every earlier turn of this process, so that rows are claimed in the order of the turns.
+    The kernel adds the number of instances it has started, since each has a position of its own. `begin` sets it to
+    `now`, or to one more than the transaction before had in the end if that is larger: rows are claimed in the order
+    of the turns.
     """
     xid: int
     """The number of the transaction, for `Store.committed` and for the order of events (invariant 17)."""
