@@ -156,7 +156,7 @@ def _unexplained(where: str, function: Any, elsewhere: set[str]) -> Iterator[str
 
 def _is_made_by_users(owner: type) -> bool:
     """Not a handle, reply, worker or context, which the engine makes; nor a class whose arguments are elsewhere."""
-    return owner.__init__ is not object.__init__ and owner not in (
+    return any("__init__" in vars(one) for one in owner.__mro__[:-1]) and owner not in (
         hark.Handle, hark.Reply, hark.Worker, hark.Context, hark.FunctionContext, hark.AwakeableHandle, hark.Workflow,
         hark.Machine,
     )  # fmt: skip

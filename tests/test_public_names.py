@@ -61,7 +61,7 @@ def test_every_error_is_importable_from_hark() -> None:
 def test_what_the_public_verbs_return_is_importable_from_hark() -> None:
     """A caller who annotates a variable with it does not have to search for it inside the package."""
     shown: set[str] = set()
-    for owner in (hark.Hark, hark.Handle, hark.Reply):
+    for owner in (hark.Hark, hark.Handle, hark.Reply, hark.Worker):
         for name, member in inspect.getmembers(owner):
             function = member.fget if isinstance(member, property) else member
             returned = getattr(function, "__annotations__", {}).get("return")

@@ -1,4 +1,4 @@
-"""Hark: durable workflows that wait for the world."""
+"""Hark: durable workflows that wait for the outside world."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Gathered at the first use: the command line prints its help and completes words without the engine.
+    # Imported at the first use: the command line prints its help and completes words without the engine.
     if name not in __all__:
         raise AttributeError(f"module 'hark' has no attribute {name!r}")
     from hark import _public

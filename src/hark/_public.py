@@ -1,4 +1,4 @@
-"""The public names, gathered: what `from hark import …` gives. Nobody inside imports through here."""
+"""The public names: what `from hark import …` gives. Code inside the package imports from the modules instead."""
 
 from hark.app import Handle, Hark, Start
 from hark.dialects.machine import Machine, step

@@ -71,10 +71,10 @@ class Quick(Machine):
 class Listener(Machine):
     @step
     async def start(self, ctx: Context) -> Await:
-        return Await(Broadcast("open"), "poke", then=self.heard)
+        return Await(Broadcast("open"), "poke", then=self.received)
 
     @step
-    async def heard(self, ctx: Context) -> Done:
+    async def received(self, ctx: Context) -> Done:
         return Done([[signal.kind, signal.name, signal.payload] for signal in ctx.awaited])
 
 
@@ -279,7 +279,7 @@ async def test_api_a_finished_target_is_no_target_and_a_known_key_still_a_duplic
             await app.signal(target, "payment_confirmed", dedup_key="b")
         assert missing.value.target in (order.id, "order")
     with pytest.raises(NoTarget, match="signal_with_start"):
-        await app.signal("nobody", "x")
+        await app.signal("missing", "x")
 
 
 async def test_api_signal_with_start_starts_or_delivers(app: Harness) -> None:
@@ -370,7 +370,7 @@ async def test_api_events_have_these_attributes_newest_last(app: Harness) -> Non
     assert events[2].data == {"name": "payment_confirmed", "status": "woke"}
     assert all(event.at.tzinfo is not None for event in events)
     with pytest.raises(NotFound):
-        await app.events("nobody")
+        await app.events("missing")
 
 
 async def test_api_waits_show_who_waits_for_what(app: Harness) -> None:
@@ -427,7 +427,7 @@ async def test_api_result_returns_the_result_or_raises_how_it_ended(app: Harness
         await app.result(waiting)
     assert (cancelled.value.id, cancelled.value.reason) == (waiting.id, "enough")
     with pytest.raises(NotFound):
-        await app.result("nobody")
+        await app.result("missing")
 
 
 async def test_api_a_result_of_null_is_none(app: Harness) -> None:
@@ -453,7 +453,7 @@ async def test_api_cancel_returns_the_instance_and_is_a_conflict_on_the_finished
             await app.cancel(target)
         assert conflict.value.status == "cancelled"
     with pytest.raises(NotFound):
-        await app.cancel("nobody")
+        await app.cancel("missing")
     assert await app.drain() == {"steps": 0}
 
 
@@ -472,7 +472,7 @@ async def test_api_retry_returns_the_instance_and_is_a_conflict_on_what_has_not_
     assert taken.value.holder == "other"
     assert (await bad.get()).status == "failed"
     with pytest.raises(NotFound):
-        await app.retry("nobody")
+        await app.retry("missing")
 
 
 async def test_api_register_makes_known_now_or_when_the_app_opens(store: Store) -> None:

@@ -19,7 +19,7 @@ class Greeter(Machine):
 
     @step
     async def greet(self, ctx):
-        return Done("nobody came" if ctx.timed_out else f"hello {ctx.awaited[0].payload}")
+        return Done("no name came" if ctx.timed_out else f"hello {ctx.awaited[0].payload}")
 
 
 def test_plain(hark_app):
@@ -49,7 +49,7 @@ async def test_it_is_new_for_every_test(hark_app):
     await hark_app.drain()
     await hark_app.advance(60)
     await hark_app.drain()
-    assert await greeter.result() == "nobody came"
+    assert await greeter.result() == "no name came"
 """
 
 

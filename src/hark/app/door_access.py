@@ -144,16 +144,16 @@ class DoorAccess:
         """Find the tokens of these secrets, in one read; a secret that is unknown, expired or revoked is left out."""
         hashes = {digest(secret): secret for secret in secrets}
 
-        async def look(store: Store) -> dict[str, Token]:
+        async def find(store: Store) -> dict[str, Token]:
             found = await views.live_tokens(store, list(hashes), self.app._clerk.now())
             return {hashes[hash]: token for hash, token in found.items()}
 
-        return self.app._read(look)
+        return self.app._read(find)
 
     def has_tokens(self) -> Reply[bool]:
         """Whether the store has a token that is neither expired nor revoked."""
 
-        async def look(store: Store) -> bool:
+        async def find(store: Store) -> bool:
             return bool(await store.read(sql.any_live_token, now=self.app._clerk.now()))
 
-        return self.app._read(look)
+        return self.app._read(find)

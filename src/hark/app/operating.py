@@ -115,7 +115,7 @@ class OperationVerbs(Core):
 
         Args:
             scopes: What it allows, one or more of: read, signal, answer, operate, deploy.
-            name: A name for the record, shown as the one who answered.
+            name: A name for the record: answers given with the token are by this name.
             expires: When it ends, an aware `datetime`; or how long it lasts, in seconds or as a `timedelta`.
 
         Returns:

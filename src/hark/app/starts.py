@@ -1,4 +1,4 @@
-"""Turn the arguments of a start into a `NewInstance`, for all who start: `Hark.start`, `ctx.start`, `Spawn`.
+"""Turn the arguments of a start into a `NewInstance`, for all callers: `Hark.start`, `ctx.start`, `Spawn`.
 
 What is malformed is refused here. Whether an id or key is free, and whether a name is known to the store, is decided
 in the turn.
