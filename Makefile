@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test lint types layers unit reference demo bench bench-engine bench-functions bench-http format clean
+.PHONY: help setup chromium test lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-compare format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ bench-functions: $(STAMP)  ## functions, answers and HTTP beside their peers, as
 
 bench-http: $(STAMP)  ## of these, resolving over HTTP beside a trivial POST
 	$(BIN)/python bench/functions.py --only http
+
+BASE ?= origin/main
+bench-compare: $(STAMP)  ## this tree beside an earlier revision of it: BASE=revision, ARGS='--rounds 9 --only steps'
+	$(BIN)/python bench/compare.py $(BASE) $(ARGS)
 
 format: $(STAMP)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
