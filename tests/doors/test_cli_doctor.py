@@ -35,13 +35,13 @@ def found(services: Desk, code: int) -> dict[str, tuple[str, str]]:
 def test_d4_an_empty_store_is_well(services: Desk) -> None:
     said = services("doctor")
     assert said.code == 0
-    assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["look"] + ["ok"] * 5
+    assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 5
     assert "python" in said.out
     assert found(services, 0)["migrations"][1].startswith("up to date, version ")
 
 
 def test_d4_a_secret_that_can_be_guessed_is_wrong(services: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    for secret, status, code in (("0" * 32, "ok", 0), (f"{'0' * 32},hunter2", "wrong", 1)):
+    for secret, status, code in (("0" * 32, "ok", 0), (f"{'0' * 32},hunter2", "error", 1)):
         monkeypatch.setenv("HARK_SECRET", secret)
         assert found(services, code)["secret"][0] == status
 
@@ -52,11 +52,11 @@ def test_d4_with_a_worker_that_has_the_code_all_is_well(services: Desk) -> None:
     with app, app.worker():
         app.start(Waits).result()
         checks = found(services, 0)
-        assert checks["workers"] == ("ok", "1 alive, for 1 living instances")
+        assert checks["workers"] == ("ok", "1 worker for 1 live instance")
         assert checks["code"][0] == "ok"
     checks = found(services, 1)
-    assert checks["workers"][0] == "wrong"
-    assert "Waits version 1 (1)" in checks["code"][1]
+    assert checks["workers"][0] == "error"
+    assert "Waits version 1 (1 instance)" in checks["code"][1]
     assert "hark worker --app" in checks["workers"][1]
 
 
@@ -71,16 +71,16 @@ def test_d4_steps_of_the_dead_late_timers_and_old_waits_are_found(services: Desk
     _age(services, "UPDATE waits SET since = since - 3 * 86400000000")
     checks = found(services, 1)
     assert checks["leases"] == (
-        "wrong",
-        "1 steps were left behind by dead workers; start a worker, or take them back with `hark timeout check`",
+        "error",
+        "1 step of dead workers; start a worker, or reclaim them with `hark timeout check`",
     )
-    assert checks["timers"][1].startswith("1 are late, the first since 1 min ago")
-    assert checks["waits"] == ("ok", "the oldest is 3 d: timer; see `hark instance why late`")
+    assert checks["timers"][1].startswith("1 timer late, the first was due 1 min ago")
+    assert checks["waits"] == ("ok", "the oldest wait is 3 d old: timer; see `hark instance why late`")
     fired = services("timeout", "check").out.splitlines()[-1]
     checks = found(services, 1)
-    assert (checks["timers"][0], checks["waits"][1]) == ("ok", "nobody waits")
+    assert (checks["timers"][0], checks["waits"][1]) == ("ok", "no instance waits")
     # For one lease after a PostgreSQL has started, as it just has here, nobody is taken for dead.
-    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "wrong")][: 2 if _is_new(services) else 1]
+    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "error")][: 2 if _is_new(services) else 1]
 
 
 def _is_new(services: Desk) -> bool:
@@ -109,10 +109,10 @@ def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Pat
 @pytest.mark.parametrize(
     ("fact", "check", "status"),
     [
-        ({"database_problem": "too old"}, "store", "wrong"),
-        ({"skew": -7.5}, "clock", "look"),
-        ({"abandoned": 2}, "leases", "look"),
-        ({"late": 1}, "timers", "wrong"),
+        ({"database_problem": "too old"}, "store", "error"),
+        ({"skew": -7.5}, "clock", "warning"),
+        ({"abandoned": 2}, "leases", "warning"),
+        ({"late": 1}, "timers", "error"),
         ({}, "workers", "ok"),
     ],
 )

@@ -61,7 +61,7 @@ def test_d4_alone_it_prints_its_help(words: tuple[str, ...], code: int) -> None:
         (("awakeable", "await", "x", "--timeout", "-1"), "--timeout"),
         (("worker",), "--app"),
         (("worker", "--app", "no_such_module:app"), "no_such_module"),
-        (("start", "x", "--app", "os:path"), "is no Hark app"),
+        (("start", "x", "--app", "os:path"), "not a Hark"),
         (("signal", "a", "b", "--file", "missing.json"), "--file missing.json"),
         (("signal", "a", "b", "--file", "."), "--file ."),
         (("signal", "a", "b", "--file", "x", "--payload", "1"), "not both"),

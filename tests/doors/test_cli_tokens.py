@@ -68,7 +68,7 @@ def test_x3_with_a_token_a_command_may_do_what_its_scopes_say(tmp_path: Path, mo
         [token] = [one for one in call("token", "list", "--json", *place(store)).json if one["scopes"] == ["signal"]]
         assert call("token", "revoke", token["id"], *place(store)).code == 0
         assert "revoked" in call("signal", "i", "go").line(1)
-        assert "characters that none has" in call("signal", "i", "go", "--token", "a\nb").line(2)
+        assert "characters that no token has" in call("signal", "i", "go", "--token", "a\nb").line(2)
 
 
 def test_x3_a_public_bind_needs_a_token_and_then_asks_for_it(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_d4_broadcast_prints_how_many_it_reached(services: Desk) -> None:
 
 def test_d4_message_prints_who_got_it(services: Desk) -> None:
     services.parked(Arm("message", "w", name="payment", key="order-42"))
-    assert "Nobody waits" in services("message", "payment", "order-43").line(3)
+    assert "No instance waits" in services("message", "payment", "order-43").line(3)
     assert services("message", "payment", "order-42", "--payload", "1").out == "i\n"
 
 
@@ -120,7 +120,7 @@ def test_d7_why_says_what_to_type_and_it_helps(services: Desk) -> None:
     services("signal", "order:42", "payed")
     services("signal", "order:24", "paid")
     said = services("instance", "why", "order:42").out
-    for words in ("It waits for signal 'paid'.", "gives up in 1 h", "'payed' is in its inbox", "sent to 'order:24'"):
+    for words in ("It waits for signal 'paid'.", "times out in 1 h", "'payed' is in its inbox", "sent to 'order:24'"):
         assert words in said
     [command] = [line.strip() for line in said.splitlines() if line.startswith("    hark ")]
     assert services(*shlex.split(command)[1:]).out == "woke\n"

@@ -11,7 +11,7 @@ import pytest
 
 from hark import Hark
 from hark.doors import errors as door_errors
-from hark.doors.cli.remote import _error as error_of_response
+from hark.doors.cli.remote import error_of_response
 from hark.doors.http.responses import STATUSES, error_response
 from hark.model.error_codec import ERROR_TYPES, data_of
 from hark.model.errors import AlreadySettled, Conflict, HarkError, NotFound, StoreUnavailable

@@ -1,4 +1,4 @@
-"""The command line. Typer and rich are imported only when a command runs."""
+"""The command line: main.py has the list of commands, and each of the other modules one command or group."""
 
 import sys
 

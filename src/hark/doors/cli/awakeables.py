@@ -1,30 +1,22 @@
-"""`hark awakeable`: answer what instances ask."""
+"""`hark awakeable`: list the questions of instances, and answer them."""
 
 import time
 from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import (
-    File,
-    Limit,
-    Options,
-    Payload,
-    Text,
-    command,
-    group,
-    open_engine,
-    parse_payload,
-)
+from hark.doors.cli.commands import command, group
+from hark.doors.cli.engine import open_engine
+from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_payload
 from hark.doors.cli.output import colored, print_fields, print_json, printable, when
 from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
 
-cli = group("Answer what instances ask.")
-Id = Annotated[str, typer.Argument(metavar="ID", help="prom_1…, from `hark awakeable list`")]
-By = Annotated[str | None, typer.Option("--by", metavar="WHO", help="Recorded as the one who answered")]
+cli = group("List and answer the questions of instances.")
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id from `hark awakeable list`: prom_1…")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="The name that is recorded with the answer")]
 _MARKS = {"PENDING": "·", "RESOLVED": "✓", "REJECTED": "✗", "TIMEOUT": "⏱", "CANCELLED": "⊘"}
-_LOOK = 0.1
+_POLL_INTERVAL = 0.1
 
 
 @command(cli)
@@ -37,25 +29,27 @@ def resolve(
     """
     value = parse_payload(payload, text, file)
     with open_engine(options) as hark:
-        _settled(options, hark.resolve(id, value, by=by, via="cli").result())
+        _print_settled(options, hark.resolve(id, value, by=by, via="cli").result())
 
 
 @command(cli)
 def reject(
     options: Options,
     id: Id,
-    error: Annotated[str, typer.Option("--error", help="Why not")] = "rejected",
+    error: Annotated[str, typer.Option("--error", metavar="TEXT", help="The reason")] = "rejected",
     by: By = None,
 ) -> None:
-    """Answer an awakeable with a no.
+    """Reject an awakeable.
+
+    The instance gets the reason as an error.
 
     hark awakeable reject prom_1abc123 --error "approval denied"
     """
     with open_engine(options) as hark:
-        _settled(options, hark.reject(id, error, by=by, via="cli").result())
+        _print_settled(options, hark.reject(id, error, by=by, via="cli").result())
 
 
-def _settled(options: Options, found: Any) -> None:
+def _print_settled(options: Options, found: Any) -> None:
     print_json(found) if options.json else print(f"{_mark(found)} {found.id} {colored(found.status)}")
 
 
@@ -66,12 +60,13 @@ def _mark(found: Any) -> str:
 @command(cli, "list")
 def list_(
     options: Options,
-    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job or instance")] = None,
+    job: Job = None,
     status: Annotated[
-        str | None, typer.Option("--status", help="PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED")
+        str | None,
+        typer.Option("--status", metavar="STATUS", help="Only PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED"),
     ] = None,
     limit: Limit = 100,
-    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Go on behind this one")] = None,
+    after: After = None,
 ) -> None:
     """List awakeables, newest first.
 
@@ -100,7 +95,7 @@ def list_(
 
 @command(cli)
 def show(options: Options, id: Id) -> None:
-    """Show one awakeable, whole.
+    """Show all fields of an awakeable.
 
     hark awakeable show prom_1abc123
     """
@@ -126,29 +121,37 @@ def show(options: Options, id: Id) -> None:
 def await_(
     options: Options,
     id: Id,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until it is settled, instead of exit 75")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Stay so long at most")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is settled, instead of exit 75")] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Wait at most this long")
+    ] = None,
 ) -> None:
-    """Print an awakeable's payload; exit 75 while nobody has answered ("suspend me until it is settled").
+    """Print the answer of an awakeable.
+
+    Exits with 75 while there is no answer. In a shell task that means: suspend the task until it is answered.
 
     hark awakeable await prom_1abc123 --wait --timeout 60
     """
     if timeout is not None and not 0 < timeout < 1e9:
-        raise InvalidInput(f"--timeout {timeout}: give seconds above zero.")
+        raise InvalidInput(f"--timeout {timeout}: give a number of seconds above zero.")
     until = None if timeout is None else time.monotonic() + timeout
     with open_engine(options) as hark:
         found = hark.awakeable(id).result()
         while found.status == "PENDING" and (wait or timeout) and (until is None or time.monotonic() < until):
-            time.sleep(_LOOK)
+            time.sleep(_POLL_INTERVAL)
             found = hark.awakeable(id).result()
     match found.status:
         case "RESOLVED":
             print(found.payload) if isinstance(found.payload, str) and not options.json else print_json(found.payload)
         case "PENDING":
-            raise StillSuspended(f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then come again.")
+            raise StillSuspended(
+                f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then run this command again."
+            )
         case "TIMEOUT":
-            raise AwakeableTimedOut(f"{id} timed out: nobody answered before {found.timeout_at:%Y-%m-%d %H:%M:%S} UTC.")
+            raise AwakeableTimedOut(
+                f"{id} timed out: there was no answer before {found.timeout_at:%Y-%m-%d %H:%M:%S} UTC."
+            )
         case "REJECTED":
             raise AwakeableRejected(f"{id} was rejected: {found.error}")
         case _:
-            raise InstanceCancelled(f"{id} was cancelled with its job.", id=found.instance_id)
+            raise InstanceCancelled(f"{id} was cancelled with its instance.", id=found.instance_id)

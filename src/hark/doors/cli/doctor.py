@@ -1,18 +1,30 @@
-"""`hark doctor`: what is well, what is worth a look, what is wrong, and what to do about it."""
+"""`hark doctor`: check a store, and say what to do about each problem."""
 
 import os
 import platform
 import sys
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
 
 import typer
 
-from hark.doors.cli.options import Options, command, door_access, open_engine
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import door_access, open_engine
+from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, duration, print_json, printable, when
 from hark.model.errors import HarkError
 
-Found = tuple[str, str, str]  # what was looked at, ok | look | wrong, what was found and what to do
-_SKEW = 2.0
+_MAX_SKEW = 2.0  # seconds
+_MIN_SECRET = 16  # characters
+_LISTED = 10  # definitions
+
+
+class Check(NamedTuple):
+    """The result of one check: what was found and, for a warning or an error, what to do."""
+
+    name: str
+    status: Literal["ok", "warning", "error"]
+    text: str
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -20,117 +32,117 @@ def add_commands(cli: typer.Typer) -> None:
 
 
 def doctor(options: Options) -> None:
-    """Check Python, the store, its workers, timers and waits; exit 1 when something is wrong.
+    """Check a store, its workers and its timers.
+
+    Exits with 1 when a check finds an error.
 
     hark doctor --db postgresql://localhost/shop
     """
-    found = [_python()]
+    checks = [_check_python()]
     try:
         with open_engine(options) as hark:
             if options.remote is not None:
                 hark.list(limit=1).result()
-                found.append(("server", "ok", f"{options.remote} answers"))
+                checks.append(Check("server", "ok", f"{options.remote} responds"))
             else:
-                facts = door_access(hark).health().result()
-                found += [*diagnose(facts), _secret(os.environ.get("HARK_SECRET"))]
+                checks += diagnose(door_access(hark).health().result())
+                checks.append(_check_secret(os.environ.get("HARK_SECRET")))
     except HarkError as error:
-        found.append(("store", "wrong", str(error)))
+        checks.append(Check("store", "error", str(error)))
     if options.json:
-        print_json([{"check": what, "status": status, "text": text} for what, status, text in found])
+        print_json([{"check": name, "status": status, "text": text} for name, status, text in checks])
     else:
-        for what, status, text in found:
-            print(f"{colored(f'{status:<6}', _STYLE[status])} {what:<12} {printable(text)}")
-    if any(status == "wrong" for _, status, _ in found):
+        for name, status, text in checks:
+            print(f"{colored(status)}{'':<{8 - len(status)}}{name:<12} {printable(text)}")
+    if any(check.status == "error" for check in checks):
         raise typer.Exit(1)
 
 
-_STYLE = {"ok": "green", "look": "yellow", "wrong": "red"}
-
-
-def _python() -> Found:
-    return "python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})"
-
-
-def _secret(given: str | None) -> Found:
-    if not given:
-        return "secret", "ok", "links are signed with the app's own secret, or the one the store made"
-    if min(map(len, given.split(","))) < 16:
-        return "secret", "wrong", "HARK_SECRET is short enough to be guessed: make one with `openssl rand -hex 32`"
-    return "secret", "ok", "links are signed with HARK_SECRET"
-
-
-def diagnose(facts: dict[str, Any]) -> list[Found]:
-    """The facts of a store, judged."""
+def diagnose(facts: dict[str, Any]) -> list[Check]:
+    """Turn the facts about a store (runtime/health.py) into checks."""
     return [
-        _database(facts), _schema(facts), _clock(facts), _workers(facts), _code(facts), _leases(facts),
-        _timers(facts), _waits(facts),
+        _check_database(facts), _check_schema(facts), _check_clock(facts), _check_workers(facts), _check_code(facts),
+        _check_leases(facts), _check_timers(facts), _check_waits(facts),
     ]  # fmt: skip
 
 
-def _database(facts: dict[str, Any]) -> Found:
+def _check_python() -> Check:
+    return Check("python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})")
+
+
+def _check_secret(secret: str | None) -> Check:
+    if not secret:
+        return Check("secret", "ok", "links are signed with the secret of the app, or with the one in the store")
+    if min(map(len, secret.split(","))) < _MIN_SECRET:
+        text = "HARK_SECRET is so short that it can be guessed; make a new one with `openssl rand -hex 32`"
+        return Check("secret", "error", text)
+    return Check("secret", "ok", "links are signed with HARK_SECRET")
+
+
+def _check_database(facts: dict[str, Any]) -> Check:
     if facts["database_problem"] is not None:
-        return "store", "wrong", facts["database_problem"]
-    return "store", "ok", f"{facts['database']} answers"
+        return Check("store", "error", facts["database_problem"])
+    return Check("store", "ok", f"{facts['database']} responds")
 
 
-def _schema(facts: dict[str, Any]) -> Found:
-    return "migrations", "ok", f"up to date, version {facts['schema']}"
+def _check_schema(facts: dict[str, Any]) -> Check:
+    return Check("migrations", "ok", f"up to date, version {facts['schema']}")
 
 
-def _clock(facts: dict[str, Any]) -> Found:
+def _check_clock(facts: dict[str, Any]) -> Check:
     skew = facts["skew"]
-    if abs(skew) > _SKEW:
-        text = f"this machine and the database differ by {skew:+.1f} s; timers follow the database: set this clock"
-        return "clock", "look", text
-    return "clock", "ok", f"differs from the database's by {abs(skew) * 1000:.0f} ms"
+    if abs(skew) <= _MAX_SKEW:
+        return Check("clock", "ok", f"{abs(skew) * 1000:.0f} ms off the clock of the database")
+    text = f"this clock is {skew:+.1f} s off the clock of the database, which timers use; correct this clock"
+    return Check("clock", "warning", text)
 
 
-def _workers(facts: dict[str, Any]) -> Found:
-    alive, living = facts["workers"], facts["living"]
-    if alive:
-        return "workers", "ok", f"{alive} alive, for {living} living instances"
-    if living:
-        text = f"none is alive, and {living} instances are: start one with `hark worker --app module:app`"
-        return "workers", "wrong", text
-    return "workers", "look", "none is alive; nothing needs one yet"
+def _check_workers(facts: dict[str, Any]) -> Check:
+    workers, live = facts["workers"], _count(facts["living"], "live instance")
+    if workers:
+        return Check("workers", "ok", f"{_count(workers, 'worker')} for {live}")
+    if facts["living"]:
+        return Check("workers", "error", f"no worker for {live}; start one with `hark worker --app module:app`")
+    return Check("workers", "warning", "no worker; none is needed yet, because there are no live instances")
 
 
-def _code(facts: dict[str, Any]) -> Found:
-    codeless = facts["codeless"]
-    if not codeless:
-        return "code", "ok", "every living instance has a worker with its code"
-    listed = ", ".join(f"{one['definition']} version {one['version']} ({one['instances']})" for one in codeless[:10])
-    text = f"no worker that is alive has the code of {listed}: start one that registers it, or cancel those instances"
-    return "code", "wrong", text
+def _check_code(facts: dict[str, Any]) -> Check:
+    missing = facts["codeless"]
+    if not missing:
+        return Check("code", "ok", "every live instance has a worker with its code")
+    listed = ", ".join(
+        f"{one['definition']} version {one['version']} ({_count(one['instances'], 'instance')})"
+        for one in missing[:_LISTED]
+    )
+    text = f"no worker has the code of {listed}; start one that registers it, or cancel the instances"
+    return Check("code", "error", text)
 
 
-def _leases(facts: dict[str, Any]) -> Found:
-    abandoned = facts["abandoned"]
-    if not abandoned:
-        return "leases", "ok", "no step is left behind by a dead worker"
-    text = f"{abandoned} steps were left behind by dead workers; "
+def _check_leases(facts: dict[str, Any]) -> Check:
+    if not facts["abandoned"]:
+        return Check("leases", "ok", "no steps of dead workers")
+    text = f"{_count(facts['abandoned'], 'step')} of dead workers"
     if facts["workers"]:
-        return "leases", "look", text + "the living take them over within a lease"
-    return "leases", "wrong", text + "start a worker, or take them back with `hark timeout check`"
+        return Check("leases", "warning", f"{text}; the other workers reclaim them when the lease ends")
+    return Check("leases", "error", f"{text}; start a worker, or reclaim them with `hark timeout check`")
 
 
-def _timers(facts: dict[str, Any]) -> Found:
+def _check_timers(facts: dict[str, Any]) -> Check:
     if not facts["late"]:
-        return "timers", "ok", "nothing is late"
-    text = f"{facts['late']} are late, the first since {when(facts['late_since'])}"
-    return "timers", "wrong", text + ": start a worker, or fire them with `hark timeout check`"
+        return Check("timers", "ok", "no timer is late")
+    text = f"{_count(facts['late'], 'timer')} late, the first was due {when(facts['late_since'])}"
+    return Check("timers", "error", f"{text}; start a worker, or fire them with `hark timeout check`")
 
 
-def _waits(facts: dict[str, Any]) -> Found:
-    from datetime import UTC, datetime
-
+def _check_waits(facts: dict[str, Any]) -> Check:
     oldest = facts["oldest_wait"]
     if oldest is None:
-        return "waits", "ok", "nobody waits"
+        return Check("waits", "ok", "no instance waits")
     age = duration((datetime.now(UTC) - oldest["since"]).total_seconds())
     name = f" {oldest['name']!r}" if oldest["name"] else ""
-    return (
-        "waits",
-        "ok",
-        f"the oldest is {age}: {oldest['kind']}{name}; see `hark instance why {oldest['instance_id']}`",
-    )
+    text = f"the oldest wait is {age} old: {oldest['kind']}{name}; see `hark instance why {oldest['instance_id']}`"
+    return Check("waits", "ok", text)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`hark events` and `hark timeout check`: what happened, and making happen what is due."""
+"""`hark events`: the history of all instances, or of one."""
 
 import sys
 import time
@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Engine, Limit, Options, command, door_access, group, open_engine
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import Engine, door_access, open_engine
+from hark.doors.cli.options import Job, Limit, Options
 from hark.doors.cli.output import print_json, shorten
 
-timeout = group("Deadlines.")
-_LOOK = 0.5
-_FIRED = {"timeout", "reclaimed"}
+_POLL_INTERVAL = 0.5
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -21,11 +21,11 @@ def add_commands(cli: typer.Typer) -> None:
 
 def events(
     options: Options,
-    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only of this job or instance")] = None,
+    job: Job = None,
     limit: Limit = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and print what happens")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new events until Ctrl-C")] = False,
 ) -> None:
-    """What happened, newest last.
+    """Print the latest events, newest last.
 
     hark events --job order:42 --limit 100
     """
@@ -34,31 +34,31 @@ def events(
         if options.json and not follow:
             print_json(found)
             return
-        _print(options, found)
+        print_events(options, found)
         if not follow:
             print("No events.") if not found else None
             return
         _follow(options, hark, None if job is None else hark.get(job).result().id, found)
 
 
-def _follow(options: Options, hark: Engine, job: str | None, seen: Sequence[Any]) -> None:
-    """What comes after: of one by its own numbers, of all by the cursor, which waits for who commits late."""
+def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any]) -> None:
+    """Print new events: those of one instance by their seq, those of all by the cursor, which skips no late commit."""
     cursor = seen[0].cursor if seen else (0, 0)
-    shown = {event.cursor for event in seen}
+    printed = {event.cursor for event in seen}
     while True:
-        if job is None:
-            news = hark.events_after(cursor).result()
+        if id is None:
+            new = hark.events_after(cursor).result()
         else:
-            news, _ = door_access(hark).follow({job: cursor[1]}, limit=1000).result()
-        if news:
-            cursor = news[-1].cursor
-        _print(options, (event for event in news if event.cursor not in shown))
+            new, _ = door_access(hark).follow({id: cursor[1]}, limit=1000).result()
+        if new:
+            cursor = new[-1].cursor
+        print_events(options, (event for event in new if event.cursor not in printed))
         sys.stdout.flush()  # into a pipe too
-        if not news:
-            time.sleep(_LOOK)
+        if not new:
+            time.sleep(_POLL_INTERVAL)
 
 
-def _print(options: Options, found: Iterable[Any]) -> None:
+def print_events(options: Options, found: Iterable[Any]) -> None:
     for event in found:
         if options.json:
             print_json(event)
@@ -66,25 +66,3 @@ def _print(options: Options, found: Iterable[Any]) -> None:
             data = "" if event.data is None else shorten(event.data, 100)
             step = shorten(event.step or "-", 30)
             print(f"{event.at:%Y-%m-%d %H:%M:%S}  {event.instance_id}  {event.type:<12} {step:<20} {data}".rstrip())
-
-
-@command(timeout)
-def check(options: Options) -> None:
-    """Fire what is due now: timeouts, delays, and work of dead workers. Prints what fired.
-
-    hark timeout check
-    """
-    with open_engine(options) as hark:
-        before = hark.events(limit=1).result()
-        last = before[-1].cursor if before else (0, 0)
-        hark.sweep().result()
-        fired = [event for event in hark.events(limit=10_000).result() if event.cursor > last and _is_due(event)]
-    if options.json:
-        print_json(fired)
-        return
-    _print(options, fired)
-    print(f"{len(fired)} fired." if fired else "Nothing was due.")
-
-
-def _is_due(event: Any) -> bool:
-    return event.type in _FIRED or (event.type == "awakeable" and event.data.get("status") == "TIMEOUT")

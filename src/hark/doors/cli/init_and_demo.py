@@ -1,4 +1,4 @@
-"""`hark init` and `hark demo`: a small project that waits for somebody's answer, to begin with or to watch."""
+"""`hark init` and `hark demo`: write a small project that waits for an approval, or run it."""
 
 import os
 import shlex
@@ -13,11 +13,13 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.options import Options, command, local_app
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import local_app
+from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json
 from hark.model.errors import HarkError, InvalidInput
 
-APP = '''"""A request that waits for somebody's word."""
+APP = '''"""A workflow that asks for an approval and waits for the answer."""
 
 from dataclasses import dataclass
 
@@ -34,21 +36,21 @@ class Verdict:
 
 @workflow
 async def approval(ctx, what: str):
-    asked = await ctx.awakeable(title=f"{what}?", schema=Verdict, timeout=7 * 86400)
-    verdict = await asked  # nothing runs meanwhile; a crash, a deploy or a week changes nothing
+    question = await ctx.awakeable(title=f"{what}?", schema=Verdict, timeout=7 * 86400)
+    verdict = await question  # nothing runs while it waits: a crash, a deploy or a week changes nothing
     return f"{what}: {'yes' if verdict.approve else 'no'}. {verdict.note}".strip()
 
 
 app.register(approval)
 '''
-TEST = '''"""The clock is moved by hand: no test waits for a week."""
+TEST = '''"""Tests move the clock by hand, so that no test waits for a week."""
 
 from app import approval
 
 from hark.testing import Harness
 
 
-async def test_it_waits_until_somebody_answers():
+async def test_it_waits_for_the_answer():
     async with Harness(approval) as app:
         request = await app.start(approval, "Deploy v1")
         await app.drain()
@@ -58,7 +60,7 @@ async def test_it_waits_until_somebody_answers():
         assert await request.result() == "Deploy v1: yes. Go."
 
 
-async def test_it_gives_up_after_a_week():
+async def test_it_fails_after_a_week_without_an_answer():
     async with Harness(approval) as app:
         request = await app.start(approval, "Deploy v1")
         await app.drain()
@@ -73,8 +75,8 @@ FILES = {
     ".gitignore": "hark.db*\n",
 }
 SERVE = "hark serve --app app:app"
-_PATIENCE = 60  # seconds for what takes a moment
-QUESTION = "prom_1cmVxdWVzdC0xOjA"  # the first entry of request-1
+_TIMEOUT = 60  # seconds, for what takes a moment
+QUESTION = "prom_1cmVxdWVzdC0xOjA"  # the id of the first question of request-1
 STEPS = (
     "hark start approval --id request-1 --input '\"Deploy v1\"'",
     "hark instance why request-1",
@@ -90,37 +92,43 @@ def add_commands(cli: typer.Typer) -> None:
 
 def init(
     options: Options,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or an empty one")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or an empty folder")] = Path("."),
 ) -> None:
-    """Write a small project that runs into an empty folder, and say what to type next.
+    """Write a small project into an empty folder.
+
+    Then it prints the commands that run it.
 
     hark init shop
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        there = sorted(path.name for path in folder.iterdir())
-        if there:
-            some = ", ".join(there[:3])
+        existing = sorted(path.name for path in folder.iterdir())
+        if existing:
+            some = ", ".join(existing[:3])
             raise InvalidInput(f"{folder} is not empty (it has {some}); nothing was written. Give an empty folder.")
         for name, text in FILES.items():
             (folder / name).write_text(text, "utf-8")
     except OSError as error:
-        raise InvalidInput(f"{folder} cannot be written: {error.strerror}. Give a folder of yours.") from error
+        raise InvalidInput(
+            f"{folder} cannot be written: {error.strerror}. Give a folder that you may write to."
+        ) from error
     first = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
     if options.json:
         print_json({"folder": str(folder), "files": sorted(FILES), "next": [*first, SERVE, *STEPS]})
         return
-    print(f"Wrote {', '.join(FILES)}. Now type:\n")
+    print(f"Wrote {', '.join(FILES)}. Now run:\n")
     for line in [*first, SERVE]:
         print(f"  {line}")
-    print("\nand in another terminal, in the same folder:\n")
+    print("\nAnd in another terminal, in the same folder:\n")
     for line in STEPS:
         print(f"  {line}")
-    print("\nIts tests run with `pytest`, once `pip install pytest pytest-asyncio` has been.")
+    print("\nTo run its tests: `pip install pytest pytest-asyncio`, then `pytest`.")
 
 
 def demo(options: Options) -> None:
-    """Watch the project of `hark init` run: it starts, waits, says why, is answered and ends. Nothing is left behind.
+    """Run the project of `hark init` in a temporary folder.
+
+    It starts, waits, explains why it waits, gets an answer and ends. The folder is removed afterwards.
 
     hark demo
     """
@@ -134,16 +142,18 @@ def demo(options: Options) -> None:
             for number, line in enumerate(STEPS):
                 print(colored(f"$ {line}", "bold"), flush=True)
                 if run([*shlex.split(line)[1:], "--db", "sqlite:///hark.db"]):
-                    raise HarkError("The demo stopped at this command. Is the folder for temporary files writable?")
+                    raise HarkError(
+                        "The demo failed at this command. Check that the folder for temporary files is writable."
+                    )
                 print(flush=True)
-                _until(run, "awaiting_signal" if number == 0 else "done" if number == 2 else "")
+                _wait_until(run, "awaiting_signal" if number == 0 else "done" if number == 2 else "")
         sys.path.remove(folder)
-    print("Begin your own with `hark init`.")
+    print("To write your own project, begin with `hark init`.")
 
 
-def _until(run: Callable[[list[str]], int], status: str) -> None:
-    """The worker is quick, but beside us."""
-    until = time.monotonic() + _PATIENCE
+def _wait_until(run: Callable[[list[str]], int], status: str) -> None:
+    """Wait until the worker, which runs in another thread, has brought the instance to this status."""
+    until = time.monotonic() + _TIMEOUT
     while status:
         seen = StringIO()
         with redirect_stdout(seen):
@@ -151,5 +161,5 @@ def _until(run: Callable[[list[str]], int], status: str) -> None:
         if f'"status":"{status}"' in seen.getvalue():
             return
         if time.monotonic() > until:
-            raise HarkError(f"It is not {status} after {_PATIENCE} s. Try `hark demo` again.")
+            raise HarkError(f"The instance is not {status} after {_TIMEOUT} s. Run `hark demo` again.")
         time.sleep(0.01)

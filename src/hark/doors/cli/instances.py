@@ -1,23 +1,31 @@
-"""`hark instance`: look at instances, and steer them."""
+"""`hark instance`: list, show, explain, cancel and retry instances."""
 
 from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Limit, Options, Target, command, group, open_engine
+from hark.doors.cli.commands import command, group
+from hark.doors.cli.engine import open_engine
+from hark.doors.cli.options import After, Limit, Options, Target
 from hark.doors.cli.output import ago, colored, print_fields, print_json, print_table, printable, shorten, when
 
-cli = group("Look at instances, and steer them.")
+cli = group("List, explain, cancel and retry instances.")
 
 
 @command(cli, "list")
 def list_(
     options: Options,
-    status: Annotated[str | None, typer.Option("--status", help="Only these: executing, failed, …")] = None,
-    definition: Annotated[str | None, typer.Option("--definition", help="Only of this definition")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="machine, workflow, job, task or bpmn")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only with this status, for example failed")
+    ] = None,
+    definition: Annotated[
+        str | None, typer.Option("--definition", metavar="NAME", help="Only those of this definition")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Only machine, workflow, job, task or bpmn")
+    ] = None,
     limit: Limit = 50,
-    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Go on behind this one")] = None,
+    after: After = None,
 ) -> None:
     """List instances, newest first.
 
@@ -44,16 +52,12 @@ def _waits(instance: Any) -> str:
 
 @command(cli)
 def show(options: Options, target: Target) -> None:
-    """Show one instance, whole.
+    """Show all fields of an instance.
 
     hark instance show order:42
     """
     with open_engine(options) as hark:
         found = hark.get(target).result()
-    _show(options, found)
-
-
-def _show(options: Options, found: Any) -> None:
     if options.json:
         print_json(found)
         return
@@ -75,9 +79,11 @@ def _show(options: Options, found: Any) -> None:
 def cancel(
     options: Options,
     target: Target,
-    reason: Annotated[str | None, typer.Option("--reason", help="Kept as its error")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="The reason; it becomes the error of the instance")
+    ] = None,
 ) -> None:
-    """Cancel an instance and everything below it, at once.
+    """Cancel an instance and its children.
 
     hark instance cancel order:42 --reason "out of stock"
     """
@@ -88,7 +94,7 @@ def cancel(
 
 @command(cli)
 def retry(options: Options, target: Target) -> None:
-    """Run a failed instance again, from its failed step.
+    """Run a failed instance again, from the step that failed.
 
     hark instance retry order:42
     """
@@ -99,7 +105,10 @@ def retry(options: Options, target: Target) -> None:
 
 @command(cli)
 def why(options: Options, target: Target) -> None:
-    """Why is it waiting: for what, since when, what would wake it, what is in its way, and what almost woke it.
+    """Explain why an instance waits.
+
+    Prints what it waits for and since when, the command that would wake it, what blocks it, and which signals
+    almost woke it.
 
     hark instance why order:42
     """
@@ -113,7 +122,7 @@ def why(options: Options, target: Target) -> None:
     for wait in found.waits:
         print(f"\n  {wait.kind} {printable(wait.name or '')}".rstrip() + f", since {ago(wait.since)}")
         if wait.deadline is not None:
-            print(f"    gives up {when(wait.deadline)}")
+            print(f"    times out {when(wait.deadline)}")
         if wait.note:
             print(f"    {printable(wait.note)}")
         if wait.wake:
@@ -124,6 +133,6 @@ def why(options: Options, target: Target) -> None:
         if blocker.until is not None:
             print(f"  until {when(blocker.until)}")
     if found.misses:
-        print("\nWhat almost woke it:")
+        print("\nAlmost woke it:")
     for miss in found.misses:
         print(f"  {ago(miss.at)}: {printable(miss.text)}{f' ({miss.count} times)' if miss.count > 1 else ''}")

@@ -1,7 +1,7 @@
-"""`hark`: every verb of the engine, straight on its store or through a running server.
+"""`hark`: the verbs of the engine as commands, on a store or through a running server.
 
-Exit codes: 0 ok, 1 failed, 2 usage (a missing or invalid file too), 3 not found, 4 conflict, 75 suspended,
-130 interrupted. An error is one line that says what to do next, never a traceback (HARK_TRACEBACK=1 shows it).
+Exit codes: 0 ok, 1 failed, 2 usage (also a missing or invalid file), 3 not found, 4 conflict, 75 suspended,
+130 interrupted. An error is one line that says what to do next, without a traceback (HARK_TRACEBACK=1 shows it).
 """
 
 import os
@@ -19,9 +19,10 @@ from hark.doors.cli import (
     migrate,
     serve_and_worker,
     start_and_signal,
+    timeouts,
     tokens,
 )
-from hark.doors.cli.options import group
+from hark.doors.cli.commands import group
 from hark.doors.errors import StillSuspended
 from hark.model.errors import (
     Conflict,
@@ -34,7 +35,7 @@ from hark.model.errors import (
     NotFound,
 )
 
-_EXIT: dict[type[HarkError], int] = {
+_EXIT_CODES: dict[type[HarkError], int] = {
     InvalidInput: 2,
     InvalidDefinition: 2,
     MissingExtra: 2,
@@ -45,50 +46,50 @@ _EXIT: dict[type[HarkError], int] = {
     StillSuspended: 75,
 }
 
-cli = group("Durable workflows that wait for the world.", root=True)
-for part in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events):
-    part.add_commands(cli)
+cli = group("Durable workflows that wait for the outside world.", root=True)
+for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events):
+    module.add_commands(cli)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(tokens.cli, name="token")
-cli.add_typer(events.timeout, name="timeout")
+cli.add_typer(timeouts.cli, name="timeout")
 
 
 def main() -> None:
     """The console script."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us (`hark … >&-`, a service without a console)
+        if getattr(sys, name) is None:  # closed by the parent process (`hark … >&-`, a service without a console)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         getattr(sys, name).reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line; its exit code."""
+    """Run one command line and return its exit code."""
     try:
         code = cli(args=list(args), prog_name="hark", standalone_mode=False)
     except typer.TyperException as error:
         ctx = getattr(error, "ctx", None)
         hint = f" Try `{ctx.command_path} --help`." if ctx is not None else ""
-        return _say(f"{error.format_message().rstrip('.')}.{hint}", 2)
+        return _print_error(f"{error.format_message().rstrip('.')}.{hint}", 2)
     except HarkError as error:
-        return _say(str(error), exit_code(error))
+        return _print_error(str(error), exit_code(error))
     except typer.Abort:
         return 130
     except Exception as error:
         if os.environ.get("HARK_TRACEBACK"):
             raise
-        said = f"{type(error).__name__}: {error}"
-        return _say(f"This should not have happened: {said}. HARK_TRACEBACK=1 shows where; please report it.", 1)
+        reason = f"{type(error).__name__}: {error}"
+        return _print_error(f"Unexpected error: {reason}. Set HARK_TRACEBACK=1 to see where, and please report it.", 1)
     return code if isinstance(code, int) else 0
 
 
 def exit_code(error: HarkError) -> int:
     """The exit code of a command that ended with this error."""
-    return next((code for kind, code in _EXIT.items() if isinstance(error, kind)), 1)
+    return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     sys.stdout.flush()
     print("hark:", " ".join(message.split()), file=sys.stderr)
     return code

@@ -1,10 +1,12 @@
-"""`hark migrate`: a store that is up to date."""
+"""`hark migrate`: create the tables of a store, or bring them up to date."""
 
 from typing import Annotated
 
 import typer
 
-from hark.doors.cli.options import DEFAULT_DB, Options, command, local_only_app
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import DEFAULT_DB, local_only_app
+from hark.doors.cli.options import Options
 from hark.doors.cli.output import print_json
 
 
@@ -14,9 +16,11 @@ def add_commands(cli: typer.Typer) -> None:
 
 def migrate(
     options: Options,
-    dump_sql: Annotated[bool, typer.Option("--dump-sql", help="Print the SQL instead of running it")] = False,
+    dump_sql: Annotated[bool, typer.Option("--dump-sql", help="Print the SQL and do not run it")] = False,
 ) -> None:
-    """Bring the store up to date (opening an app does the same).
+    """Create the tables of a store, or update them.
+
+    Apps, workers and servers do the same when they open a store.
 
     hark migrate --db postgresql://localhost/shop
     """
@@ -26,5 +30,5 @@ def migrate(
         print(dump_migrations(DEFAULT_DB if options.url is None else options.url, options.schema or "hark"))
         return
     with local_only_app(options, "migrate") as app:
-        place = app.url.split("@")[-1]
-    print_json({"store": place, "up_to_date": True}) if options.json else print(f"{place} is up to date.")
+        store = app.url.split("@")[-1]  # without a password
+    print_json({"store": store, "up_to_date": True}) if options.json else print(f"{store} is up to date.")

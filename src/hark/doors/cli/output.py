@@ -1,8 +1,8 @@
-"""How answers are printed: JSON for programs, tables and blocks for people.
+"""How results are printed: JSON for programs, tables and blocks of fields for people.
 
-rich is imported when a print_table is drawn. Colours only on a terminal, and none with NO_COLOR. What others
-wrote (names, payloads, errors) is printed without its control characters: a signal must not be able to
-move the cursor of whoever looks at it.
+rich is imported when a table is printed. Colors are used on a terminal only, and not with NO_COLOR. Text that comes
+from outside (names, payloads, errors) is printed without its control characters: the name of a signal must not be able
+to control the terminal.
 """
 
 import os
@@ -15,22 +15,22 @@ from typing import Any
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _STYLES = {
     "done": "green", "RESOLVED": "green", "woke": "green", "ok": "green",
-    "failed": "red", "REJECTED": "red", "TIMEOUT": "red", "wrong": "red",
-    "awaiting_signal": "yellow", "awaiting_children": "yellow", "PENDING": "yellow", "look": "yellow",
+    "failed": "red", "REJECTED": "red", "TIMEOUT": "red", "error": "red",
+    "awaiting_signal": "yellow", "awaiting_children": "yellow", "PENDING": "yellow", "warning": "yellow",
     "executing": "cyan", "runnable": "cyan", "cancelled": "dim", "CANCELLED": "dim",
 }  # fmt: skip
 _ANSI = {"green": "32", "red": "31", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 
 
 def print_json(value: Any) -> None:
-    """As JSON, on one line."""
+    """Print a value as JSON on one line."""
     from hark.model import json
 
     print(json.dump(value))
 
 
 def printable(value: Any) -> str:
-    """Text that cannot steer a terminal; JSON for what is not text."""
+    """Text without control characters; a value that is not text becomes JSON."""
     from hark.model import json
 
     text = value if isinstance(value, str) else json.dump(value)
@@ -43,7 +43,7 @@ def shorten(value: Any, size: int = 60) -> str:
 
 
 def ago(at: datetime | None) -> str:
-    """`3 min ago`, `in 2 h`."""
+    """A time relative to now: `3 min ago`, `in 2 h`."""
     if at is None:
         return "-"
     seconds = (datetime.now(UTC) - at).total_seconds()
@@ -59,44 +59,44 @@ def duration(seconds: float) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """Both: for the eye and for the record."""
+    """A time, relative to now and exact."""
     return "-" if at is None else f"{ago(at)} ({at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def colored(text: str, style: str | None = None) -> str:
-    """A word in its colour, on a terminal."""
+    """Text in a color, on a terminal; without `style`, in the color of the status that the text is."""
     style = _STYLES.get(text) if style is None else style
-    if style is None or not _colours():
+    if style is None or not _use_colors():
         return text
     return f"\x1b[{_ANSI[style]}m{text}\x1b[0m"
 
 
-def _colours() -> bool:
+def _use_colors() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
-    """Rows under their names. In a pipe nothing is wrapped or cut."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], if_empty: str) -> None:
+    """Print a table, or `if_empty` without rows. In a pipe no cell is wrapped or cut."""
     rows = [[printable(cell) for cell in row] for row in rows]
     if not rows:
-        print(nothing)
+        print(if_empty)
         return
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        drawn.add_column(column, overflow="fold", no_wrap=number == 0)
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
     for row in rows:
-        drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    Console(width=width, highlight=False, force_terminal=_colours()).print(drawn)
+    Console(width=width, highlight=False, force_terminal=_use_colors()).print(table)
 
 
 def print_fields(pairs: Iterable[tuple[str, Any]]) -> None:
-    """One thing: name and value per line; what is not there is left out."""
+    """Print the fields of one thing, name and value per line, without those that have no value."""
     for name, value in pairs:
         if value is not None and value != "-":
             print(f"{name:<16} {colored(printable(value))}")

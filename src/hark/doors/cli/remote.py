@@ -23,7 +23,7 @@ from hark.model.names import check_name
 from hark.model.values import Awakeable, Delivery, Event, Instance, Why
 
 T = TypeVar("T")
-_PATIENCE = 60.0
+_TIMEOUT = 60.0  # seconds
 _PAGE = 1000  # the most a server returns in one page
 _ERRORS: dict[str, type[HarkError]] = {
     **ERROR_TYPES,
@@ -33,7 +33,7 @@ _ERRORS: dict[str, type[HarkError]] = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteReply(Generic[T]):
-    """What came back, where `Hark` has a reply."""
+    """The result of a request, in place of the reply that a verb of `Hark` returns."""
 
     value: T
 
@@ -43,13 +43,13 @@ class RemoteReply(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RemoteHandle:
-    """Who was started or reached."""
+    """The id of an instance, in place of a `Handle`."""
 
     id: str
 
 
 class RemoteHark:
-    """One server and a credential for it."""
+    """A client of one server; `token` may be None on the machine of the server."""
 
     def __init__(self, url: str, token: str | None) -> None:
         parts = urlsplit(url)
@@ -58,28 +58,28 @@ class RemoteHark:
         except ValueError:
             port = -1
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-            raise InvalidInput(f"--server {url!r} is no address of a server. Write it as http://127.0.0.1:4097.")
+            raise InvalidInput(f"--server {url!r} is not the URL of a server. Write it like http://127.0.0.1:4097.")
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise InvalidInput("--token is no token: it has characters that none has. Check HARK_TOKEN.")
+            raise InvalidInput("--token has characters that no token has. Check it, or HARK_TOKEN.")
         self.url = url.rstrip("/")
         self._token = token
-        self._path = parts.path.rstrip("/")
+        self._prefix = parts.path.rstrip("/")
         self._host, self._port = parts.hostname, port
-        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection_class = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
 
-    # -- telling ----------------------------------------------------------------------------------
+    # -- write ------------------------------------------------------------------------------------
 
     def start(self, definition: str, input: Any = None, **options: Any) -> RemoteReply[RemoteHandle]:
-        given = {name: value for name, value in options.items() if value is not None}
-        made = self._post("/instances", {"definition": definition, "input": input, **given})
-        return RemoteReply(RemoteHandle(made["id"]))
+        present = {name: value for name, value in options.items() if value is not None}
+        reply = self._post("/instances", {"definition": definition, "input": input, **present})
+        return RemoteReply(RemoteHandle(reply["id"]))
 
     def signal(
         self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None
     ) -> RemoteReply[Delivery]:
-        path = f"/instances/{_part(target, 'target')}/signals/{_part(name, 'signal name')}"
-        told = self._post(path, payload, dedup_key)
-        return RemoteReply(Delivery(told["status"], told.get("instance_id", target)))
+        path = f"/instances/{_path_segment(target, 'target')}/signals/{_path_segment(name, 'signal name')}"
+        reply = self._post(path, payload, dedup_key)
+        return RemoteReply(Delivery(reply["status"], reply.get("instance_id", target)))
 
     def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> RemoteReply[int]:
         body = {"SignalName": name} | ({} if payload is None else {"Payload": payload})
@@ -87,117 +87,121 @@ class RemoteHark:
 
     def message(self, name: str, correlation_key: str, payload: Any = None) -> RemoteReply[RemoteHandle]:
         body = {"MessageName": name, "CorrelationKey": correlation_key}
-        told = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
-        return RemoteReply(RemoteHandle(told["WorkflowInstanceIds"][0]))
+        reply = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
+        return RemoteReply(RemoteHandle(reply["WorkflowInstanceIds"][0]))
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "cli"
     ) -> RemoteReply[Awakeable]:
         _refuse_by(by)
-        self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/resolve", payload)
+        self._post(f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/resolve", payload)
         return self.awakeable(awakeable_id)
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "cli"
     ) -> RemoteReply[Awakeable]:
         _refuse_by(by)
-        self._post(f"/awakeables/{_part(awakeable_id, 'awakeable id')}/reject", {"error": error})
+        self._post(f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/reject", {"error": error})
         return self.awakeable(awakeable_id)
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- read -------------------------------------------------------------------------------------
 
     def get(self, target: str) -> RemoteReply[Instance]:
-        return RemoteReply(_as(Instance, self._get(f"/instances/{_part(target, 'target')}")))
+        return RemoteReply(_convert(Instance, self._get(f"/instances/{_path_segment(target, 'target')}")))
 
     def why(self, target: str) -> RemoteReply[Why]:
-        return RemoteReply(_as(Why, self._get(f"/instances/{_part(target, 'target')}/why")))
+        return RemoteReply(_convert(Why, self._get(f"/instances/{_path_segment(target, 'target')}/why")))
 
-    def list(self, *, limit: int = 100, **wanted: Any) -> RemoteReply[builtins.list[Instance]]:
-        return RemoteReply([_as(Instance, item) for item in self._items("/instances", limit, wanted)])
+    def list(self, *, limit: int = 100, **filters: Any) -> RemoteReply[builtins.list[Instance]]:
+        return RemoteReply([_convert(Instance, item) for item in self._items("/instances", limit, filters)])
 
     def events(self, target: str | None = None, *, limit: int = 50) -> RemoteReply[builtins.list[Event]]:
-        """Pages lead back in time, each newest last."""
+        """The latest events, newest last. The server returns them in pages that go back in time."""
         found: builtins.list[Event] = []
         for page in self._pages("/events", limit, {"job": target}):
-            found[:0] = [_as(Event, item) for item in page]
+            found[:0] = [_convert(Event, item) for item in page]
         return RemoteReply(found)
 
     def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> RemoteReply[builtins.list[Event]]:
         page = self._get("/events", {"after": f"{cursor[0]}.{cursor[1]}", "limit": min(limit, _PAGE)})
-        return RemoteReply([_as(Event, item) for item in page["items"]])
+        return RemoteReply([_convert(Event, item) for item in page["items"]])
 
     def follow(
-        self, places: dict[str, int], *, limit: int = 100
+        self, positions: dict[str, int], *, limit: int = 100
     ) -> RemoteReply[tuple[builtins.list[Event], builtins.set[str]]]:
-        """Of one at a time; whether it has finished is not said."""
-        [(id, seq)] = places.items()
+        """Events of one instance after a seq. Unlike `DoorAccess.follow` it does not say which instances have ended."""
+        [(id, seq)] = positions.items()
         page = self._get("/events", {"job": id, "after": f"0.{seq}", "limit": min(limit, _PAGE)})
-        return RemoteReply(([_as(Event, item) for item in page["items"]], set()))
+        return RemoteReply(([_convert(Event, item) for item in page["items"]], set()))
 
     def awakeable(self, id: str) -> RemoteReply[Awakeable]:
-        return RemoteReply(_awakeable(self._get(f"/awakeables/{_part(id, 'awakeable id')}")))
+        return RemoteReply(_awakeable(self._get(f"/awakeables/{_path_segment(id, 'awakeable id')}")))
 
-    def awakeables(self, *, limit: int = 100, **wanted: Any) -> RemoteReply[builtins.list[Awakeable]]:
-        return RemoteReply([_awakeable(item) for item in self._items("/awakeables", limit, wanted)])
+    def awakeables(self, *, limit: int = 100, **filters: Any) -> RemoteReply[builtins.list[Awakeable]]:
+        return RemoteReply([_awakeable(item) for item in self._items("/awakeables", limit, filters)])
 
-    # -- steering ---------------------------------------------------------------------------------
+    # -- cancel, retry ----------------------------------------------------------------------------
 
     def cancel(self, target: str, reason: str | None = None) -> RemoteReply[Instance]:
         body = {} if reason is None else {"reason": reason}
-        return RemoteReply(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/cancel", body)))
+        return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/cancel", body)))
 
     def retry(self, target: str) -> RemoteReply[Instance]:
-        return RemoteReply(_as(Instance, self._post(f"/instances/{_part(target, 'target')}/retry", None)))
+        return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/retry", None)))
 
     def health(self) -> RemoteReply[dict[str, Any]]:
-        raise InvalidInput("The store's health is looked at on the store. Leave --server out and give --db.")
+        raise InvalidInput("The health of a store is checked on the store. Give --db instead of --server.")
 
     def sweep(self) -> RemoteReply[None]:
-        raise InvalidInput("A server with a worker fires what is due by itself. Leave --server out and give --db.")
+        raise InvalidInput(
+            "A server with a worker fires what is due by itself. To fire it here, give --db instead of --server."
+        )
 
-    # -- the wire ---------------------------------------------------------------------------------
+    # -- HTTP -------------------------------------------------------------------------------------
 
-    def _items(self, path: str, limit: int, wanted: dict[str, Any]) -> builtins.list[Any]:
-        return [item for page in self._pages(path, limit, wanted) for item in page]
+    def _items(self, path: str, limit: int, filters: dict[str, Any]) -> builtins.list[Any]:
+        return [item for page in self._pages(path, limit, filters) for item in page]
 
-    def _pages(self, path: str, limit: int, wanted: dict[str, Any]) -> Iterator[builtins.list[Any]]:
-        """So many in all, in as many pages as the server makes of it."""
+    def _pages(self, path: str, limit: int, filters: dict[str, Any]) -> Iterator[builtins.list[Any]]:
+        """Yield pages until there are `limit` items in all, or no more."""
         if limit < 1:
-            raise InvalidInput(f"--limit {limit}: give a whole number from 1.")
+            raise InvalidInput(f"--limit {limit}: give a whole number, at least 1.")
         while limit > 0:
-            answer = self._get(path, {**wanted, "limit": min(limit, _PAGE)})
+            answer = self._get(path, {**filters, "limit": min(limit, _PAGE)})
             yield answer["items"]
             limit -= len(answer["items"])
             if answer["next"] is None:
                 return
-            wanted = {**wanted, "after": answer["next"]}
+            filters = {**filters, "after": answer["next"]}
 
-    def _get(self, path: str, wanted: dict[str, Any] | None = None) -> Any:
-        asked = {name: value for name, value in (wanted or {}).items() if value is not None}
-        return self._ask("GET", f"{path}?{urlencode(asked)}" if asked else path)
+    def _get(self, path: str, filters: dict[str, Any] | None = None) -> Any:
+        query = {name: value for name, value in (filters or {}).items() if value is not None}
+        return self._request("GET", f"{path}?{urlencode(query)}" if query else path)
 
     def _post(self, path: str, body: Any, dedup_key: str | None = None) -> Any:
         headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
         if dedup_key is not None:
             if not check_name(dedup_key, "dedup key").isprintable():
-                raise InvalidInput("--dedup-key has characters no header can carry. Use printable text, or --db.")
+                raise InvalidInput(
+                    "--dedup-key has characters that an HTTP header cannot have. Use printable characters, or --db."
+                )
             headers["Idempotency-Key"] = dedup_key.encode()
-        return self._ask("POST", path, json.dump(body).encode(), headers)
+        return self._request("POST", path, json.dump(body).encode(), headers)
 
-    def _ask(
+    def _request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
     ) -> Any:
         headers = {"Accept": "application/json", **(headers or {})}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = self._kind(self._host, self._port, timeout=_PATIENCE)
+        connection = self._connection_class(self._host, self._port, timeout=_TIMEOUT)
         try:
-            connection.request(method, self._path + path, body, headers)
+            connection.request(method, self._prefix + path, body, headers)
             answer = connection.getresponse()
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise StoreUnavailable(
-                f"No server answers at {self.url}: {error}. Start one with `hark serve`, or give --db."
+                f"There is no server at {self.url}: {error}. Start one with `hark serve`, or give --db."
             ) from error
         finally:
             connection.close()
@@ -206,28 +210,28 @@ class RemoteHark:
         except (HarkError, msgspec.DecodeError, UnicodeDecodeError):
             found = None
         if status >= 300 or found is None:
-            raise _error(status, found, self.url)
+            raise error_of_response(status, found, self.url)
         return found
 
 
-def _part(text: str, what: str) -> str:
+def _path_segment(text: str, what: str) -> str:
     return quote(check_name(text, what), safe="")
 
 
-def _as(kind: type[T], item: Any) -> T:
+def _convert(kind: type[T], item: Any) -> T:
     return msgspec.convert(item, kind, strict=False)
 
 
 def _awakeable(item: Any) -> Awakeable:
-    return _as(Awakeable, {**item, "url": item["url"] or ""})  # null for who may not answer
+    return _convert(Awakeable, {**item, "url": item["url"] or ""})  # null without the scope `answer`
 
 
 def _refuse_by(by: str | None) -> None:
     if by is not None:
-        raise InvalidInput("--by is for a store: a server records whose token it was. Leave it out.")
+        raise InvalidInput("--by needs a store: a server records the name of the token. Leave it out.")
 
 
-def _error(status: int, body: Any, url: str) -> HarkError:
+def error_of_response(status: int, body: Any, url: str) -> HarkError:
     """Rebuild the error that the server describes."""
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return HarkError(f"{url} answered with status {status}, but not as Hark does. Is this a Hark server?")

@@ -1,4 +1,4 @@
-"""`hark serve` and `hark worker`: the processes that run until they are told to stop."""
+"""`hark serve` and `hark worker`: the processes that run until they get SIGTERM or Ctrl-C."""
 
 import gc
 import os
@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hark.doors.cli.options import Options, command, local_only_app
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import local_only_app
+from hark.doors.cli.options import Options
 from hark.model.errors import InvalidInput
-from hark.model.extras import import_extra
 
 if TYPE_CHECKING:
     from hark.app import Hark
+
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="NAME=N", help="Run N instances of this queue at a time; may be repeated"),
+]
+Grace = Annotated[
+    float, typer.Option("--grace", metavar="SECONDS", help="How long running steps may continue after a stop")
+]
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -22,58 +31,65 @@ def add_commands(cli: typer.Typer) -> None:
     command(cli)(worker)
 
 
-Queue = Annotated[list[str] | None, typer.Option("--queue", help="name=concurrency, as often as needed")]
-Grace = Annotated[float, typer.Option("--grace", help="Seconds running steps get at a stop")]
-
-
 def serve(
     options: Options,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond loopback only with tokens")
+        str,
+        typer.Option("--host", metavar="ADDRESS", help="The address to listen on; other than loopback needs tokens"),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one")] = 4097,
-    no_worker: Annotated[bool, typer.Option("--no-worker", help="Only the HTTP API; workers run elsewhere")] = False,
-    require_token: Annotated[bool, typer.Option("--require-token", help="Also on loopback")] = False,
-    queue: Queue = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen on; 0 is any free port")
+    ] = 4097,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Serve the HTTP API only; workers run in other processes")
+    ] = False,
+    require_token: Annotated[
+        bool, typer.Option("--require-token", help="Require a token also for requests from this machine")
+    ] = False,
+    queue: Queues = None,
     grace: Grace = 10.0,
 ) -> None:
-    """Serve the HTTP API, with a worker and timers in the same process, until SIGTERM or Ctrl-C.
+    """Serve the HTTP API and run a worker.
+
+    Both run in this process, until Ctrl-C or SIGTERM.
 
     hark serve --app shop:app --port 4097
     """
-    app, queues = local_only_app(options, "serve"), _queues(queue)
-    # Imported here: the server is a third of the time that `hark --help` may take.
-    server = import_extra("hark.doors.http.server", extra="server", needed_by="`hark serve`")
-    _collect_less()
-    server.run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
-    _leave_steps_behind()
+    app, queues = local_only_app(options, "serve"), _parse_queues(queue)
+    from hark.doors.http.server import run  # importing it takes a third of the time that `hark --help` may take
+
+    _collect_garbage_less_often()
+    run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
+    _exit_without_running_steps()
 
 
-def worker(options: Options, queue: Queue = None, grace: Grace = 10.0) -> None:
-    """Run the steps of an app until SIGTERM or Ctrl-C.
+def worker(options: Options, queue: Queues = None, grace: Grace = 10.0) -> None:
+    """Run the steps of an app.
+
+    It runs until Ctrl-C or SIGTERM.
 
     hark worker --app shop:app --queue default=100 --queue billing=5
     """
     if options.app is None:
-        raise InvalidInput("A worker runs somebody's code: say whose with --app module:app.")
-    app, queues = local_only_app(options, "worker"), _queues(queue)
-    _collect_less()
+        raise InvalidInput("A worker needs the code of an app. Give --app module:app.")
+    app, queues = local_only_app(options, "worker"), _parse_queues(queue)
+    _collect_garbage_less_often()
     _run(_work(app, queues, grace))
-    _leave_steps_behind()
+    _exit_without_running_steps()
 
 
-def _queues(given: list[str] | None) -> dict[str, int] | None:
+def _parse_queues(items: list[str] | None) -> dict[str, int] | None:
     queues: dict[str, int] = {}
-    for item in given or []:
+    for item in items or []:
         name, _, size = item.partition("=")
         if not (size.isascii() and size.isdecimal() and len(size) < 10):
-            raise InvalidInput(f"--queue {item}: write it as name=concurrency, for example default=100.")
+            raise InvalidInput(f"--queue {item}: write it as NAME=N, for example default=100.")
         queues[name] = int(size)
     return queues or None
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where it is made for the platform: a twentieth of a busy worker's time."""
+    """Run on uvloop where there is one for the platform: it saves a twentieth of a busy worker's time."""
     try:
         import uvloop
     except ImportError:
@@ -84,16 +100,19 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
 
 
-def _collect_less() -> None:
-    """This process is ours: what is loaded stays, and hundreds of steps in flight are not walked every few hundred
-    allocations. Measured: a tenth of a worker's time."""
+def _collect_garbage_less_often() -> None:
+    """Freeze what is loaded, and raise the thresholds: with hundreds of steps in flight the default collects every few
+    hundred allocations. Measured: a tenth of a worker's time. Only in processes that are ours alone."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
 
 
-def _leave_steps_behind() -> None:
-    """A plain step that would not end was handed back: it must not run on beside its successor."""
+def _exit_without_running_steps() -> None:
+    """Exit without waiting for threads of synchronous steps that outlasted the grace period.
+
+    They were handed back, so another worker may run them again: they must not continue beside it.
+    """
     if any(thread.name.startswith("hark-step") for thread in threading.enumerate()):
         sys.stdout.flush()
         os._exit(0)
@@ -108,6 +127,6 @@ async def _work(app: "Hark", queues: dict[str, int] | None, grace: float) -> Non
     for number in (signals.SIGTERM, signals.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with app, app.worker(queues, grace=grace):
-        print("working; SIGTERM or Ctrl-C stops", flush=True)
+        print("working; press Ctrl-C or send SIGTERM to stop", flush=True)
         await stop.wait()
         print("stopping: running steps finish or are handed back", flush=True)

@@ -1,13 +1,17 @@
-"""Telling: start, signal, broadcast, message."""
+"""`hark start`, `hark signal`, `hark broadcast` and `hark message`: start instances and send to them."""
 
 from typing import Annotated
 
 import typer
 
-from hark.doors.cli.options import File, Options, Payload, Target, Text, command, open_engine, parse_json, parse_payload
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import open_engine
+from hark.doors.cli.options import File, Options, Payload, Target, Text, parse_json, parse_payload
 from hark.doors.cli.output import print_json
 
-Dedup = Annotated[str | None, typer.Option("--dedup-key", metavar="KEY", help="A second one with it is a duplicate")]
+DedupKey = Annotated[
+    str | None, typer.Option("--dedup-key", metavar="KEY", help="A second one with the same key has no effect")
+]
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -17,16 +21,24 @@ def add_commands(cli: typer.Typer) -> None:
 
 def start(
     options: Options,
-    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="Its name")],
-    input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it starts with")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Correlation key: its name in the business")] = None,
-    id: Annotated[str | None, typer.Option("--id", help="Its id, instead of a made one")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="Another queue than its definition's")] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Lower goes first")] = 0,
-    delay: Annotated[float | None, typer.Option("--delay", metavar="SECONDS", help="Not before then")] = None,
-    version: Annotated[int | None, typer.Option("--version", help="Not the newest one")] = None,
+    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The name of a machine or a workflow")],
+    input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The input of the instance")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The correlation key, for example order:42")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id; by default a new one is made")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="The queue; by default that of the definition")
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Lower numbers run first")] = 0,
+    delay: Annotated[
+        float | None, typer.Option("--delay", metavar="SECONDS", help="Wait this long before the first step")
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="The version; by default the newest one")
+    ] = None,
 ) -> None:
-    """Start an instance by its definition's name; prints its id.
+    """Start an instance and print its id.
 
     hark start Checkout --input '{"order": 42}' --key order:42
     """
@@ -41,13 +53,15 @@ def start(
 def signal(
     options: Options,
     target: Target,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal")],
     payload: Payload = None,
     text: Text = False,
     file: File = None,
-    dedup_key: Dedup = None,
+    dedup_key: DedupKey = None,
 ) -> None:
-    """Send a signal to an instance; prints woke, stored or duplicate.
+    """Send a signal to an instance.
+
+    Prints woke, stored (the instance does not wait for it yet) or duplicate.
 
     hark signal order:42 payment_confirmed --payload '{"amount": 100}' --dedup-key evt-7
     """
@@ -59,13 +73,15 @@ def signal(
 
 def broadcast(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The broadcast's name")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the broadcast")],
     payload: Payload = None,
     text: Text = False,
     file: File = None,
-    dedup_key: Dedup = None,
+    dedup_key: DedupKey = None,
 ) -> None:
-    """Wake everybody who waits for this broadcast; prints how many.
+    """Broadcast to all instances that wait for a name.
+
+    Prints how many instances received it.
 
     hark broadcast market-open
     """
@@ -77,13 +93,15 @@ def broadcast(
 
 def message(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The message's name")],
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The correlation key it is for")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the message")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The correlation key that the receiver waits with")],
     payload: Payload = None,
     text: Text = False,
     file: File = None,
 ) -> None:
-    """Give a message to the one who waits for it under a key; prints its id.
+    """Send a message to the instance that waits for it.
+
+    Prints the id of the instance that received it.
 
     hark message payment order-42 --payload '{"amount": 120}'
     """
