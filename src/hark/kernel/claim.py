@@ -15,7 +15,8 @@ from hark.kernel import buckets, commit, journal
 from hark.kernel.buckets import Candidate
 from hark.kernel.inbox import load_inboxes, read_waits
 from hark.kernel.requests import Capacity, Commit
-from hark.model.activation import Claim
+from hark.kernel.wait_kinds import WAIT_KINDS
+from hark.model.activation import ChildRow, Claim
 from hark.model.decisions import Proceed
 from hark.store import statements as sql
 
@@ -210,12 +211,15 @@ async def _load(turn: Turn) -> None:
     if unread:
         for id, wait in await read_waits(turn.tx, unread):
             claims[id].waits.append(wait)
-    joins = {wait.id: claim.children for claim in claims.values() for wait in claim.waits if wait.kind == "children"}
-    for waits, children in result.kept.values():
-        joins |= {wait.id: children for wait in waits if wait.kind == "children"}
-    if joins:
-        for child in await turn.tx.fetch(sql.children_of, waits=sorted(joins)):
-            joins[child[0]].append(tuple(child))
+    children: dict[str, list[ChildRow]] = {}  # by the wait of the parent
+    for claim in claims.values():
+        children |= {wait.id: claim.children for wait in claim.waits if WAIT_KINDS[wait.kind].has_children}
+    for waits, kept in result.kept.values():
+        children |= {wait.id: kept for wait in waits if WAIT_KINDS[wait.kind].has_children}
+    if children:
+        for row in await turn.tx.fetch(sql.children_of, waits=sorted(children)):
+            child = ChildRow(*row)
+            children[child.wait_id].append(child)
     await journal.load(turn.tx, [claim for claim in claims.values() if claim.traits.keeps_journal])
     for claim in result.claims:
         claim.now = turn.now

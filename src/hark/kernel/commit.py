@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from hark.kernel import children, finish, park
 from hark.kernel.effects import as_request
-from hark.kernel.requests import Commit, StartInstances
+from hark.kernel.requests import Commit
+from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.decisions import Advance, Finish, Park, Proceed, Redo, runs_ahead
 from hark.store import statements as sql
 
@@ -32,10 +33,7 @@ def unfold(turn: Turn) -> None:
                 turn.batch.journaled.append((request, line, asked))
         if isinstance(decision.move, Park | Proceed):
             for arm in decision.move.arm:
-                if arm.kind == "message":
-                    turn.locks.reserve_message(arm.name or "", arm.key or "")
-                if arm.children:
-                    turn.batch.add(StartInstances(items=list(arm.children), parent_wait=arm.id, sender=request))
+                WAIT_KINDS[arm.kind].plan(turn, arm, request)
 
 
 def plan(turn: Turn) -> None:

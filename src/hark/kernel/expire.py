@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hark.kernel import settle
 from hark.kernel.inbox import load_waits
 from hark.kernel.rows import LockedRow
-from hark.model.decisions import Settle
+from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -49,20 +48,20 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
     fired: list[str] = []
     timed_out: list[tuple[str, None, str, None, None, None]] = []
     for row in rows:
-        places: set[str] = set()  # waits at one place share the deadline, and get one answer
+        answered: set[str] = set()  # places
         for wait in row.waits:
             if wait.deadline is None or wait.deadline > turn.now or wait.fired_at is not None:
                 continue
             wait.fired_at = turn.now
             fired.append(wait.id)
-            if wait.kind == "awakeable":
-                assert wait.name is not None
-                timed_out.append((wait.name, None, "TIMEOUT", None, None, None))
-                settle.post_answer(turn, row, Settle(wait.name, "TIMEOUT"))
-            elif wait.place not in places:
-                places.add(wait.place)
-                turn.inbox.post(row, "timer", wait.place, "null", wait_id=wait.id)
-                turn.history.event(row.id, "timeout")
+            kind = WAIT_KINDS[wait.kind]
+            if kind.shares_deadline:
+                if wait.place in answered:
+                    continue
+                answered.add(wait.place)
+            settled = kind.on_deadline(turn, row, wait)
+            if settled is not None:
+                timed_out.append((settled.awakeable, None, settled.status, None, None, None))
     if timed_out:
         await turn.tx.fetch(sql.settle, timed_out)
     if fired:

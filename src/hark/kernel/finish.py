@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from hark.kernel.requests import Commit
+from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.decisions import Finish
 from hark.store import statements as sql
 
@@ -30,7 +31,7 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     asking = [
         r.claim.id
         for r, _ in finishes
-        if r.claim.traits.creates_awakeables or any(wait.kind == "awakeable" for wait in r.claim.waits)
+        if r.claim.traits.creates_awakeables or any(WAIT_KINDS[w.kind].has_awakeable for w in r.claim.waits)
     ]
     if asking:
         await turn.tx.fetch(sql.cancel_awakeables, ids=asking)

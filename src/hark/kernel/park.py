@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hark.kernel import expire
 from hark.kernel.inbox import load_waits
 from hark.kernel.requests import Commit
+from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim, WaitRow
 from hark.model.decisions import Arm, NewAwakeable, Park, Proceed
+from hark.model.values import Status
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -39,8 +41,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
             wait = _wait(turn, new)
             row.waits.append(wait)
             armed.append((wait.id, claim.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining))
-            if wait.remaining is not None and wait.remaining <= 0:
-                turn.inbox.post(row, "children", "", "null", wait_id=wait.id)
+            WAIT_KINDS[wait.kind].armed(turn, row, wait)
         awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
     if disarmed:
         await turn.tx.fetch(sql.delete_waits, ids=disarmed)
@@ -57,7 +58,7 @@ def _wait(turn: Turn, arm: Arm) -> WaitRow:
     deadlines = [arm.deadline] if arm.deadline is not None else []
     if arm.timeout is not None:
         deadlines.append(turn.now + arm.timeout)
-    remaining = arm.join - turn.children.failed_to_start.get(arm.id, 0) if arm.kind == "children" else None
+    remaining = WAIT_KINDS[arm.kind].remaining(turn, arm)
     return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, min(deadlines, default=None), remaining, None)
 
 
@@ -69,10 +70,11 @@ def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:
 
 
 def _fire_answered(turn: Turn, kept: list[WaitRow], claim: Claim) -> list[str]:
-    """Fire the kept awakeable waits whose answer is in the inbox: settle.py left them open, and they must not time
-    out any more. Returns their ids."""
-    answers = {row.name for row in claim.inbox if row.kind == "awakeable"}
-    answered = [wait for wait in kept if wait.kind == "awakeable" and wait.fired_at is None and wait.name in answers]
+    """Fire the kept waits that have one answer, and have it: the verb that posted it to a woken instance left them
+    open, and they must not time out any more. Returns their ids."""
+    once = [wait for wait in kept if wait.fired_at is None and WAIT_KINDS[wait.kind].has_one_answer]
+    answers = {(row.kind, row.name) for row in claim.inbox} if once else ()
+    answered = [wait for wait in once if (wait.kind, wait.name) in answers]
     for wait in answered:
         wait.fired_at = turn.now
     return [wait.id for wait in answered]
@@ -109,11 +111,17 @@ def _parked(turn: Turn, request: Commit, answered: bool) -> tuple[Any, ...]:
         row.status = "runnable"
         turn.result.pending.made_claimable = True
     else:
-        row.status = "awaiting_children" if any(w.kind == "children" for w in row.waits) else "awaiting_signal"
+        row.status = _status(row.waits)
         due = min((w.deadline for w in row.waits if w.deadline is not None and w.fired_at is None), default=None)
         if due is not None:
             turn.result.pending.due(due)
     return claim.id, claim.epoch, row.status, decision.step, decision.state, due
+
+
+def _status(waits: list[WaitRow]) -> Status:
+    """The status of an instance that is parked on these waits: the first that is more than `awaiting_signal`."""
+    statuses = (WAIT_KINDS[wait.kind].status for wait in waits)
+    return next((status for status in statuses if status != "awaiting_signal"), "awaiting_signal")
 
 
 async def keep_waits(turn: Turn, proceeds: list[tuple[Commit, Proceed]]) -> None:

@@ -7,8 +7,19 @@ from typing import Any
 from msgspec import Struct, field
 
 from hark.model.decisions import Decision
+from hark.model.values import Status, WaitKind
 
-ChildRow = tuple[str, str, str, str, str, str | None, str | None]  # wait, id, definition, status, state, result, error
+
+class ChildRow(Struct, gc=False):
+    """A child of a claimed instance. Its fields mirror the columns of `statements.children_of`."""
+
+    wait_id: str  # the wait of the parent that counts it
+    id: str
+    definition: str
+    status: Status
+    state: str
+    result: str | None
+    error: str | None
 
 
 class InboxRow(Struct, gc=False):
@@ -23,7 +34,7 @@ class InboxRow(Struct, gc=False):
 class WaitRow(Struct, gc=False):
     id: str
     place: str
-    kind: str
+    kind: WaitKind
     name: str | None
     key: str | None
     deadline: int | None

@@ -12,6 +12,7 @@ from typing import Literal, assert_never
 from msgspec import Struct, field
 
 from hark.model.events import OutcomeType
+from hark.model.values import WaitKind
 
 
 class NewInstance(Struct, gc=False):
@@ -75,7 +76,7 @@ Effect = SendSignal | SendBroadcast | NewInstance | Settle | CancelChild
 class Arm(Struct, gc=False):
     """A wait to arm. With both, the earlier of `timeout` (from now) and `deadline` counts."""
 
-    kind: Literal["signal", "broadcast", "message", "timer", "awakeable", "children"]
+    kind: WaitKind
     id: str
     place: str = ""
     name: str | None = None

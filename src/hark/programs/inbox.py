@@ -88,7 +88,7 @@ def _operation_for(row: InboxRow, operations: Mapping[int, Operation], waits: Se
 def _child(call: ChildCall, claim: Claim) -> tuple[str, str, str | None, str | None]:
     for wait in claim.waits:
         if wait.place == call.place:
-            for wait_id, id, _, status, _, result, error in claim.children:
-                if wait_id == wait.id:
-                    return id, status, result, error
+            for child in claim.children:
+                if child.wait_id == wait.id:
+                    return child.id, child.status, child.result, child.error
     return call.child.id, "failed", None, "retention removed the child before its parent read the result"

@@ -182,14 +182,14 @@ class Context(Generic[S]):
         if self._children is None:
             self._children = [
                 ChildView(
-                    id,
-                    definition,
-                    status,
-                    json.load(state),
-                    None if result is None else json.load(result),
-                    error,
+                    child.id,
+                    child.definition,
+                    child.status,
+                    json.load(child.state),
+                    None if child.result is None else json.load(child.result),
+                    child.error,
                 )
-                for _, id, definition, status, state, result, error in self._claim.children
+                for child in self._claim.children
             ]
         return self._children
 

@@ -50,6 +50,6 @@ def wait_changes(claim: Claim, operations: Mapping[int, Operation], withdrawn: S
             if wait.kind == "awakeable":
                 effects.append(Settle(wait.name or "", "CANCELLED"))
             elif wait.kind == "children":
-                ids = [child[1] for child in claim.children if child[0] == wait.id]
+                ids = [child.id for child in claim.children if child.wait_id == wait.id]
                 effects += [CancelChild(id, "its parent no longer waits for it") for id in ids]
     return WaitChanges(tuple(arms), tuple(disarm), tuple(awakeables), effects)

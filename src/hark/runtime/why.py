@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
+from hark.model.activation import WaitRow
 from hark.model.names import from_micros
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
@@ -48,15 +50,15 @@ async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) ->
         raise views.not_found(target)
     now = await store.time()
     parked = row.status in PARKED
-    # A wait that was answered or has timed out is not waited for any more.
-    waits = [wait for wait in await store.read(sql.waits_of, ids=[id]) if wait[9] is None] if parked else []
+    armed = await _open_waits(store, id) if parked else []
+    waits = [wait for wait, _ in armed]
     children, questions = await _children(store, waits), await _questions(store, waits)
-    waiting = tuple(_waiting(row, wait, children, questions) for wait in waits)
+    waiting = tuple(_waiting(row, wait, since, children, questions) for wait, since in armed)
     blockers = tuple(await _obstacles(store, row, now, here))
-    since = min((wait[8] for wait in waits), default=None) or _since(row)
+    since = min((since for _, since in armed), default=None) or _since(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        _summary(row, waiting, blockers), waiting, blockers, tuple(await _misses(store, row, waits)),
+        _summary(row, waits, blockers), waiting, blockers, tuple(await _misses(store, row, waits)),
     )  # fmt: skip
 
 
@@ -64,41 +66,40 @@ def _since(row: _Row) -> int:
     return int(row.finished_at or (row.since if row.status == "runnable" else row.updated_at))
 
 
-def _summary(row: _Row, waiting: Sequence[Waiting], blockers: Sequence[Blocker]) -> str:
-    if waiting:
-        return f"It waits for {' or '.join(dict.fromkeys(map(_words, waiting)))}."
+def _summary(row: _Row, waits: Sequence[WaitRow], blockers: Sequence[Blocker]) -> str:
+    if waits:
+        wanted = dict.fromkeys(WAIT_KINDS[wait.kind].describe(wait) for wait in waits)
+        return f"It waits for {' or '.join(wanted)}."
     return blockers[0].text if blockers else f"It is {row.status}."
-
-
-def _words(wait: Waiting) -> str:
-    match wait.kind:
-        case "timer":
-            return "a time"
-        case "children":
-            return "its children"
-        case "message":
-            return f"message {wait.name!r} with key {wait.key!r}"
-        case "awakeable":
-            return f"an answer to {wait.name}"
-        case _:
-            return f"{wait.kind} {wait.name!r}"
 
 
 # -- what it waits for ------------------------------------------------------------------------------
 
 
-async def _children(store: Store, waits: Sequence[Any]) -> dict[str, list[Any]]:
-    joins = [wait[0] for wait in waits if wait[3] == "children"]
-    found: dict[str, list[Any]] = {}
-    if joins:
-        for join, id, status, step in await store.read(reads.unfinished_children, waits=joins):
-            found.setdefault(join, []).append((id, status, step))
+async def _open_waits(store: Store, id: str) -> list[tuple[WaitRow, int]]:
+    """The waits that have neither been answered nor timed out, and since when they are armed."""
+    return [
+        (WaitRow(wait, place, kind, name, key, deadline, remaining, fired_at), since)
+        for wait, _, place, kind, name, key, deadline, remaining, since, fired_at in await store.read(
+            sql.waits_of, ids=[id]
+        )
+        if fired_at is None
+    ]
+
+
+async def _children(store: Store, waits: Sequence[WaitRow]) -> dict[str, list[tuple[str, str, str]]]:
+    """The unfinished children of each wait: id, status, step."""
+    ids = [wait.id for wait in waits if WAIT_KINDS[wait.kind].has_children]
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    if ids:
+        for wait, id, status, step in await store.read(reads.unfinished_children, waits=ids):
+            found.setdefault(wait, []).append((id, status, step))
     return found
 
 
-async def _questions(store: Store, waits: Sequence[Any]) -> dict[str, str]:
+async def _questions(store: Store, waits: Sequence[WaitRow]) -> dict[str, str]:
     """What the awakeables ask, and that an answer has to fit."""
-    ids = [wait[4] for wait in waits if wait[3] == "awakeable"]
+    ids = [wait.name for wait in waits if WAIT_KINDS[wait.kind].has_awakeable]
     notes = {}
     for found in await store.read(reads.read_awakeables, ids=ids) if ids else ():
         id, title, schema = found[0], found[10], found[12]
@@ -107,29 +108,25 @@ async def _questions(store: Store, waits: Sequence[Any]) -> dict[str, str]:
     return notes
 
 
-def _waiting(row: _Row, wait: Sequence[Any], children: dict[str, list[Any]], questions: dict[str, str]) -> Waiting:
-    id, _, place, kind, name, key, deadline, remaining, since, _ = wait
-    wake: str | None = None
-    note: str | None = None
-    match kind:
-        case "signal":
-            wake = _command("signal", row.name, name)
-        case "broadcast":
-            wake = _command("broadcast", name)
-        case "message":
-            wake = _command("message", name, key)
-        case "awakeable":
-            wake = _command("awakeable", "resolve", name)
-            note = questions.get(name) or None
-        case "children":
-            left = children.get(id, [])
-            listed = ", ".join(f"{child} ({status} at {step})" for child, status, step in left)
-            note = f"{remaining} still to end of: {listed}" if left else f"{remaining} still to end"
-            wake = _command("instance", "why", left[0][0]) if left else None
-        case _:
-            note = "it wakes by itself when the time has come, as long as a worker runs"
+def _waiting(
+    row: _Row,
+    wait: WaitRow,
+    since: int,
+    children: dict[str, list[tuple[str, str, str]]],
+    questions: dict[str, str],
+) -> Waiting:
+    kind = WAIT_KINDS[wait.kind]
+    context = WaitContext(row.name, children.get(wait.id, []), questions.get(wait.name or "") or None)
+    command = kind.wake_command(wait, context)
     return Waiting(
-        kind, name, key, place, from_micros(since), None if deadline is None else from_micros(deadline), wake, note
+        wait.kind,
+        wait.name,
+        wait.key,
+        wait.place,
+        from_micros(since),
+        None if wait.deadline is None else from_micros(wait.deadline),
+        None if command is None else _command(*command),
+        kind.note(wait, context),
     )
 
 
@@ -186,10 +183,10 @@ async def _blocked(store: Store, row: _Row, now: int, able: int) -> Blocker:
 # -- what almost woke it ----------------------------------------------------------------------------
 
 
-async def _misses(store: Store, row: _Row, waits: Sequence[Any]) -> list[NearMiss]:
-    asked = {(wait[3], wait[4]) for wait in waits if wait[4] is not None}
+async def _misses(store: Store, row: _Row, waits: Sequence[WaitRow]) -> list[NearMiss]:
+    asked: set[tuple[str, str]] = {(wait.kind, wait.name) for wait in waits if wait.name is not None}
     names = sorted({name for _, name in asked})
-    keys = {wait[5] for wait in waits if wait[5] is not None}
+    keys = {wait.key for wait in waits if wait.key is not None}
     mine = {row.id, *keys} | ({row.key} if row.key is not None else set())
     found = [*await _inbox(store, row, asked)]
     for miss in await store.read(reads.misses_of, targets=sorted(mine), id=row.id):

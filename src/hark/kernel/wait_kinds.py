@@ -1,0 +1,171 @@
+"""The kinds of waits: one class per kind, with everything that differs between them.
+
+Park, sweep, claim, finish and `hark instance why` look up the class of a wait in `WAIT_KINDS` and contain no test for a
+kind. A new kind is a class here, its name in `values.WaitKind`, and the verb that answers it (see deliver.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec import Struct
+
+from hark.kernel import settle
+from hark.kernel.requests import Commit, StartInstances
+from hark.kernel.rows import LockedRow
+from hark.model.activation import WaitRow
+from hark.model.decisions import Arm, Settle
+from hark.model.values import Status, WaitKind
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+class WaitContext(Struct):
+    """What an explanation of a wait may refer to."""
+
+    target: str  # the instance that waits, as people address it
+    unfinished: Sequence[tuple[str, str, str]] = ()  # its children that have not ended: id, status, step
+    question: str | None = None  # what its awakeable asks
+
+
+class WaitBehaviour:
+    """A kind of wait. The defaults are those of a wait that is answered by the inbox rows of its kind and name."""
+
+    status: ClassVar[Status] = "awaiting_signal"
+    """The status of an instance that is parked on it."""
+    has_one_answer: ClassVar[bool] = False
+    """True when an inbox row of its kind and name settles it for good: kept after that, it must not time out."""
+    has_awakeable: ClassVar[bool] = False
+    """True when an awakeable belongs to it, which the end of the instance cancels."""
+    has_children: ClassVar[bool] = False
+    """True when children belong to it, which a claim needs."""
+    shares_deadline: ClassVar[bool] = True
+    """True when one answer at a place is enough for all its waits there that time out together."""
+
+    # -- in a turn --------------------------------------------------------------------------------
+
+    def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
+        """Before the lock: reserve names, or add the requests that arming it brings along."""
+
+    def remaining(self, turn: Turn, arm: Arm) -> int | None:
+        """How many ends it counts down, or None if it does not count."""
+        return None
+
+    def armed(self, turn: Turn, row: LockedRow, wait: WaitRow) -> None:
+        """After it was armed: post an answer that is there already."""
+
+    def on_deadline(self, turn: Turn, row: LockedRow, wait: WaitRow) -> Settle | None:
+        """Post the answer to a wait whose deadline has passed. Returns the awakeable to settle with it, if any."""
+        turn.inbox.post(row, "timer", wait.place, "null", wait_id=wait.id)
+        turn.history.event(row.id, "timeout")
+        return None
+
+    # -- for people -------------------------------------------------------------------------------
+
+    def describe(self, wait: WaitRow) -> str:
+        """What it waits for, as the end of the sentence "It waits for"."""
+        return f"{wait.kind} {wait.name!r}"
+
+    def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...] | None:
+        """The words of the `hark` command that answers it, or that shows what it depends on."""
+        return None
+
+    def note(self, wait: WaitRow, context: WaitContext) -> str | None:
+        """What else a person who reads the explanation should know."""
+        return None
+
+
+class SignalWait(WaitBehaviour):
+    def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...]:
+        return "signal", context.target, wait.name or ""
+
+
+class BroadcastWait(WaitBehaviour):
+    def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...]:
+        return "broadcast", wait.name or ""
+
+
+class MessageWait(WaitBehaviour):
+    """Has one receiver per name and key: turns that arm it reserve both."""
+
+    def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
+        turn.locks.reserve_message(arm.name or "", arm.key or "")
+
+    def describe(self, wait: WaitRow) -> str:
+        return f"message {wait.name!r} with key {wait.key!r}"
+
+    def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...]:
+        return "message", wait.name or "", wait.key or ""
+
+
+class TimerWait(WaitBehaviour):
+    """Has nothing but a deadline."""
+
+    def describe(self, wait: WaitRow) -> str:
+        return "a time"
+
+    def note(self, wait: WaitRow, context: WaitContext) -> str:
+        return "it wakes by itself when the time has come, as long as a worker runs"
+
+
+class AwakeableWait(WaitBehaviour):
+    """Stands for an awakeable, whose id is its name. Its deadline settles the awakeable."""
+
+    has_one_answer = True
+    has_awakeable = True
+    shares_deadline = False
+
+    def on_deadline(self, turn: Turn, row: LockedRow, wait: WaitRow) -> Settle:
+        assert wait.name is not None
+        timeout = Settle(wait.name, "TIMEOUT")
+        settle.post_answer(turn, row, timeout)
+        return timeout
+
+    def describe(self, wait: WaitRow) -> str:
+        return f"an answer to {wait.name}"
+
+    def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...]:
+        return "awakeable", "resolve", wait.name or ""
+
+    def note(self, wait: WaitRow, context: WaitContext) -> str | None:
+        return context.question
+
+
+class ChildrenWait(WaitBehaviour):
+    """Counts down the ends of the children that start with it (M8); see children.py."""
+
+    status = "awaiting_children"
+    has_children = True
+
+    def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
+        if arm.children:
+            turn.batch.add(StartInstances(items=list(arm.children), parent_wait=arm.id, sender=sender))
+
+    def remaining(self, turn: Turn, arm: Arm) -> int:
+        return arm.join - turn.children.failed_to_start.get(arm.id, 0)
+
+    def armed(self, turn: Turn, row: LockedRow, wait: WaitRow) -> None:
+        if wait.remaining is not None and wait.remaining <= 0:
+            turn.inbox.post(row, "children", "", "null", wait_id=wait.id)
+
+    def describe(self, wait: WaitRow) -> str:
+        return "its children"
+
+    def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...] | None:
+        return ("instance", "why", context.unfinished[0][0]) if context.unfinished else None
+
+    def note(self, wait: WaitRow, context: WaitContext) -> str:
+        children = ", ".join(f"{id} ({status} at {step})" for id, status, step in context.unfinished)
+        return f"{wait.remaining} still to end of: {children}" if children else f"{wait.remaining} still to end"
+
+
+WAIT_KINDS: Final[dict[WaitKind, WaitBehaviour]] = {
+    "signal": SignalWait(),
+    "broadcast": BroadcastWait(),
+    "message": MessageWait(),
+    "timer": TimerWait(),
+    "awakeable": AwakeableWait(),
+    "children": ChildrenWait(),
+}

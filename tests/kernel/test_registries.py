@@ -1,0 +1,68 @@
+"""Each effect has a request, each kind of wait a class: what a dialect can ask for is what the kernel can do."""
+
+import inspect
+import pkgutil
+from importlib import import_module
+from types import ModuleType
+from typing import get_args
+
+import pytest
+
+import hark.kernel
+from hark.kernel import effects, requests, turn
+from hark.kernel.requests import Commit, Request
+from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
+from hark.model.activation import WaitRow
+from hark.model.decisions import Effect, NewInstance, SendBroadcast, SendSignal
+from hark.model.values import PARKED, WaitKind
+
+
+def modules() -> list[ModuleType]:
+    return [import_module(f"hark.kernel.{found.name}") for found in pkgutil.iter_modules(hark.kernel.__path__)]
+
+
+def test_every_effect_has_a_request() -> None:
+    assert set(effects._requests) == set(get_args(Effect))
+
+
+@pytest.mark.parametrize(
+    "effect", [SendSignal("id", "go", "null"), SendBroadcast("go", "null"), NewInstance("m", "{}", "id")]
+)
+def test_the_request_of_an_effect_has_the_outcome_as_its_sender(effect: Effect) -> None:
+    sender = Commit()
+    request = effects.as_request(effect, sender)
+    assert request.sender is sender  # type: ignore[attr-defined]
+
+
+def test_every_request_is_read_by_a_verb_that_the_turn_calls() -> None:
+    """A request that no verb reads would be answered with None, and do nothing."""
+    called = [module for module in modules() if module is turn or getattr(turn, module.__name__.split(".")[-1], None)]
+    texts = "".join(inspect.getsource(module) for module in called)
+    names = [cls.__name__ for cls in vars(requests).values() if isinstance(cls, type) and issubclass(cls, Request)]
+    assert [name for name in names if name != "Request" and f"batch.of({name})" not in texts] == []
+
+
+def test_every_kind_of_wait_has_a_class() -> None:
+    assert tuple(WAIT_KINDS) == get_args(WaitKind)
+
+
+@pytest.mark.parametrize("kind", WAIT_KINDS)
+def test_a_kind_of_wait_can_be_explained(kind: WaitKind) -> None:
+    wait = WaitRow("w", "", kind, "name", "key", None, 1, None)
+    context = WaitContext("target", [("child", "executing", "start")], "May we?")
+    behaviour = WAIT_KINDS[kind]
+    assert behaviour.status in PARKED
+    assert behaviour.describe(wait)
+    assert behaviour.wake_command(wait, context) or behaviour.note(wait, context)
+
+
+def test_no_other_file_of_the_kernel_tests_for_a_kind() -> None:
+    """Except the verb that answers the kind, in its own file."""
+    own = {"settle": "awakeable", "broadcast": "broadcast", "children": "children", "message": "message"}
+    for module in modules():
+        name = module.__name__.split(".")[-1]
+        text = inspect.getsource(module)
+        for kind in get_args(WaitKind):
+            if own.get(name) != kind and name not in ("wait_kinds", "inbox"):
+                assert f'kind == "{kind}"' not in text, name
+                assert f'kind != "{kind}"' not in text, name
