@@ -248,7 +248,7 @@ def test_x4_two_steps_of_one_name_are_refused() -> None:
         ({"version": -1}, InvalidDefinition, "whole number from 0"),
         ({"version": "1"}, InvalidDefinition, "whole number from 0"),
         ({"version": 2**31}, InvalidDefinition, "whole number from 0"),
-        ({"initial": "nope"}, InvalidDefinition, "no step 'nope'"),
+        ({"initial": "nope"}, InvalidDefinition, "no initial step 'nope'"),
     ],
 )
 def test_x4_options_of_a_machine_are_checked(options: dict[str, Any], error: type[Exception], message: str) -> None:
