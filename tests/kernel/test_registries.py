@@ -11,7 +11,7 @@ import pytest
 import hark.kernel
 from hark.kernel import effects, requests, turn
 from hark.kernel.requests import Commit, Request
-from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
+from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model.activation import WaitRow
 from hark.model.decisions import Effect, NewInstance, SendBroadcast, SendSignal
 from hark.model.values import PARKED, WaitKind
@@ -49,7 +49,7 @@ def test_every_kind_of_wait_has_a_class() -> None:
 @pytest.mark.parametrize("kind", WAIT_KINDS)
 def test_a_kind_of_wait_can_be_explained(kind: WaitKind) -> None:
     wait = WaitRow("w", "", kind, "name", "key", None, 1, None)
-    context = WaitContext("target", [("child", "executing", "start")], "May we?")
+    context = WaitContext("target", [UnfinishedChild("child", "executing", "start")], "May we?")
     behaviour = WAIT_KINDS[kind]
     assert behaviour.status in PARKED
     assert behaviour.describe(wait)

@@ -9,7 +9,18 @@ from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register, Requ
 from hark.kernel.result import TurnResult
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, Traits
-from hark.model.decisions import Arm, Decision, Entry, Finish, Move, NewAwakeable, NewInstance, Park, Proceed, Redo
+from hark.model.decisions import (
+    Arm,
+    Decision,
+    Finish,
+    JournalLine,
+    Move,
+    NewAwakeable,
+    NewInstance,
+    Park,
+    Proceed,
+    Redo,
+)
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
 from tests.support.turns import TickingClock, rules
@@ -63,7 +74,7 @@ async def test_a_claim_has_the_traits_of_its_program(turns: Turns) -> None:
 @pytest.mark.parametrize(("traits", "lines"), [(_KEEPS, ["run"]), (Traits(), [])])
 async def test_the_journal_is_read_for_a_program_that_keeps_one(turns: Turns, traits: Traits, lines: list[str]) -> None:
     claim = await turns.executing(traits)
-    claim = await turns.again(claim, Redo(0), traits, journal=[Entry(0, 0, "run", "f", "1")])
+    claim = await turns.again(claim, Redo(0), traits, journal=[JournalLine(0, 0, "run", "f", "1")])
     assert [line.kind for line in claim.journal] == lines
 
 

@@ -6,7 +6,7 @@ from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
-from hark.model.decisions import Entry, Proceed
+from hark.model.decisions import JournalLine, Proceed
 from tests.support.postgres import Postgres
 from tests.support.stage import Duel, Stage, no_deadlock, part
 from tests.support.turns import advance, capacity, done, on, park
@@ -135,7 +135,7 @@ async def test_a_function_s_lines_are_written_by_it_and_of_the_fenced_none(stage
     commits = _plain(a, b)
     for commit in commits:
         commit.decision.move = Proceed(keep_slot=True)
-        commit.decision.journal = [Entry(0, 0, "run", "f", "1")]
+        commit.decision.journal = [JournalLine(0, 0, "run", "f", "1")]
     assert are_plain(commits)
     await stage.two.run(Cancel(target="b"))
     await stage.one.run(*commits, plain=True)

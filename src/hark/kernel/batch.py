@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from hark.kernel.requests import Commit, Deliver, Publish, Request, SignalWithStart
-from hark.model.decisions import Entry
+from hark.model.decisions import JournalLine
 
 R = TypeVar("R", bound=Request)
 
@@ -23,7 +23,7 @@ class Batch:
     def __init__(self, requests: Iterable[Request]) -> None:
         self._by_type: dict[type[Request], list[Any]] = {}
         self.deliveries: list[Deliver | SignalWithStart | Publish] = []  # in the order of the calls (S10)
-        self.journaled: list[tuple[Commit, Entry, Request]] = []  # effects whose result is a line of a journal
+        self.journaled: list[tuple[Commit, JournalLine, Request]] = []  # effects whose result is a line of a journal
         for request in requests:
             self.add(request)
 

@@ -307,8 +307,8 @@ async def promote(turn: Turn) -> None:
 
 
 def _promote_again(turn: Turn, bucket: Bucket, room: int) -> None:
-    """Rows are still blocked: they wait for tokens, or another transaction had locked them just now. Also when the
-    slots went to other rows: perhaps no worker has the code of those, and a slot that no row takes must go on."""
+    """Make the bucket due again, because rows are still blocked: tokens are missing, or another transaction had locked
+    the rows just now, or the slots went to other rows and perhaps no worker has the code of those."""
     rate = turn.rules.limits.rate(bucket.key) if bucket.kind == "rate" else None
     if rate is not None:
         bucket.due_at = turn.now + max(_SOON, math.ceil(1 / rate.shards / rate.per_micro))

@@ -62,7 +62,7 @@ def fence_again(turn: Turn) -> None:
 
 
 async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
-    """Write the outcomes. Returns those that may run ahead: claim.py decides, when it knows what else wants a slot."""
+    """Write the outcomes. Returns those that may run ahead; claim.py decides, as other work may need their slots."""
     running: list[Commit] = []
     finishes: list[tuple[Commit, Finish]] = []
     parks: list[tuple[Commit, Park]] = []

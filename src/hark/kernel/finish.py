@@ -60,10 +60,10 @@ async def end(turn: Turn, ends: dict[str, End]) -> None:
         turn.result.finished[row.id] = (row.id, status, None, reason)
         turn.history.event(row.id, status, row.step, error=reason)
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
-    cancelled = [id for id in ids if ends[id][0] == "cancelled"]
+    cancelled = sorted(id for id, (status, _) in ends.items() if status == "cancelled")
     if cancelled:
         await turn.tx.fetch(sql.drop_waits, ids=cancelled)
-    failed = [id for id in ids if ends[id][0] == "failed"]
+    failed = sorted(id for id, (status, _) in ends.items() if status == "failed")
     if failed:
         await turn.tx.fetch(sql.close_waits, ids=failed)
     await turn.tx.fetch(sql.cancel_awakeables, ids=ids)

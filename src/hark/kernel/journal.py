@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hark.kernel.requests import Commit, Request
 from hark.model import json
 from hark.model.activation import Claim, JournalRow
-from hark.model.decisions import Entry, Proceed
+from hark.model.decisions import JournalLine, Proceed
 from hark.model.error_codec import encode_error
 from hark.model.errors import HarkError
 from hark.store import statements as sql
@@ -47,8 +47,8 @@ async def write(tx: Tx, commits: Sequence[Commit]) -> None:
         if isinstance(decision.move, Proceed) and decision.move.continue_as_new:
             visit += 1
             cuts.append((claim.id, visit, 0))
-        elif decision.cut is not None:
-            cuts.append((claim.id, visit, decision.cut))
+        elif decision.cut_from is not None:
+            cuts.append((claim.id, visit, decision.cut_from))
         for line in decision.journal:
             lines.append((claim.id, visit, line.seq, line.entry, line.kind, line.name, line.value, line.error))
     if cuts:
@@ -57,7 +57,7 @@ async def write(tx: Tx, commits: Sequence[Commit]) -> None:
         await tx.fetch(sql.insert_journal, lines)
 
 
-def _complete(effects: Sequence[tuple[Commit, Entry, Request]]) -> None:
+def _complete(effects: Sequence[tuple[Commit, JournalLine, Request]]) -> None:
     """Write the results of effects into the lines of their senders."""
     for sender, line, request in effects:
         if sender.fenced:

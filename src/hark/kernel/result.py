@@ -1,4 +1,4 @@
-"""What a turn reports to the clerk. It counts only after the COMMIT."""
+"""What a turn reports to the clerk. It is valid only after the COMMIT."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ async def run_turn(
         plain: All requests are outcomes for the plain turn (`are_plain`).
 
     Returns:
-        What the clerk needs to know. It counts only after the COMMIT.
+        What the clerk needs after the turn. It is valid only after the COMMIT.
     """
     if plain and run_ahead and capacity is None and not sweep and not marks and requests:
         return await run_plain_turn(tx, requests)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ kind. A new kind is a class here, its name in `values.WaitKind`, and the verb th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -22,11 +22,19 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
+class UnfinishedChild(NamedTuple):
+    """A child that has not ended."""
+
+    id: str
+    status: str
+    step: str
+
+
 class WaitContext(Struct):
     """What an explanation of a wait may refer to."""
 
     target: str  # the instance that waits, as people address it
-    unfinished: Sequence[tuple[str, str, str]] = ()  # its children that have not ended: id, status, step
+    unfinished: Sequence[UnfinishedChild] = ()  # the children it waits for
     question: str | None = None  # what its awakeable asks
 
 
@@ -154,10 +162,10 @@ class ChildrenWait(WaitBehaviour):
         return "its children"
 
     def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...] | None:
-        return ("instance", "why", context.unfinished[0][0]) if context.unfinished else None
+        return ("instance", "why", context.unfinished[0].id) if context.unfinished else None
 
     def note(self, wait: WaitRow, context: WaitContext) -> str:
-        children = ", ".join(f"{id} ({status} at {step})" for id, status, step in context.unfinished)
+        children = ", ".join(f"{child.id} ({child.status} at {child.step})" for child in context.unfinished)
         return f"{wait.remaining} still to end of: {children}" if children else f"{wait.remaining} still to end"
 
 

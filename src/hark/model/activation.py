@@ -1,4 +1,4 @@
-"""What the kernel hands to an interpreter: an instance, claimed for one activation, and all it may look at."""
+"""Claims: what the kernel gives to an interpreter. An instance for one activation, and the rows it may read."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class ChildRow(Struct, gc=False):
 
 
 class InboxRow(Struct, gc=False):
+    """An unconsumed row of an inbox. `wait_id` is the wait it is directed to, if any."""
+
     seq: int
     kind: str
     name: str
@@ -32,6 +34,8 @@ class InboxRow(Struct, gc=False):
 
 
 class WaitRow(Struct, gc=False):
+    """An open wait. Times are µs since 1970; `fired_at` is set once it is answered or has timed out."""
+
     id: str
     place: str
     kind: WaitKind
@@ -42,13 +46,16 @@ class WaitRow(Struct, gc=False):
     fired_at: int | None
 
     def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
-        """Invariant 16: a directed answer fits its own wait, a named one its kind and name."""
+        """Whether an inbox row answers this wait: a directed row the wait it names, any other its kind and name
+        (invariant 16)."""
         if wait_id is not None:
             return wait_id == self.id
         return kind == self.kind and name == self.name
 
 
 class JournalRow(Struct, gc=False):
+    """A committed line of a journal."""
+
     seq: int
     entry: int
     kind: str

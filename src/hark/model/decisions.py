@@ -1,8 +1,8 @@
-"""What an interpreter decides, in the kernel's words.
+"""Decisions: the outcome of a step in the kernel's terms.
 
-The border between programs/ (which know what a step means) and kernel/ (which knows what a commit
-means). One parking outcome, `Park`, carries any number of waits of every kind; `Await` and `Spawn`
-are sugar for it. Values are JSON text by now: nothing here can fail to be stored.
+The border between programs/, which interpret the outcomes of user code, and kernel/, which commits them. A decision has
+one move (`Advance`, `Proceed`, `Redo`, `Park` or `Finish`) and any number of effects. A `Park` has any number of waits
+of every kind; `Await` and `Spawn` both become one. Values are JSON text here, so that everything can be stored.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from hark.model.values import WaitKind
 
 
 class NewInstance(Struct, gc=False):
-    """A start, as data. What is None is filled in from the definition as the store knows it."""
+    """An instance to start; also an effect. What is None is taken from the definition as it is stored."""
 
     definition: str
     state: str
     id: str
-    named: bool = False  # the id was given, not made: it may be taken
+    named: bool = False  # the caller chose the id, so another instance may have it already
     version: int | None = None
     step: str | None = None
     queue: str | None = None
     priority: int = 0
     correlation_key: str | None = None
     scope: str = "live"
-    delay: int | None = None
-    at: int | None = None
+    delay: int | None = None  # µs
+    at: int | None = None  # µs since 1970; of both, the earlier counts
     concurrency_key: str | None = None
     rate_limit: str | None = None
     weight: float = 1
 
 
 class SendSignal(Struct, gc=False):
-    """Effect: a signal to an id or a key."""
+    """Effect: send a signal to an id or a correlation key."""
 
     target: str
     name: str
@@ -45,7 +45,7 @@ class SendSignal(Struct, gc=False):
 
 
 class SendBroadcast(Struct, gc=False):
-    """Effect: a broadcast."""
+    """Effect: broadcast to all current subscribers of a name."""
 
     name: str
     payload: str
@@ -53,18 +53,18 @@ class SendBroadcast(Struct, gc=False):
 
 
 class Settle(Struct, gc=False):
-    """Effect: an answer to an awakeable."""
+    """Effect: settle an awakeable."""
 
     awakeable: str
-    status: Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]  # cancelled: withdrawn by the instance that asked
+    status: Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]  # CANCELLED: withdrawn by its own instance
     payload: str | None = None
     error: str | None = None
-    by: str | None = None
-    via: str | None = None  # the door it came through
+    by: str | None = None  # the person or program that answered
+    via: str | None = None  # the door through which the answer was given
 
 
 class CancelChild(Struct, gc=False):
-    """Effect: nobody waits for this child any more."""
+    """Effect: cancel a child that its parent does not wait for any more."""
 
     id: str
     reason: str
@@ -74,7 +74,7 @@ Effect = SendSignal | SendBroadcast | NewInstance | Settle | CancelChild
 
 
 class Arm(Struct, gc=False):
-    """A wait to arm. With both, the earlier of `timeout` (from now) and `deadline` counts."""
+    """A wait to arm. Of `timeout` (µs from now) and `deadline` (µs since 1970) the earlier counts."""
 
     kind: WaitKind
     id: str
@@ -83,12 +83,12 @@ class Arm(Struct, gc=False):
     key: str | None = None
     timeout: int | None = None
     deadline: int | None = None
-    children: tuple[NewInstance, ...] = ()
-    join: int = 0
+    children: tuple[NewInstance, ...] = ()  # to start with it
+    join: int = 0  # how many of them have to end
 
 
 class NewAwakeable(Struct, gc=False):
-    """An awakeable to create, with the wait that stands for it."""
+    """An awakeable to create; `wait` is the id of the wait for its answer."""
 
     id: str
     entry_index: int
@@ -124,13 +124,13 @@ class Proceed(Struct, gc=False):
 
 
 class Redo(Struct, gc=False):
-    """The same step again, after `delay` µs, one attempt later."""
+    """Run the same step again after `delay` µs, with `attempt` one higher."""
 
     delay: int
 
 
 class Park(Struct, gc=False):
-    """Wait. `disarm` names the waits that go; None means all of them."""
+    """Wait without a slot. `disarm` names the waits to delete; None means all of them."""
 
     arm: tuple[Arm, ...] = ()
     disarm: tuple[str, ...] | None = None
@@ -138,7 +138,7 @@ class Park(Struct, gc=False):
 
 
 class Finish(Struct, gc=False):
-    """The end."""
+    """End the instance."""
 
     status: Literal["done", "failed"]
     result: str | None = None
@@ -165,8 +165,8 @@ def runs_ahead(move: Move) -> bool:
             assert_never(never)
 
 
-class Entry(Struct, gc=False):
-    """A line of the journal to write. What an `effect` came to is filled in by the turn that does it."""
+class JournalLine(Struct, gc=False):
+    """A line of the journal to write. The turn that carries out its `effect` fills in the result."""
 
     seq: int
     entry: int
@@ -178,19 +178,19 @@ class Entry(Struct, gc=False):
 
 
 class Decision(Struct, gc=False):
-    """An outcome and all that commits with it."""
+    """An outcome, and everything that commits with it."""
 
-    label: OutcomeType  # the event's type, and what a drain tallies
+    label: OutcomeType  # the type of its event, and what `drain` counts
     step: str
     state: str
     move: Move
-    consume: tuple[int, ...] = ()
-    handed: tuple[int, ...] = ()  # answers this activation saw and left: a park does not wake on them
+    consume: tuple[int, ...] = ()  # seqs of inbox rows
+    handed: tuple[int, ...] = ()  # seqs the activation was given and did not consume: they do not wake its park
     effects: list[Effect] = field(default_factory=list)
     data: str | None = None
-    journal: list[Entry] | None = None
-    cut: int | None = None  # lines of the journal from this one on go first
-    restore: tuple[int, ...] = ()  # signals those lines had consumed
+    journal: list[JournalLine] | None = None
+    cut_from: int | None = None  # delete the lines of the journal from this seq on, before `journal` is written
+    restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
 
     def makes_work(self) -> bool:
         """True when committing this may make an instance claimable: this one or another.
@@ -210,5 +210,5 @@ class Decision(Struct, gc=False):
         if type(move) is Proceed:
             if move.arm or move.disarm or move.awakeables or move.fire_deadlines or self.restore:
                 return False
-            return self.cut is None and all(line.effect is None for line in self.journal or ())
+            return self.cut_from is None and all(line.effect is None for line in self.journal or ())
         return True

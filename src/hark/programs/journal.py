@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from hark.model.activation import JournalRow
-from hark.model.decisions import Entry
+from hark.model.decisions import JournalLine
 from hark.model.errors import CallFailed, RunFailed, SignalTimeout
 from hark.programs.operations import Result
 
-Line = JournalRow | Entry
+Line = JournalRow | JournalLine
 
 KNOWN_WHEN_ASKED = frozenset(("now", "awakeable"))  # their lines are read by entry, not in the order of the journal
 # Lines that belong to no operation. The texts are stored: a change would break the journals that exist.
@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(self, rows: Sequence[JournalRow]) -> None:
         self.lines: list[Line] = list(rows)  # committed
-        self.uncommitted: list[Entry] = []
+        self.uncommitted: list[JournalLine] = []
         self.unread: deque[Line] = deque()  # in a replay: the lines the code has not received yet
         self.next_entry = 0
         self.cut_from: int | None = None  # the next commit deletes the lines from this seq on
@@ -97,10 +97,10 @@ class Journal:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def write(self, kind: str, entry: int, name: str | None = None, result: Result = (None, None)) -> Entry:
+    def write(self, kind: str, entry: int, name: str | None = None, result: Result = (None, None)) -> JournalLine:
         """Add a line to the next commit."""
         seq = self.lines[-1].seq + 1 if self.lines else 0
-        line = Entry(seq + len(self.uncommitted), entry, kind, name, *result)
+        line = JournalLine(seq + len(self.uncommitted), entry, kind, name, *result)
         self.uncommitted.append(line)
         return line
 
@@ -114,7 +114,7 @@ class Journal:
                 self.write(FAILED, self.next_entry, None, (str(line.seq), None))
                 return
 
-    def take_uncommitted(self) -> list[Entry] | None:
+    def take_uncommitted(self) -> list[JournalLine] | None:
         """The lines for a decision; None if there are none. From here on they count as committed."""
         lines, self.uncommitted = self.uncommitted, []
         self.lines += lines

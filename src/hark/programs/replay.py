@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 from hark.model import json
 from hark.model.activation import Claim, Traits, WaitRow
-from hark.model.decisions import Decision, Effect, Entry, Finish, Park, Proceed
+from hark.model.decisions import Decision, Effect, Finish, JournalLine, Park, Proceed
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
 from hark.programs.branches import Branch, Branches, Suspended
@@ -123,7 +123,7 @@ class Session:
         self._ready = self._branches.ready
         self._open: dict[int, Operation] = {}  # by entry: asked for, not resolved
         self._withdrawn: set[int] = set()
-        self._resolved_by_commit: list[tuple[Entry, Operation]] = []  # the code receives these after the commit
+        self._resolved_by_commit: list[tuple[JournalLine, Operation]] = []  # the code receives these after the commit
         self._diverged: NonDeterministic | None = None
         self._closed = False
         self._claimed_waits = _waits_by_entry(claim, self._journal) if claim.waits else {}
@@ -498,7 +498,7 @@ class Session:
         changes = self._wait_changes()
         move = Proceed(disarm=changes.disarmed_ids, continue_as_new=True)
         decision = self._decide("next", move, changes.effects + asked, state)
-        decision.journal, decision.cut = [Entry(0, self._journal.next_entry, NEW_VISIT)], None
+        decision.journal, decision.cut_from = [JournalLine(0, self._journal.next_entry, NEW_VISIT)], None
         return decision
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
+from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model.activation import WaitRow
 from hark.model.names import from_micros
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -87,13 +87,13 @@ async def _open_waits(store: Store, id: str) -> list[tuple[WaitRow, int]]:
     ]
 
 
-async def _children(store: Store, waits: Sequence[WaitRow]) -> dict[str, list[tuple[str, str, str]]]:
-    """The unfinished children of each wait: id, status, step."""
+async def _children(store: Store, waits: Sequence[WaitRow]) -> dict[str, list[UnfinishedChild]]:
+    """The unfinished children of each wait."""
     ids = [wait.id for wait in waits if WAIT_KINDS[wait.kind].has_children]
-    found: dict[str, list[tuple[str, str, str]]] = {}
+    found: dict[str, list[UnfinishedChild]] = {}
     if ids:
         for wait, id, status, step in await store.read(reads.unfinished_children, waits=ids):
-            found.setdefault(wait, []).append((id, status, step))
+            found.setdefault(wait, []).append(UnfinishedChild(id, status, step))
     return found
 
 
@@ -112,7 +112,7 @@ def _waiting(
     row: _Row,
     wait: WaitRow,
     since: int,
-    children: dict[str, list[tuple[str, str, str]]],
+    children: dict[str, list[UnfinishedChild]],
     questions: dict[str, str],
 ) -> Waiting:
     kind = WAIT_KINDS[wait.kind]
