@@ -119,13 +119,13 @@ class Harness(Hark):
 
     async def _drain(self) -> dict[str, int]:
         tally: Counter[str] = Counter()
-        queues = {"default", *(row[3] for row in self._registry.rows())}
+        queues = {"default", *(row.queue for row in self._registry.rows())}
         while True:
             worker = self.worker(dict.fromkeys(sorted(queues), 1))
             async with worker:
                 await worker.settle()
             tally.update(worker.tally)
-            used = {row[0] for row in await self._read(lambda store: store.read(reads.queues))}
+            used = {queue for (queue,) in await self._read(lambda store: store.read(reads.queues))}
             if used <= queues:
                 return tally
             queues |= used  # a start named a queue of its own

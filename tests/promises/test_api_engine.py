@@ -418,7 +418,7 @@ async def test_api_result_returns_the_result_or_raises_how_it_ended(app: Harness
     with pytest.raises(InstanceFailed) as failed:
         await app.result(bad)
     assert (failed.value.id, failed.value.error) == (bad.id, "as asked")
-    with pytest.raises(TimeoutError, match="its work goes on"):
+    with pytest.raises(TimeoutError, match="its work continues"):
         await app.result(waiting, timeout=0.01)
     with pytest.raises(TimeoutError):
         await app.result(waiting, timeout=timedelta(milliseconds=1))

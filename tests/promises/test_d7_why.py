@@ -161,7 +161,7 @@ async def test_d7_the_wait_for_an_awakeable_shows_its_title(store: Store) -> Non
         await app.drain()
         [wait] = (await app.why(run)).waits
         assert (wait.kind, wait.wake) == ("awakeable", f"hark awakeable resolve {wait.name}")
-        assert wait.note == f"Deploy?; the answer has to fit a schema: hark awakeable show {wait.name}"
+        assert wait.note == f"Deploy?; the answer has to match a schema: hark awakeable show {wait.name}"
         await app.resolve(str(wait.name), True)
         await app.drain()
         assert (await app.why(run)).status == "awaiting_signal"  # a sleep

@@ -25,8 +25,6 @@ from hark import (
     step,
     workflow,
 )
-from hark.runtime import views
-from hark.runtime.conditions import AwakeableOpen, StatusReached
 from hark.store import reads
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -78,16 +76,12 @@ def app_on(store: Store, **options: Any) -> Hark:
     return app
 
 
-def wait_for(app: Hark, target: str, status: str, timeout: float | None = None) -> Reply[Instance]:
-    reply: Reply[Instance] = Reply()
-    app._clerk.wait_until(target, StatusReached(status), timeout, reply)
-    return reply
+def wait_for(app: Hark, target: str, status: Any, timeout: float | None = None) -> Reply[Instance]:
+    return app._wait_for_status(target, status, timeout)
 
 
 def wait_for_awakeable(app: Hark, job: str, timeout: float | None = None) -> Reply[Awakeable]:
-    reply: Reply[Awakeable] = Reply(lambda row: views.awakeable(row, app._links.url))
-    app._clerk.wait_until(job, AwakeableOpen(), timeout, reply)
-    return reply
+    return app.wait_for_awakeable(job=job, timeout=timeout)
 
 
 # -- a status --------------------------------------------------------------------------------------
@@ -160,9 +154,9 @@ async def test_the_wait_has_a_timeout_and_the_work_goes_on(store: Store) -> None
     app = app_on(store)
     async with app, app.worker():
         order = await app.start(Order)
-        with pytest.raises(TimeoutError, match=r"did not reach status 'done' within 0\.05 s; its work goes on"):
+        with pytest.raises(TimeoutError, match=r"did not reach status 'done' within 0\.05 s; its work continues"):
             await wait_for(app, order.id, "done", 0.05)
-        with pytest.raises(TimeoutError, match=r"opened no awakeable within 0\.05 s; its work goes on"):
+        with pytest.raises(TimeoutError, match=r"opened no awakeable within 0\.05 s; its work continues"):
             await wait_for_awakeable(app, order.id, 0.05)
         assert not app._clerk.conditions.waiting
         await order.signal("paid", 1)

@@ -44,7 +44,7 @@ async def opens(app: Hark, id: str, token: str) -> bool:
         return (await DoorAccess(app).linked(id, token)).id == id
     except NotFound as error:
         refused = str(error)
-    assert refused == "This link does not work. It is not complete, or not valid any more; ask for a new one."
+    assert refused == "This link does not work: it is incomplete, or no longer valid. Ask for a new one."
     return False
 
 

@@ -37,7 +37,7 @@ class AnswerLinks:
     async def read_secrets(self, store: Store) -> None:
         """Use the secrets of the store, unless the app was given its own."""
         if self._keys is None:
-            self._keys = Keys(row[0] for row in await store.read(reads.secrets))
+            self._keys = Keys(secret for (secret,) in await store.read(reads.secrets))
 
     @property
     def keys(self) -> Keys:

@@ -67,7 +67,7 @@ class DoorAccess:
 
     def metrics(self) -> Reply[Metrics]:
         """Gauges of the store and counters of this process. Reads indexes only, never a whole table."""
-        return self.app._read(lambda store: metrics.look(store, self.app._clerk.counters))
+        return self.app._read(lambda store: metrics.read(store, self.app._clerk.counters))
 
     @property
     def turns(self) -> int:

@@ -164,7 +164,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             app.register(Checkout, deploy)
         """
         new = [program for program in map(program_of, definitions) if self._registry.add(program)]
-        rows = [row for row in self._registry.rows() if any(row[:2] == (p.name, p.version) for p in new)]
+        rows = [
+            row for row in self._registry.rows() if any((row.name, row.version) == (p.name, p.version) for p in new)
+        ]
         if rows and self._clerk.is_open:
             return self._ask(Register(rows=rows))
         reply: Reply[None] = Reply()

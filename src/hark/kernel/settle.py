@@ -156,9 +156,9 @@ def _invalid(state: sql.AwakeableState, wish: Settle) -> HarkError | None:
     )
 
 
-def _shown(state: sql.AwakeableState, wish: Settle, now: int) -> tuple[Any, ...]:
+def _shown(state: sql.AwakeableState, wish: Settle, now: int) -> sql.AwakeableRow:
     """The row as `read_awakeables` shows it now, so that the caller needs no read of its own."""
-    return (
+    return sql.AwakeableRow(
         state.id, state.instance_id, state.task, state.entry_index, wish.status, wish.payload, wish.error,
         state.timeout_at, state.created_at, now, state.title, state.description, state.schema, state.assignees,
         wish.by, state.nonce,

@@ -18,12 +18,12 @@ async def apply(turn: Turn) -> None:
         rows = [
             (r.id, r.hash, r.name, r.scopes, r.expires_at if r.lasts is None else turn.now + r.lasts) for r in grants
         ]
-        stored = {id: (id, *rest) for id, *rest in await turn.tx.fetch(sql.insert_tokens, rows)}
+        stored = {row.id: row for row in await turn.tx.fetch(sql.insert_tokens, rows)}
         for grant in grants:
             grant.answer = stored[grant.id]
     if revokes:
         ids = sorted({request.id for request in revokes})
-        revoked = {id: (id, *rest) for id, *rest in await turn.tx.fetch(sql.revoke_tokens, ids=ids)}
+        revoked = {row.id: row for row in await turn.tx.fetch(sql.revoke_tokens, ids=ids)}
         for revoke in revokes:
             missing = NotFound(f"There is no token {revoke.id!r}. See `hark token list` for all tokens.")
             revoke.answer = revoked.get(revoke.id, missing)

@@ -223,7 +223,7 @@ class Clerk:
     def hint(self) -> None:
         """Another process may have made work, or ended an instance that a caller waits for."""
         self.work_left.hinted = True
-        self.completions.hear()
+        self.completions.hint()
         self.loop.wake()
 
     async def find_dead(self) -> list[str]:
@@ -234,7 +234,7 @@ class Clerk:
         """Answer with (id, status, result, error) when this instance has ended."""
         self.loop.check_open()
         if self.completions.ask(target, seconds, reply):
-            self.loop.call(lambda: self.loop.start(self.completions.find()))
+            self.loop.call(lambda: self.loop.start(self.completions.resolve()))
 
     def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
         """Answer when this instance meets the condition, see conditions.py."""
@@ -274,7 +274,7 @@ class Clerk:
     def _check_for_others(self) -> None:
         """After a hint: another process may have answered what waits here."""
         if self.completions.waiting:
-            self.loop.start(self.completions.look(self.store))
+            self.loop.start(self.completions.check(self.store))
         self.conditions.check_soon(self.store)
         self.others.check_soon()
 
@@ -317,7 +317,7 @@ class Clerk:
         answer_all([(item.reply, item.request.answer) for item in items if item.reply is not None])
         if swept:
             self.loop.start(self.others.read_next_due())
-        self.completions.tell(result.finished)
+        self.completions.answer_ended(result.finished)
         if self.conditions.waiting and not are_plain([item.request for item in items]):
             self.conditions.check_soon(self.store)
         if self._concerns_others(result):

@@ -1,8 +1,7 @@
-"""Who waits for which instance to end. All of them share one statement per look.
+"""Completions: callers that wait for the end of an instance.
 
-Completions in this process are told straight from the commit; those elsewhere are found by looking, at every
-hint and every poll. Waiters are held weakly: who gave up waiting leaves nothing behind. Everything but
-`ask` runs on the clerk's loop.
+The commits of this process answer them without a read. What ends in other processes is found by one read for all
+waiters, at each hint and each poll. Everything but `ask` and `hint` runs on the clerk's loop.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from hark.kernel.result import End
 from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.views import not_found
@@ -19,38 +19,42 @@ from hark.runtime.waiters import Waiters
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 
-End = tuple[Any, ...]  # id, status, result, error
 Read = Callable[[Callable[[Store], Awaitable[Any]], Reply[Any]], Awaitable[None]]
+_RETRY = 0.2  # seconds until a check that the database did not answer is repeated
 
 
 class Completions:
-    def __init__(self, read: Read, again: Callable[[], None]) -> None:
+    """The callers of one process that wait for an end. They are answered with (id, status, result, error)."""
+
+    def __init__(self, read: Read, check_again: Callable[[], None]) -> None:
+        """`read` reads with retries; `check_again` causes another `check`."""
         self._read = read
-        self._again = again
+        self._check_again = check_again
         self.asked: deque[tuple[str, float | None, Reply[Any]]] = deque()
         self.waiting: Waiters[None] = Waiters(_late)
-        self._asking = False
-        self._finding = 0  # looks under way; what ends or is heard meanwhile is kept for them
+        self._resolving = False
+        # While `resolve` reads, its waiters are not added yet: what ends meanwhile is kept for them.
+        self._reading = 0
         self._ended: dict[str, End] = {}
-        self._heard = False
+        self._hinted = False
 
     def ask(self, target: str, seconds: float | None, reply: Reply[Any]) -> bool:
-        """Queue a question, from any thread. True when nobody is on the way yet to `find` the answer."""
+        """Queue a waiter, from any thread. True when the caller has to spawn `resolve` for it."""
         self.asked.append((target, seconds, reply))
-        first, self._asking = not self._asking, True
+        first, self._resolving = not self._resolving, True
         return first
 
-    async def find(self) -> None:
-        """Who is meant, and has it ended? If not, the name goes on the list."""
-        self._asking = False
+    async def resolve(self) -> None:
+        """Find the instances of the targets; answer for those that have ended, and wait for the others."""
+        self._resolving = False
         asked = [self.asked.popleft() for _ in range(len(self.asked))]
         targets = sorted({target for target, _, _ in asked})
         found: Reply[Any] = Reply()
-        self._finding += 1
+        self._reading += 1
         await self._read(lambda store: store.read(reads.results, [(target,) for target in targets]), found)
-        self._finding -= 1
+        self._reading -= 1
         try:
-            ends: dict[str, End] = {row[0]: tuple(row[1:]) for row in await found}
+            ends = {target: (id, status, result, error) for target, id, status, result, error in await found}
         except Exception as error:
             answer_all([(reply, error) for _, _, reply in asked])
             return
@@ -61,50 +65,54 @@ class Completions:
                 answers.append((reply, not_found(target)))
             elif status in TERMINAL:
                 answers.append((reply, end))
-            elif id in self._ended:  # while we looked
+            elif id in self._ended:
                 answers.append((reply, self._ended[id]))
             else:
                 self.waiting.start_timeout(id, self.waiting.add(id, reply, None), seconds)
         answer_all(answers)
-        if not self._finding:
+        if not self._reading:
             self._ended.clear()
-        if self._heard:  # another process may have ended one while we looked
-            self._heard = False
-            self._again()
+        if self._hinted:  # another process may have ended one of them meanwhile
+            self._hinted = False
+            self._check_again()
 
-    def tell(self, finished: dict[str, tuple[str, str, str | None, str | None]]) -> None:
-        """These have ended in a turn of ours."""
-        if self._finding:
-            self._ended |= finished
+    def answer_ended(self, ended: dict[str, End]) -> None:
+        """Answer for instances that a turn of this process has ended."""
+        if self._reading:
+            self._ended |= ended
         if self.waiting:
-            self._answer(end for id, end in finished.items() if id in self.waiting)
+            self._answer(end for id, end in ended.items() if id in self.waiting)
 
-    def hear(self) -> None:
-        """Something happened elsewhere. From any thread."""
-        self._heard = self._heard or self._finding > 0
+    def hint(self) -> None:
+        """Another process did something. From any thread."""
+        self._hinted = self._hinted or self._reading > 0
 
-    async def look(self, store: Store) -> None:
-        """Has anybody on the list ended elsewhere?"""
+    async def check(self, store: Store) -> None:
+        """Answer for instances that other processes have ended."""
         ids = list(self.waiting.alive())
         if not ids:
             return
         try:
             rows = await store.read(reads.outcomes, ids=ids)
         except StoreFault:
-            asyncio.get_running_loop().call_later(0.2, self._again)
+            asyncio.get_running_loop().call_later(_RETRY, self._check_again)
             return
-        self._answer(rows)
+        self._answer((id, status, result, error) for id, status, result, error in rows)
 
     def close(self, error: Exception) -> None:
-        """Nobody will answer any more."""
+        """Answer every waiter with this error."""
         replies = [*(reply for _, _, reply in self.asked), *self.waiting.clear()]
         self.asked.clear()
-        self._asking = False
+        self._resolving = False
         answer_all([(reply, error) for reply in replies])
 
-    def _answer(self, ends: Iterable[Any]) -> None:
-        answer_all([(reply, end) for end in ends for reply in self.waiting.pop(end[0])])
+    def _answer(self, ends: Iterable[End]) -> None:
+        answers: list[tuple[Reply[Any], Any]] = []
+        for end in ends:
+            id, _, _, _ = end
+            answers.extend((reply, end) for reply in self.waiting.pop(id))
+        answer_all(answers)
 
 
 def _late(id: str, condition: None, seconds: float) -> str:
-    return f"Instance {id} has not ended within {seconds:g} s; its work goes on."
+    return f"Instance {id} has not ended within {seconds:g} s; its work continues."

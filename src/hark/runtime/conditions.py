@@ -25,6 +25,7 @@ from hark.runtime.waiters import Waiter, Waiters
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, StoreFault
+from hark.store.statements import AwakeableRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class _Found:
 
     status: str
     instance: Instance | None = None
-    awakeable: Any = None
+    awakeable: AwakeableRow | None = None
 
 
 async def _read_all(store: Store, waiting: _Waiting) -> dict[str, _Found]:
@@ -158,9 +159,9 @@ async def _read_all(store: Store, waiting: _Waiting) -> dict[str, _Found]:
     # After the statuses: an instance that was finished by then has no open awakeable any more (invariant 11).
     asking = [id for id, waiters in waiting.items() if any(w.condition == AwakeableOpen() for w in waiters)]
     for row in await store.read(reads.open_awakeables, ids=asking) if asking else ():
-        id = row[1]
-        if id in found and found[id].awakeable is None:
-            found[id].awakeable = row
+        asker = found.get(row.instance_id)
+        if asker is not None and asker.awakeable is None:
+            asker.awakeable = row
     reached = [id for id, one in found.items() if any(w.condition == StatusReached(one.status) for w in waiting[id])]
     for id, instance in (await views.instances(store, reached)).items() if reached else ():
         found[id].instance = instance
@@ -192,4 +193,4 @@ def _answer(id: str, condition: Condition, found: _Found | None) -> Any:
 
 def _late(id: str, condition: Condition, seconds: float) -> str:
     status = f"did not reach status {condition.status!r}" if isinstance(condition, StatusReached) else None
-    return f"Instance {id} {status or 'opened no awakeable'} within {seconds:g} s; its work goes on."
+    return f"Instance {id} {status or 'opened no awakeable'} within {seconds:g} s; its work continues."

@@ -1,4 +1,7 @@
-"""Metrics for operators: asked for when somebody looks, by index only. Counts stop at `MOST`."""
+"""Metrics: what this process has counted, and gauges of the store.
+
+The gauges are read when they are asked for, by index only; counts stop at `MOST`. How they are shown is in doors/http.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _KINDS = typing.get_args(WaitKind)
 
 @dataclass(slots=True)
 class ProcessCounters:
-    """What a clerk has done since it opened: added up once per turn, never per row."""
+    """What the clerk has done since it opened. Added up once per turn, never per row."""
 
     turns: int = 0
     requests: int = 0
@@ -24,8 +27,9 @@ class ProcessCounters:
     waited: float = 0.0
     """Seconds from the oldest request of each turn to its commit."""
     wakes: int = 0
-    """Turns that claimed work for what was asked in them, and the same seconds for these."""
+    """Turns that had requests and claimed work."""
     woke: float = 0.0
+    """Of these turns: seconds from the oldest request to the commit."""
 
     def add(self, requests: int, seconds: float, claims: int) -> None:
         self.turns += 1
@@ -39,30 +43,31 @@ class ProcessCounters:
 
 @dataclass(slots=True)
 class Metrics:
-    """The store at a glance, and what this process has done."""
+    """The gauges of the store, and the counters of this process."""
 
-    tally: ProcessCounters
+    counters: ProcessCounters
     executing: int = 0
     blocked: int = 0
     timer_lag: float = 0.0
     waits: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By kind: how many, and seconds since the oldest began."""
     queues: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """By queue: how many are ready to run, and seconds since the first of them came."""
+    """By queue: how many are claimable, and seconds since the oldest of them became so."""
 
 
-async def look(store: Store, tally: ProcessCounters) -> Metrics:
+async def read(store: Store, counters: ProcessCounters) -> Metrics:
+    """Read the gauges of the store; a constant number of statements, none of which scans a table."""
     now = await store.time()
 
     def age(since: int | None) -> float:
         return max(0.0, (now - since) / 1_000_000) if since is not None else 0.0
 
-    figures = Metrics(tally)
-    [[figures.executing, figures.blocked]] = await store.read(reads.count_busy, most=MOST)
+    metrics = Metrics(counters)
+    [[metrics.executing, metrics.blocked]] = await store.read(reads.count_busy, most=MOST)
     [[due]] = await store.read(sql.next_due)
-    figures.timer_lag = age(due)
+    metrics.timer_lag = age(due)
     for kind, number, since in await store.read(reads.count_waits, [(kind,) for kind in _KINDS], most=MOST):
-        figures.waits[kind] = (number, age(since))
+        metrics.waits[kind] = (number, age(since))
     for queue, number, since in await store.read(reads.count_ready, most=MOST):
-        figures.queues[queue] = (int(number), age(since))
-    return figures
+        metrics.queues[queue] = (int(number), age(since))
+    return metrics

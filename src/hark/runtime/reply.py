@@ -74,7 +74,7 @@ class Reply(Generic[T]):
             if not self._done and self._event is None:
                 self._event = threading.Event()
         if not self._done and self._event is not None and not self._event.wait(timeout):
-            raise TimeoutError(f"No result within {timeout} seconds; the call goes on. Read the reply again later.")
+            raise TimeoutError(f"No result within {timeout} seconds; the call continues. Read the reply again later.")
         return self._outcome()
 
     def done(self) -> bool:

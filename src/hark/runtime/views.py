@@ -1,4 +1,4 @@
-"""Reading: rows of the store as the values people see. Runs beside the turns, on read connections."""
+"""Views: rows of the store as the values that callers get. Reads only, on the store's read connections."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import builtins
 import typing
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
-from hark.model.values import Awakeable, Event, Instance, Status, Token, Wait, WaitKind
+from hark.model.values import PARKED, Awakeable, Event, Instance, Status, Token, Wait, WaitKind
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -20,7 +20,7 @@ from hark.store.sql import Sql
 
 _ALL = 2**63 - 1
 _PAGE = 1000
-_SET_BACK = 86_400_000_000  # µs: the clock may have been set while they lived
+_CLOCK_CHANGE = 86_400_000_000  # µs: the clock may have been set while an instance lived
 _KINDS = typing.get_args(WaitKind)
 _STATUSES = typing.get_args(Status)
 
@@ -33,32 +33,14 @@ def _value(text: str | None) -> Any:
     return None if text is None else json.load(text)
 
 
-def _wait(row: Sequence[Any]) -> Wait:
-    instance_id, kind, name, place, deadline, since = row[:6]
-    return Wait(instance_id, kind, name, place, _time(deadline), from_micros(since))
+# -- instances -------------------------------------------------------------------------------------
 
 
-def _instance(row: Sequence[Any], waits: Sequence[Wait] = ()) -> Instance:
-    (
-        id,
-        definition,
-        kind,
-        version,
-        step,
-        status,
-        state,
-        result,
-        error,
-        attempt,
-        queue,
-        key,
-        parent,
-        created,
-        finished,
-    ) = row[:15]
+def _instance(row: reads.InstanceRow, waits: Sequence[Wait] = ()) -> Instance:
     return Instance(
-        id, definition, kind, version, step, status, _value(state), _value(result), error, attempt, queue, key, parent,
-        from_micros(created), _time(finished), tuple(waits),
+        row.id, row.definition, row.kind, row.version, row.step, row.status, _value(row.state), _value(row.result),
+        row.error, row.attempt, row.queue, row.correlation_key, row.parent_id, from_micros(row.created_at),
+        _time(row.finished_at), tuple(waits),
     )  # fmt: skip
 
 
@@ -67,7 +49,7 @@ async def _address(store: Store, target: str) -> str | None:
 
 
 async def find(store: Store, target: str) -> str:
-    """The id a target means."""
+    """The id of the instance that a target means: an id, or a correlation key."""
     id = await _address(store, target)
     if id is None:
         raise not_found(target)
@@ -75,109 +57,137 @@ async def find(store: Store, target: str) -> str:
 
 
 def not_found(target: str) -> NotFound:
-    return NotFound(f"There is no instance {target!r}. Check the id or key; finished ones go after retention.")
+    return NotFound(
+        f"There is no instance {target!r}. Check the id or key; finished instances are removed after retention."
+    )
 
 
 async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
+    """Instances by id; those that do not exist are left out."""
     rows = await store.read(reads.read_instances, ids=list(ids))
-    parked = [row[0] for row in rows if row[5] in ("awaiting_signal", "awaiting_children")]
+    parked = [row.id for row in rows if row.status in PARKED]
     waits: dict[str, builtins.list[Wait]] = {}
     if parked:
-        for row in await store.read(sql.waits_of, ids=parked):
-            if row[9] is None:
-                waits.setdefault(row[1], []).append(_wait((row[1], row[3], row[4], row[2], row[6], row[8])))
-    return {row[0]: _instance(row, waits.get(row[0], ())) for row in rows}
+        for wait in await store.read(reads.open_waits_of, ids=parked):
+            waits.setdefault(wait.instance_id, []).append(_wait(wait))
+    return {row.id: _instance(row, waits.get(row.id, ())) for row in rows}
 
 
 async def get(store: Store, target: str) -> Instance:
+    """One instance. `NotFound` when no instance has this id or key."""
     id = await find(store, target)
     found = await instances(store, [id])
     if id not in found:
-        raise NotFound(f"There is no instance {target!r} any more: retention removed it.")
+        raise not_found(target)  # removed by retention since its id was read
     return found[id]
 
 
-async def _place(store: Store, read: Sql[Any], created_at: int, after: str | None) -> tuple[int, str]:
-    """Where a page begins: the time and the id of the last one seen."""
+R = TypeVar("R", reads.InstanceRow, sql.AwakeableRow)
+
+
+async def _position(store: Store, read: Sql[R], after: str | None) -> tuple[int, str]:
+    """The position of the last row of the page before: its time and its id."""
     if after is None:
         return _ALL, ""
     for row in await store.read(read, ids=[after]):
-        return row[created_at], after
-    raise NotFound(f"There is no {after!r} to go on after; retention took it. List from the beginning.")
+        return row.created_at, after
+    raise NotFound(f"There is no {after!r} to continue after; retention removed it. List from the beginning.")
 
 
-async def _in_use(store: Store, kind: str | None) -> builtins.list[str]:
-    """The definitions with instances, perhaps only those that can be of a kind."""
-    names = [row[0] for row in await store.read(reads.definitions_in_use)]
+async def _definitions_in_use(store: Store, kind: str | None) -> builtins.list[str]:
+    """The definitions that have instances; with a kind, those that may have instances of it."""
+    names = [name for (name,) in await store.read(reads.definitions_in_use)]
     if kind is None:
         return names
     kinds: dict[str, builtins.set[str]] = {}
     for name, _, of, *_ in await store.read(sql.definitions):
         kinds.setdefault(name, builtins.set()).add(of)
-    return [name for name in names if kind in kinds.get(name, (kind,))]  # a child nobody could start has no definition
+    # A child of a definition that no process registered has failed, and its definition has no kind.
+    return [name for name in names if kind in kinds.get(name, (kind,))]
 
 
 async def listing(
     store: Store, status: str | None, definition: str | None, kind: str | None, limit: int, after: str | None
 ) -> builtins.list[Instance]:
-    at, last = await _place(store, reads.read_instances, 13, after)
-    names = [definition] if definition is not None else await _in_use(store, kind)
+    """Instances, newest first, after the one with the id `after`."""
+    at, last = await _position(store, reads.read_instances, after)
+    names = [definition] if definition is not None else await _definitions_in_use(store, kind)
     lanes = [(name, one) for name in names for one in (_STATUSES if status is None else (status,))]
     rows = await store.read(reads.list_instances, lanes, kind=kind, at=at, after=last, size=limit)
-    found = await instances(store, [row[0] for row in rows])
-    return [found[row[0]] for row in rows if row[0] in found]
+    ids = [id for (id,) in rows]
+    found = await instances(store, ids)
+    return [found[id] for id in ids if id in found]
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+
+def _wait(row: reads.OpenWait) -> Wait:
+    return Wait(row.instance_id, row.kind, row.name, row.place, _time(row.deadline), from_micros(row.since))
 
 
 async def waits(
     store: Store, name: str | None, kind: str | None, limit: int = _ALL, after: tuple[int, str] = (-1, "")
 ) -> tuple[builtins.list[Wait], tuple[int, str] | None]:
-    """What is open, longest first, and where a full page ended."""
-    kinds = _KINDS if kind is None else (kind,)
+    """Open waits, longest first, and the `after` of the next page if this one is full."""
+    kinds = [(one,) for one in (_KINDS if kind is None else (kind,))]
     since, last = after
-    rows = await store.read(reads.read_waits, [(one,) for one in kinds], name=name, size=limit, since=since, after=last)
-    return [_wait(row) for row in rows], (rows[-1][5], rows[-1][6]) if len(rows) == limit else None
+    rows = await store.read(reads.read_waits, kinds, name=name, size=limit, since=since, after=last)
+    return [_wait(row) for row in rows], (rows[-1].since, rows[-1].id) if len(rows) == limit else None
 
 
-def _event(row: Sequence[Any]) -> Event:
-    seq, instance_id, type, step, data, at, tx = row
-    return Event(seq, instance_id, type, step, _value(data), from_micros(at), (tx, seq))
+# -- events ----------------------------------------------------------------------------------------
+
+
+def _event(row: reads.EventRow) -> Event:
+    cursor = (row.tx, row.seq)
+    return Event(row.seq, row.instance_id, row.type, row.step, _value(row.data), from_micros(row.at), cursor)
 
 
 async def events(
     store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)
 ) -> builtins.list[Event]:
+    """The latest events of one instance or of all, newest last, before a cursor."""
+    tx, seq = before
     if target is None:
-        rows = await store.read(reads.latest_events, size=limit, tx=before[0], seq=before[1])
+        rows = await store.read(reads.latest_events, size=limit, tx=tx, seq=seq)
     else:
-        rows = await store.read(reads.events_of, id=await find(store, target), size=limit, seq=before[1])
+        rows = await store.read(reads.events_of, id=await find(store, target), size=limit, seq=seq)
     return [_event(row) for row in reversed(rows)]
 
 
 async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> builtins.list[Event]:
+    """The events of all instances after a cursor, oldest first; none is ever skipped (invariant 17)."""
     [[horizon]] = await store.read(reads.horizon)
-    rows = await store.read(reads.events_after, tx=cursor[0], seq=cursor[1], size=limit, horizon=horizon)
+    tx, seq = cursor
+    rows = await store.read(reads.events_after, tx=tx, seq=seq, size=limit, horizon=horizon)
     return [_event(row) for row in rows]
 
 
 async def follow(store: Store, places: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
-    """The events of each instance after its seq, and who was over before we looked: of those there are no more."""
-    living = {row[0] for row in await store.read(reads.unfinished, ids=list(places))}
+    """The events of each instance after its seq, and the instances that were finished before these were read: they have
+    no more events than these."""
+    unfinished = {id for (id,) in await store.read(reads.unfinished, ids=list(places))}
     rows = await store.read(reads.follow, list(places.items()), size=limit)
-    return [_event(row) for row in rows], places.keys() - living
+    return [_event(row) for row in rows], places.keys() - unfinished
+
+
+# -- retention -------------------------------------------------------------------------------------
 
 
 async def expirable(store: Store, before: int) -> AsyncIterator[builtins.list[str]]:
-    """Who can be forgotten, oldest first, a page at a time; those who must stay were on the page too."""
+    """The ids that retention may remove, oldest first, in pages; a page also counts instances that must stay."""
     at, last = 0, ""
     while True:
         page = await store.read(sql.finished_before, before=before, at=at, after=last, size=_PAGE)
-        yield [id for id, _, free in page if free]
+        yield [id for id, _, removable in page if removable]
         if len(page) < _PAGE:
             return
         last, at, _ = page[-1]
 
 
 async def oldest(store: Store, before: int, limit: int) -> builtins.list[str]:
+    """The ids that retention would remove next."""
     found: builtins.list[str] = []
     async for ids in expirable(store, before):
         found += ids
@@ -187,17 +197,17 @@ async def oldest(store: Store, before: int, limit: int) -> builtins.list[str]:
 
 
 async def export(store: Store, before: int, limit: int) -> builtins.list[dict[str, Any]]:
-    """What retention would remove next, with all that happened to it: plain values, ready to be written as JSON."""
+    """The instances that retention would remove next, with all their events and signals, as values for JSON."""
     ids = await oldest(store, before, limit)
     found = await instances(store, ids)
     histories = {id: {**asdict(found[id]), "events": [], "signals": []} for id in ids if id in found}
     for row in await store.read(reads.events_of_all, ids=list(histories)):
         event = asdict(_event(row))
         del event["instance_id"], event["cursor"]
-        histories[row[1]]["events"].append(event)
-    since = min((found[id].created_at for id in histories), default=from_micros(0))
+        histories[row.instance_id]["events"].append(event)
+    since = moment(min((found[id].created_at for id in histories), default=from_micros(0)), "since")
     for id, kind, name, payload, dedup_key, at, consumed_at in await store.read(
-        reads.signals_of_all, ids=list(histories), since=moment(since, "since") - _SET_BACK, before=before + _SET_BACK
+        reads.signals_of_all, ids=list(histories), since=since - _CLOCK_CHANGE, before=before + _CLOCK_CHANGE
     ):
         histories[id]["signals"].append(
             {"kind": kind, "name": name, "payload": _value(payload), "dedup_key": dedup_key, "at": from_micros(at),
@@ -206,53 +216,63 @@ async def export(store: Store, before: int, limit: int) -> builtins.list[dict[st
     return list(histories.values())
 
 
+# -- awakeables ------------------------------------------------------------------------------------
+
 Link = Callable[[str, str, int | None, int], str]
-"""The link to an awakeable, from its id, its nonce, when it times out and when it was asked."""
+"""Makes the link to an awakeable from its id, its nonce, when it times out and when it was created."""
 
 
 async def awakeables(
     store: Store, link: Link, *, id: str | None = None, job: str | None = None, status: str | None = None,
     limit: int = 100, after: str | None = None,
 ) -> builtins.list[Awakeable]:  # fmt: skip
+    """Awakeables, newest first; `job` is the instance that asked, by id or key."""
     if id is not None:
         return [awakeable(row, link) for row in await store.read(reads.read_awakeables, ids=[id])]
-    at, last = await _place(store, reads.read_awakeables, 8, after)
+    at, last = await _position(store, reads.read_awakeables, after)
     if job is not None and (job := await _address(store, job)) is None:
-        return []  # nobody: nobody asks
+        return []  # an instance that does not exist has no awakeables
     rows = await store.read(reads.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
     return [awakeable(row, link) for row in rows]
 
 
-def awakeable(row: Sequence[Any], link: Link) -> Awakeable:
-    (id, instance_id, task, entry, status, payload, error, timeout, created, resolved, title, description, schema,
-     assignees, by, nonce) = row  # fmt: skip
+def awakeable(row: sql.AwakeableRow, link: Link) -> Awakeable:
     return Awakeable(
-        id, instance_id, task, entry, status, _value(payload), error, _time(timeout), from_micros(created),
-        _time(resolved), title, description, _value(schema), tuple(_value(assignees) or ()), by,
-        link(id, nonce, timeout, created),
+        row.id, row.instance_id, row.task, row.entry_index, row.status, _value(row.payload), row.error,
+        _time(row.timeout_at), from_micros(row.created_at), _time(row.resolved_at), row.title, row.description,
+        _value(row.schema), tuple(_value(row.assignees) or ()), row.answered_by,
+        link(row.id, row.nonce, row.timeout_at, row.created_at),
     )  # fmt: skip
 
 
 async def linked(store: Store, link: Link, keys: Keys, id: str, token: str, now: int) -> Awakeable:
-    """The awakeable behind a link. Every link that is not genuine, or is over, is the same: the same work, too."""
+    """The awakeable behind a link. Every link that is not valid raises the same error, after the same work."""
     found = await store.read(reads.read_awakeables, ids=[id])
-    nonce, asked_at, timeout = (found[0][15], found[0][8], found[0][7]) if found else ("", 0, None)
-    ends = keys.verify(token, id, nonce, asked_at)
-    # Never longer than its question: one that was made again, by a replay, counts its time from then.
-    if not found or ends is None or now >= ends or (timeout is not None and now >= timeout):
-        raise NotFound("This link does not work. It is not complete, or not valid any more; ask for a new one.")
-    return awakeable(found[0], link)
+    row = found[0] if found else None
+    nonce, created_at = (row.nonce, row.created_at) if row is not None else ("", 0)
+    expiry = keys.verify(token, id, nonce, created_at)
+    # Never longer than the awakeable itself: one that a replay created again counts its time from then.
+    timed_out = row is not None and row.timeout_at is not None and now >= row.timeout_at
+    if row is None or expiry is None or now >= expiry or timed_out:
+        raise NotFound("This link does not work: it is incomplete, or no longer valid. Ask for a new one.")
+    return awakeable(row, link)
 
 
-def token(row: Sequence[Any], secret: str | None = None) -> Token:
-    id, name, scopes, created, expires, revoked = row
-    return Token(id, name, tuple(_value(scopes)), from_micros(created), _time(expires), _time(revoked), secret)
+# -- tokens ----------------------------------------------------------------------------------------
+
+
+def token(row: sql.TokenRow, secret: str | None = None) -> Token:
+    return Token(
+        row.id, row.name, tuple(_value(row.scopes)), from_micros(row.created_at), _time(row.expires_at),
+        _time(row.revoked_at), secret,
+    )  # fmt: skip
 
 
 async def tokens(store: Store) -> builtins.list[Token]:
+    """All tokens, oldest first, also expired and revoked ones."""
     return [token(row) for row in await store.read(sql.read_tokens)]
 
 
 async def live_tokens(store: Store, hashes: Sequence[str], now: int) -> dict[str, Token]:
-    """Of these hashes those that are good for something."""
-    return {row[0]: token(row[1:]) for row in await store.read(sql.live_tokens, hashes=list(hashes), now=now)}
+    """The tokens of these hashes that are valid now, by hash."""
+    return {row.hash: token(row) for row in await store.read(sql.live_tokens, hashes=list(hashes), now=now)}

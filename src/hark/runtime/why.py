@@ -1,8 +1,8 @@
-"""Why an instance is where it is (D7): what it waits for, what would wake it, what is in its way, what almost did.
+"""Why an instance is where it is (D7): what it waits for, what would wake it, what blocks it, what almost woke it.
 
-Reads only, beside the turns, and a constant number of statements. Near misses come from four places: its own
-inbox (came, and is not what it waits for), `misses` (reached nobody), the latest signals of others and the
-broadcasts since it was started. The commands named here are those of doors/cli.
+Reads only, outside the turns, a constant number of statements. Near misses come from four places: its own inbox (a
+signal it does not wait for), `misses` (signals that were not stored), the latest signals of other instances and the
+broadcasts since it was started. The commands in the texts are those of doors/cli.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model.activation import WaitRow
@@ -18,77 +17,56 @@ from hark.model.names import from_micros
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
 from hark.store import reads
-from hark.store import statements as sql
 from hark.store.protocol import Store
+from hark.store.reads import Miss, OpenWait, WhyInstance
 
-_MOST = 20
-
-
-class _Row:
-    """The instance as it is in the store, times in µs."""
-
-    def __init__(self, row: Sequence[Any]) -> None:
-        (
-            self.id, self.definition, self.version, self.status, self.step, self.key, self.holds_key, self.queue,
-            self.since, self.due_at, self.blocked_on, self.lease_owner, self.created_at, self.updated_at,
-            self.finished_at, self.error,
-        ) = row  # fmt: skip
-
-    @property
-    def name(self) -> str:
-        """How people would address it."""
-        return str(self.key) if self.key is not None and self.holds_key else str(self.id)
+_MOST = 20  # near misses shown
 
 
 async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) -> Why:
-    """`here`: what a worker of this process can run, which the store may not have heard of yet."""
+    """`here`: the definitions a worker of this process has code for, which may not be in the store yet."""
     id = await views.find(store, target)
-    for found in await store.read(reads.why_instance, id=id):
-        row = _Row(found)
-        break
-    else:
+    found = await store.read(reads.why_instance, id=id)
+    if not found:
         raise views.not_found(target)
+    [row] = found
     now = await store.time()
-    parked = row.status in PARKED
-    armed = await _open_waits(store, id) if parked else []
-    waits = [wait for wait, _ in armed]
+    waits = await store.read(reads.open_waits_of, ids=[id]) if row.status in PARKED else []
     children, questions = await _children(store, waits), await _questions(store, waits)
-    waiting = tuple(_waiting(row, wait, since, children, questions) for wait, since in armed)
-    blockers = tuple(await _obstacles(store, row, now, here))
-    since = min((since for _, since in armed), default=None) or _since(row)
+    waiting = tuple(_waiting(row, wait, children.get(wait.id, []), questions.get(wait.name or "")) for wait in waits)
+    blockers = tuple(await _blockers(store, row, now, here))
+    since = min((wait.since for wait in waits), default=None) or _since(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
         _summary(row, waits, blockers), waiting, blockers, tuple(await _misses(store, row, waits)),
     )  # fmt: skip
 
 
-def _since(row: _Row) -> int:
+def _name(row: WhyInstance) -> str:
+    """How people would address it."""
+    return row.key if row.key is not None and row.holds_key else row.id
+
+
+def _since(row: WhyInstance) -> int:
     return int(row.finished_at or (row.since if row.status == "runnable" else row.updated_at))
 
 
-def _summary(row: _Row, waits: Sequence[WaitRow], blockers: Sequence[Blocker]) -> str:
+def _summary(row: WhyInstance, waits: Sequence[OpenWait], blockers: Sequence[Blocker]) -> str:
     if waits:
-        wanted = dict.fromkeys(WAIT_KINDS[wait.kind].describe(wait) for wait in waits)
+        wanted = dict.fromkeys(WAIT_KINDS[wait.kind].describe(_armed(wait)) for wait in waits)
         return f"It waits for {' or '.join(wanted)}."
     return blockers[0].text if blockers else f"It is {row.status}."
+
+
+def _armed(wait: OpenWait) -> WaitRow:
+    return WaitRow(wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None)
 
 
 # -- what it waits for ------------------------------------------------------------------------------
 
 
-async def _open_waits(store: Store, id: str) -> list[tuple[WaitRow, int]]:
-    """The waits that have neither been answered nor timed out, and since when they are armed."""
-    return [
-        (WaitRow(wait, place, kind, name, key, deadline, remaining, fired_at), since)
-        for wait, _, place, kind, name, key, deadline, remaining, since, fired_at in await store.read(
-            sql.waits_of, ids=[id]
-        )
-        if fired_at is None
-    ]
-
-
-async def _children(store: Store, waits: Sequence[WaitRow]) -> dict[str, list[UnfinishedChild]]:
-    """The unfinished children of each wait."""
+async def _children(store: Store, waits: Sequence[OpenWait]) -> dict[str, list[UnfinishedChild]]:
+    """The unfinished children, by the wait they belong to."""
     ids = [wait.id for wait in waits if WAIT_KINDS[wait.kind].has_children]
     found: dict[str, list[UnfinishedChild]] = {}
     if ids:
@@ -97,36 +75,30 @@ async def _children(store: Store, waits: Sequence[WaitRow]) -> dict[str, list[Un
     return found
 
 
-async def _questions(store: Store, waits: Sequence[WaitRow]) -> dict[str, str]:
-    """What the awakeables ask, and that an answer has to fit."""
+async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str, str]:
+    """What the awakeables ask, and that an answer has to match a schema."""
     ids = [wait.name for wait in waits if WAIT_KINDS[wait.kind].has_awakeable]
     notes = {}
-    for found in await store.read(reads.read_awakeables, ids=ids) if ids else ():
-        id, title, schema = found[0], found[10], found[12]
-        fit = f"the answer has to fit a schema: {_command('awakeable', 'show', id)}" if schema is not None else None
-        notes[id] = "; ".join(part for part in (title, fit) if part)
+    for asked in await store.read(reads.read_awakeables, ids=ids) if ids else ():
+        show = _command("awakeable", "show", asked.id)
+        schema = f"the answer has to match a schema: {show}" if asked.schema is not None else None
+        notes[asked.id] = "; ".join(part for part in (asked.title, schema) if part)
     return notes
 
 
-def _waiting(
-    row: _Row,
-    wait: WaitRow,
-    since: int,
-    children: dict[str, list[UnfinishedChild]],
-    questions: dict[str, str],
-) -> Waiting:
-    kind = WAIT_KINDS[wait.kind]
-    context = WaitContext(row.name, children.get(wait.id, []), questions.get(wait.name or "") or None)
-    command = kind.wake_command(wait, context)
+def _waiting(row: WhyInstance, wait: OpenWait, children: list[UnfinishedChild], question: str | None) -> Waiting:
+    kind, armed = WAIT_KINDS[wait.kind], _armed(wait)
+    context = WaitContext(_name(row), children, question or None)
+    command = kind.wake_command(armed, context)
     return Waiting(
         wait.kind,
         wait.name,
         wait.key,
         wait.place,
-        from_micros(since),
+        from_micros(wait.since),
         None if wait.deadline is None else from_micros(wait.deadline),
         None if command is None else _command(*command),
-        kind.note(wait, context),
+        kind.note(armed, context),
     )
 
 
@@ -134,56 +106,56 @@ def _command(*words: str) -> str:
     return " ".join(["hark", *map(shlex.quote, words)])
 
 
-# -- what is in its way -----------------------------------------------------------------------------
+# -- what blocks it ---------------------------------------------------------------------------------
 
 
-async def _obstacles(store: Store, row: _Row, now: int, here: Sequence[tuple[str, int]]) -> list[Blocker]:
+async def _blockers(store: Store, row: WhyInstance, now: int, here: Sequence[tuple[str, int]]) -> list[Blocker]:
     if row.status in TERMINAL:
         return [_finished(row)]
     live = {id: names for id, names in await store.read(reads.live_workers, now=now)}
     if row.status == "executing":
         if row.lease_owner in live or not store.durable:
             return [Blocker("executing", f"Step {row.step!r} is running now, on worker {row.lease_owner}.")]
-        text = f"It was running on worker {row.lease_owner}, which is gone; "
-        return [Blocker("lease_lost", text + "any other worker takes it over, and so does `hark timeout check`.")]
+        text = f"It was running on worker {row.lease_owner}, whose lease has expired; "
+        return [Blocker("lease_lost", text + "any other worker reclaims it, and so does `hark timeout check`.")]
     able = [id for id, names in live.items() if f",{row.definition}@{row.version}," in f",{names},"]
     found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able))]
     if not able and store.durable and (row.definition, row.version) not in here:
-        text = f"No worker that is alive has the code of {row.definition} version {row.version}: start one with "
+        text = f"No live worker has the code of {row.definition} version {row.version}: start one with "
         found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
         return [blocker for blocker in found if blocker.reason != "in_line"]
     return found
 
 
-def _finished(row: _Row) -> Blocker:
+def _finished(row: WhyInstance) -> Blocker:
     if row.status == "failed":
-        text = f"It has failed: {row.error}. When the cause is mended: {_command('instance', 'retry', row.id)}"
+        text = f"It has failed: {row.error}. Fix the cause, then run: {_command('instance', 'retry', row.id)}"
     elif row.status == "cancelled":
         text = f"It was cancelled: {row.error or 'no reason was given'}."
     else:
-        text = "It is done; there is nothing left to wait for."
+        text = "It is done; it waits for nothing any more."
     return Blocker("finished", text)
 
 
-async def _blocked(store: Store, row: _Row, now: int, able: int) -> Blocker:
+async def _blocked(store: Store, row: WhyInstance, now: int, able: int) -> Blocker:
     if row.due_at is not None:
-        return Blocker("delayed", "It is not to run before its time.", from_micros(row.due_at))
+        return Blocker("delayed", "It is delayed.", from_micros(row.due_at))
     if row.blocked_on is None:
-        return Blocker("in_line", f"It can run, and is in line in queue {row.queue!r}; workers with its code: {able}.")
+        return Blocker("in_line", f"It waits for a free slot in queue {row.queue!r}; workers with its code: {able}.")
     kind, _, key = row.blocked_on.partition(":")
-    due = (await store.read(reads.bucket_due, kind=kind, key=key))[0][0]
+    [[due]] = await store.read(reads.bucket_due, kind=kind, key=key)
     until = None if due is None or due < now else from_micros(due)
     if kind == "rate":
-        return Blocker("rate_limit", f"It is in line for tokens of the rate limit {key!r}.", until)
+        return Blocker("rate_limit", f"It waits for tokens of the rate limit {key!r}.", until)
     held = [f"{id} (step {step!r})" for id, step, _ in await store.read(reads.slot_holders, key=key)]
-    text = f"It is in line for the concurrency key {key!r}, held by {', '.join(held) or 'nobody any more'}."
+    text = f"It waits for the concurrency key {key!r}, held by {', '.join(held) or 'no instance any more'}."
     return Blocker("concurrency", text, until)
 
 
 # -- what almost woke it ----------------------------------------------------------------------------
 
 
-async def _misses(store: Store, row: _Row, waits: Sequence[WaitRow]) -> list[NearMiss]:
+async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> list[NearMiss]:
     asked: set[tuple[str, str]] = {(wait.kind, wait.name) for wait in waits if wait.name is not None}
     names = sorted({name for _, name in asked})
     keys = {wait.key for wait in waits if wait.key is not None}
@@ -197,17 +169,17 @@ async def _misses(store: Store, row: _Row, waits: Sequence[WaitRow]) -> list[Nea
 
 
 def _grouped(found: Iterable[NearMiss]) -> list[NearMiss]:
-    """Alike ones once, with their number; the latest first."""
+    """One near miss for all of the same reason, kind, name and target, with their number; the latest first."""
     groups: dict[tuple[str, ...], NearMiss] = {}
     for miss in sorted(found, key=lambda miss: miss.at, reverse=True):
-        like = (miss.reason, miss.kind, miss.name, miss.target)
-        first = groups.get(like)
-        groups[like] = miss if first is None else replace(first, count=first.count + 1)
+        group = (miss.reason, miss.kind, miss.name, miss.target)
+        first = groups.get(group)
+        groups[group] = miss if first is None else replace(first, count=first.count + 1)
     return list(groups.values())[:_MOST]
 
 
-async def _inbox(store: Store, row: _Row, asked: set[tuple[str, str]]) -> list[NearMiss]:
-    """It is there, and it is not what is waited for: another name, or the right name the wrong way."""
+async def _inbox(store: Store, row: WhyInstance, asked: set[tuple[str, str]]) -> list[NearMiss]:
+    """Signals in its inbox that it does not wait for: another name, or the right name with another kind."""
     if not asked:
         return []
     found = []
@@ -217,60 +189,62 @@ async def _inbox(store: Store, row: _Row, asked: set[tuple[str, str]]) -> list[N
         wanted = sorted(other for other, same in asked if same == name)
         if wanted:
             text = f"{kind} {name!r} is in its inbox, but it waits for {_article(wanted[0])} of that name."
-            found.append(NearMiss("other_kind", kind, name, row.name, from_micros(at), text))
+            found.append(NearMiss("other_kind", kind, name, _name(row), from_micros(at), text))
         else:
-            text = f"{kind} {name!r} is in its inbox, but that is not what it waits for now; it stays for later."
-            found.append(NearMiss("other_name", kind, name, row.name, from_micros(at), text))
+            text = f"{kind} {name!r} is in its inbox, but it does not wait for that now; it stays there for later."
+            found.append(NearMiss("other_name", kind, name, _name(row), from_micros(at), text))
     return found
 
 
-def _own(row: _Row, asked: set[tuple[str, str]], keys: set[str], miss: Sequence[Any]) -> list[NearMiss]:
-    """Addressed to it, and it left no row: too early, too late, twice, or a message nobody had asked for yet."""
-    _, at, kind, target, name, reason, instance = miss
-    when = from_micros(at)
-    if reason == "duplicate" and instance == row.id:
-        text = f"{kind} {name!r} came again with a dedup key it had seen; it counts once."
-        return [NearMiss("duplicate", kind, name, target, when, text)]
-    if reason == "finished" and instance == row.id:
-        return [NearMiss("too_late", kind, name, target, when, f"{kind} {name!r} came after its end, for {target!r}.")]
+def _own(row: WhyInstance, asked: set[tuple[str, str]], keys: set[str], miss: Miss) -> list[NearMiss]:
+    """Signals that were sent to it and not stored: too early, too late, twice, or a message it did not wait for yet."""
+    kind, name, target, at = miss.kind, miss.name, miss.target, from_micros(miss.at)
+    if miss.reason == "duplicate" and miss.instance_id == row.id:
+        text = f"{kind} {name!r} was sent again with the same dedup key; it counts once."
+        return [NearMiss("duplicate", kind, name, target, at, text)]
+    if miss.reason == "finished" and miss.instance_id == row.id:
+        text = f"{kind} {name!r} for {target!r} was sent after the instance had finished."
+        return [NearMiss("too_late", kind, name, target, at, text)]
     if kind == "message" and target in keys and (kind, name) not in asked:
-        text = f"message {name!r} came with its key {target!r}; it waits for another name."
-        return [NearMiss("other_name", kind, name, target, when, text)]
-    early = reason != "duplicate" and at <= row.created_at
+        text = f"message {name!r} was sent with its key {target!r}, but it waits for another name."
+        return [NearMiss("other_name", kind, name, target, at, text)]
+    early = miss.reason != "duplicate" and miss.at <= row.created_at
     if early or kind == "message":
-        text = (
-            f"{kind} {name!r} for {target!r} came before it {'was there' if early else 'waited for it'}; send it again."
-        )
-        return [NearMiss("too_early", kind, name, target, when, text)]
+        before = "it was started" if early else "it waited for it"
+        text = f"{kind} {name!r} for {target!r} was sent before {before}; send it again."
+        return [NearMiss("too_early", kind, name, target, at, text)]
     return []
 
 
 async def _elsewhere(
-    store: Store, row: _Row, asked: set[tuple[str, str]], names: list[str], mine: set[str]
+    store: Store, row: WhyInstance, asked: set[tuple[str, str]], names: list[str], mine: set[str]
 ) -> list[NearMiss]:
-    """The right name, to somebody else, or to everybody."""
+    """The right name, sent to another target or as a broadcast."""
     found = []
-    for _, at, kind, target, name, _, instance in await store.read(
-        reads.misses_named, names=names, since=row.created_at
-    ):
-        if target not in mine and instance != row.id and (kind, name) in asked:
-            text = f"{kind} {name!r} was sent to {target!r}, and reached nobody. Was it meant for {row.name!r}?"
-            found.append(NearMiss("other_target", kind, name, target, from_micros(at), text))
+    for miss in await store.read(reads.misses_named, names=names, since=row.created_at):
+        kind, name, target = miss.kind, miss.name, miss.target
+        if target not in mine and miss.instance_id != row.id and (kind, name) in asked:
+            text = (
+                f"{kind} {name!r} was sent to {target!r}, and no instance received it. Was it meant for {_name(row)!r}?"
+            )
+            found.append(NearMiss("other_target", kind, name, target, from_micros(miss.at), text))
     if any(kind == "signal" for kind, _ in asked):
         for name, at, id, key, taken in await store.read(
             reads.signals_to_others, names=names, id=row.id, since=row.created_at
         ):
-            fate = "which took it" if taken is not None else "where it has not been taken"
-            text = f"signal {name!r} went to {key or id}, {fate}. It waits under {row.name!r}."
+            taken_text = "which took it" if taken is not None else "which has not taken it"
+            text = f"signal {name!r} was sent to {key or id}, {taken_text}. This instance is {_name(row)!r}."
             if ("signal", name) in asked:
                 found.append(NearMiss("other_target", "signal", name, key or id, from_micros(at), text))
     for name, at, count in await store.read(reads.broadcasts_named, names=names, since=row.created_at):
         if ("broadcast", name) in asked:
-            text = f"broadcast {name!r} reached {count}, before it waited for it; broadcasts are not kept for later."
+            text = f"broadcast {name!r} reached {count} subscribers before it subscribed; broadcasts are not stored."
             found.append(NearMiss("too_early", "broadcast", name, "*", from_micros(at), text))
         else:
             wanted = sorted(kind for kind, same in asked if same == name)
-            text = f"broadcast {name!r} reached {count}, but it waits for {_article(wanted[0])} of that name."
+            text = (
+                f"broadcast {name!r} reached {count} subscribers, but it waits for {_article(wanted[0])} of that name."
+            )
             found.append(NearMiss("other_kind", "broadcast", name, "*", from_micros(at), text))
     return found
 

@@ -13,7 +13,7 @@ _CAPPED = "Counts stop at 10000."
 
 async def metrics(request: HttpRequest) -> Response:
     found = await request.access.metrics()
-    counters = found.tally
+    counters = found.counters
     ready = {queue: number for queue, (number, _) in found.queues.items()}
     lines = [
         *_family("hark_turns_total", "counter", "Transactions committed by this process.", [("", counters.turns)]),

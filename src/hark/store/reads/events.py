@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
-_EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at"
+
+class EventRow(Row, frozen=True):
+    """An event; (tx, seq) is its cursor."""
+
+    seq: int
+    instance_id: str
+    type: str
+    step: str | None
+    data: str | None
+    at: int
+    tx: int
+
+
+_EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
 # The history of one instance, newest first.
 events_of = Sql(
     f"""
-    SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id = :id::text AND e.seq < :seq::bigint
+    SELECT {_EVENT} FROM events e WHERE e.instance_id = :id::text AND e.seq < :seq::bigint
     ORDER BY e.seq DESC LIMIT :size::bigint
-    """
+    """,
+    row=EventRow,
 )
 # The newest events of all instances.
 latest_events = Sql(
     f"""
-    SELECT {_EVENT}, e.tx FROM events e WHERE (e.tx, e.seq) < (:tx::bigint, :seq::bigint)
+    SELECT {_EVENT} FROM events e WHERE (e.tx, e.seq) < (:tx::bigint, :seq::bigint)
     ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint
     """,
     # The primary key is seq alone, because there is one writer.
     sqlite=f"""
-    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq < :seq AND :tx = :tx ORDER BY e.seq DESC LIMIT :size
+    SELECT {_EVENT} FROM events e WHERE e.seq < :seq AND :tx = :tx ORDER BY e.seq DESC LIMIT :size
     """,
+    row=EventRow,
 )
 # Invariant 17: a cursor over several instances does not pass a turn that is still running. A turn holds a shared lock
 # from before it gets its transaction number until it has ended, and pg_locks shows all locks at one instant. A turn
@@ -50,32 +65,34 @@ horizon = Sql(
 # Invariant 17: the events of all instances after a cursor and below `horizon`, in the order of commits.
 events_after = Sql(
     f"""
-    SELECT {_EVENT}, e.tx FROM events e
+    SELECT {_EVENT} FROM events e
     WHERE (e.tx, e.seq) > (:tx::bigint, :seq::bigint) AND e.tx < :horizon::bigint
     ORDER BY e.tx, e.seq LIMIT :size::bigint
     """,
     sqlite=f"""
-    SELECT {_EVENT}, e.tx FROM events e WHERE e.seq > :seq AND :tx < :horizon ORDER BY e.seq LIMIT :size
+    SELECT {_EVENT} FROM events e WHERE e.seq > :seq AND :tx < :horizon ORDER BY e.seq LIMIT :size
     """,
+    row=EventRow,
 )
 # The events of some instances, each after a position of its own. An event is written under the lock of its instance
 # (invariant 3), so the seqs of one instance commit in order and none is skipped.
 follow = Sql(
     f"""
-    SELECT {_EVENT}, e.tx FROM {{rows: id text, seq bigint}}
+    SELECT {_EVENT} FROM {{rows: id text, seq bigint}}
     CROSS JOIN LATERAL (
         SELECT * FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size::bigint) e
     ORDER BY e.seq
     """,
     sqlite=f"""
-    SELECT {_EVENT}, e.tx FROM {{rows: id text, seq bigint}}
+    SELECT {_EVENT} FROM {{rows: id text, seq bigint}}
     CROSS JOIN events e ON e.seq IN (
         SELECT o.seq FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size)
     ORDER BY e.seq
     """,
+    row=EventRow,
 )
 # X7: whole histories, for an export.
-events_of_all = Sql(f"SELECT {_EVENT}, e.tx FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq")
+events_of_all = Sql(f"SELECT {_EVENT} FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq", row=EventRow)
 # X7: by the three indexes that exist. A signal without a dedup key was consumed while one of these instances lived,
 # so a range of times finds it.
 signals_of_all = Sql(

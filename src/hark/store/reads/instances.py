@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 from hark.store.statements import ADDRESSES
 
-_INSTANCE = """id, definition, kind, version, step, status, state, result, error, attempt, queue,
-           correlation_key, parent_id, created_at, finished_at, priority, blocked_on, due_at"""
+
+class InstanceRow(Row, frozen=True):
+    """An instance, as it is shown. Times in µs, JSON as text."""
+
+    id: str
+    definition: str
+    kind: str
+    version: int
+    step: str
+    status: str
+    state: str
+    result: str | None
+    error: str | None
+    attempt: int
+    queue: str
+    correlation_key: str | None
+    parent_id: str | None
+    created_at: int
+    finished_at: int | None
+
+
 # What `get` and `list` show.
-read_instances = Sql(f"SELECT {_INSTANCE} FROM instances WHERE id IN :ids[text]")
+read_instances = Sql(
+    """
+    SELECT id, definition, kind, version, step, status, state, result, error, attempt, queue, correlation_key,
+        parent_id, created_at, finished_at
+    FROM instances WHERE id IN :ids[text]
+    """,
+    row=InstanceRow,
+)
 # Every definition that has instances: one step through the index per definition, not per instance.
 definitions_in_use = Sql(
     """

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.model.values import WaitKind
+from hark.store.sql import Row, Sql
+
+
+class OpenWait(Row, frozen=True):
+    """A wait that is not answered yet."""
+
+    id: str
+    instance_id: str
+    place: str
+    kind: WaitKind
+    name: str | None
+    key: str | None
+    deadline: int | None
+    remaining: int | None
+    since: int
+
 
 # An instance whose awakeable was settled and that has not run since is not waiting any more.
 _UNANSWERED = """(o.kind <> 'awakeable'
             OR EXISTS (SELECT 1 FROM awakeables a WHERE a.id = o.name AND a.status = 'PENDING'))"""
 _OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
+# What these instances wait for, in the order in which the waits were armed.
+open_waits_of = Sql(
+    """
+    SELECT id, instance_id, place, kind, name, key, deadline, remaining, since FROM waits
+    WHERE instance_id IN :ids[text] AND closed_at IS NULL AND fired_at IS NULL ORDER BY id
+    """,
+    row=OpenWait,
+)
+_WAIT = "w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since"
 # Open waits, longest first, after the position of the last row of the page before: one index scan per kind.
 read_waits = Sql(
     f"""
-    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
+    SELECT {_WAIT} FROM {{rows: kind text}}
     CROSS JOIN LATERAL (
-        SELECT o.instance_id, o.kind, o.name, o.place, o.deadline, o.since, o.id FROM waits o
+        SELECT * FROM waits o
         WHERE o.kind = r.kind AND {_OPEN}
             AND (:name::text IS NULL OR o.name = :name::text) AND (o.since, o.id) > (:since::bigint, :after::text)
         ORDER BY o.since, o.id LIMIT :size::bigint) w
@@ -21,13 +46,14 @@ read_waits = Sql(
     """,
     # SQLite has no LATERAL; a correlated IN does the same scans.
     sqlite=f"""
-    SELECT w.instance_id, w.kind, w.name, w.place, w.deadline, w.since, w.id FROM {{rows: kind text}}
+    SELECT {_WAIT} FROM {{rows: kind text}}
     CROSS JOIN waits w ON w.rowid IN (
         SELECT o.rowid FROM waits o WHERE o.kind = r.kind AND {_OPEN}
             AND (:name IS NULL OR o.name = :name) AND (o.since, o.id) > (:since, :after)
         ORDER BY o.since, o.id LIMIT :size)
     ORDER BY w.since, w.id LIMIT :size
     """,
+    row=OpenWait,
 )
 # The longest open wait of all kinds.
 oldest_wait = Sql(

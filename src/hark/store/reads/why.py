@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
+
+
+class WhyInstance(Row, frozen=True):
+    """The instance to explain. Times in µs; `holds_key` is 0 or 1 from SQLite."""
+
+    id: str
+    definition: str
+    version: int
+    status: str
+    step: str
+    key: str | None
+    holds_key: bool
+    queue: str
+    since: int
+    due_at: int | None
+    blocked_on: str | None
+    lease_owner: str | None
+    created_at: int
+    updated_at: int
+    finished_at: int | None
+    error: str | None
+
+
+class Miss(Row, frozen=True):
+    """A signal that was not stored: what it was, to which target, and why not."""
+
+    seq: int
+    at: int
+    kind: str
+    target: str
+    name: str
+    reason: str
+    instance_id: str | None
+
 
 # What D7 explains.
 why_instance = Sql(
@@ -10,7 +44,8 @@ why_instance = Sql(
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
            lease_owner, created_at, updated_at, finished_at, error
     FROM instances WHERE id = :id::text
-    """
+    """,
+    row=WhyInstance,
 )
 # Which workers could run it.
 live_workers = Sql("SELECT id, definitions FROM workers WHERE until >= :now::bigint ORDER BY id LIMIT 1000")
@@ -62,11 +97,13 @@ misses_of = Sql(
     SELECT {_MISS} FROM misses WHERE target IN :targets[text]
     UNION SELECT {_MISS} FROM misses WHERE instance_id = :id::text
     ORDER BY seq DESC LIMIT 200
-    """
+    """,
+    row=Miss,
 )
 # Signals of such a name that reached no instance.
 misses_named = Sql(
     f"""
     SELECT {_MISS} FROM misses WHERE name IN :names[text] AND at >= :since::bigint ORDER BY seq DESC LIMIT 200
-    """
+    """,
+    row=Miss,
 )

@@ -24,6 +24,27 @@ insert_awakeables = Sql(
 awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
 
 
+class AwakeableRow(Row, frozen=True):
+    """An awakeable, as it is shown: the columns of `reads.read_awakeables`, and the answer of a settlement."""
+
+    id: str
+    instance_id: str
+    task: str | None
+    entry_index: int
+    status: str
+    payload: str | None
+    error: str | None
+    timeout_at: int | None
+    created_at: int
+    resolved_at: int | None
+    title: str | None
+    description: str | None
+    schema: str | None
+    assignees: str | None
+    answered_by: str | None
+    nonce: str
+
+
 class AwakeableState(Row, frozen=True):
     """An awakeable, as the turn that settles it needs it."""
 

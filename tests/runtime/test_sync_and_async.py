@@ -1,4 +1,4 @@
-"""One spelling for both colours: every verb can be awaited, or blocked on with `.result()` in plain code."""
+"""One API for sync and async code: every verb can be awaited, or blocked on with `.result()`."""
 
 import asyncio
 import gc
@@ -50,10 +50,10 @@ def open_app(store: Store, **options: Any) -> Hark:
     return app
 
 
-# -- plain code ------------------------------------------------------------------------------------
+# -- sync code -------------------------------------------------------------------------------------
 
 
-def test_the_whole_engine_from_plain_code(store: Store) -> None:
+def test_the_whole_engine_from_sync_code(store: Store) -> None:
     app = open_app(store)
     with app, app.worker():
         order = app.start(Order, {"n": 1}, correlation_key="order:1").result()
@@ -63,7 +63,7 @@ def test_the_whole_engine_from_plain_code(store: Store) -> None:
         with pytest.raises(NoTarget):
             app.signal(order, "paid").result()
         with pytest.raises(NotFound):
-            app.get("nobody").result()
+            app.get("no-such-instance").result()
         many = app.start_many([(Order, None), Start(Order, id="named"), Start(Order, id="named")]).result()
         assert isinstance(many[2], Duplicate)
         assert app.cancel("named").result().status == "cancelled"
@@ -73,14 +73,14 @@ def test_the_whole_engine_from_plain_code(store: Store) -> None:
         with pytest.raises(InstanceFailed, match="no money"):
             many[0].result().result()
         assert app.retry(many[0]).result().status in ("runnable", "executing", "failed")
-        assert app.broadcast("nobody-listens").result() == 0
+        assert app.broadcast("no-subscriber").result() == 0
         assert {event.instance_id for event in app.events(order).result()} == {order.id}
         assert isinstance(app.waits().result(), list)
         assert {instance.id for instance in app.list().result()} >= {order.id, "named"}
         assert app.sweep().result() is None
 
 
-def test_steps_run_beside_plain_code_with_a_worker_of_its_own_thread(store: Store) -> None:
+def test_in_sync_code_the_worker_runs_steps_in_its_own_thread(store: Store) -> None:
     class Where(Machine):
         @step
         async def start(self, ctx: Context) -> Done:
@@ -93,17 +93,17 @@ def test_steps_run_beside_plain_code_with_a_worker_of_its_own_thread(store: Stor
     assert not any(thread.name == name for thread in threading.enumerate())
 
 
-def test_it_acts_when_called_looked_at_or_not(store: Store) -> None:
+def test_a_call_acts_even_if_its_reply_is_never_read(store: Store) -> None:
     with open_app(store) as app:
-        app.start(Order, id="unlooked")
-        app.signal("unlooked", "early", 1)
-        # Requests are answered in order: when this one is, those before have been done.
-        app.start(Order, id="looked").result()
-        assert {instance.id for instance in app.list().result()} == {"unlooked", "looked"}
-        assert [event.type for event in app.events("unlooked").result()] == ["started", "signal"]
+        app.start(Order, id="unread")
+        app.signal("unread", "early", 1)
+        # Requests are answered in order: once this one is, those before it have been committed.
+        app.start(Order, id="read").result()
+        assert {instance.id for instance in app.list().result()} == {"unread", "read"}
+        assert [event.type for event in app.events("unread").result()] == ["started", "signal"]
 
 
-def test_a_reply_may_be_asked_again_and_knows_when_it_is_there() -> None:
+def test_a_reply_may_be_read_again_and_says_when_it_is_done() -> None:
     with Hark("sqlite://") as app:
         reply = app.start(Order, id="x")
         assert reply.result().id == reply.result().id == "x"
@@ -114,7 +114,7 @@ def test_a_reply_may_be_asked_again_and_knows_when_it_is_there() -> None:
                 failed.result()
 
 
-def test_malformed_arguments_raise_at_the_call_not_at_the_wait() -> None:
+def test_invalid_arguments_raise_at_the_call_not_when_the_reply_is_read() -> None:
     with Hark("sqlite://") as app:
         with pytest.raises(InvalidInput):
             app.signal("x", "")
@@ -124,19 +124,19 @@ def test_malformed_arguments_raise_at_the_call_not_at_the_wait() -> None:
             app.list(limit=0)
 
 
-def test_a_block_may_have_an_end_and_the_work_goes_on(store: Store) -> None:
+def test_blocking_may_have_a_timeout_and_the_work_continues(store: Store) -> None:
     app = open_app(store)
     with app, app.worker():
         order = app.start(Order).result()
-        with pytest.raises(TimeoutError, match="goes on"):
+        with pytest.raises(TimeoutError, match="continues"):
             order.result().result(timeout=0.01)
-        with pytest.raises(TimeoutError, match="goes on"):
+        with pytest.raises(TimeoutError, match="continues"):
             order.result(timeout=0.01).result()
         order.signal("paid", 1).result()
         assert order.result().result(timeout=20)["paid"] == 1
 
 
-def test_many_threads_use_one_app_at_once(store: Store) -> None:
+def test_many_threads_use_one_app_at_the_same_time(store: Store) -> None:
     app = open_app(store)
 
     def one(n: int) -> int:
@@ -164,13 +164,13 @@ def test_many_threads_may_block_on_one_reply(store: Store) -> None:
 # -- the running loop ------------------------------------------------------------------------------
 
 
-async def test_blocking_the_running_loop_is_refused_at_once_and_says_await(store: Store) -> None:
+async def test_blocking_the_running_loop_is_refused_with_a_hint_to_await(store: Store) -> None:
     async with open_app(store) as app:
         reply = app.start(Order, id="x")
         with pytest.raises(WouldBlockEventLoop, match="await"):
             reply.result()
         assert (await reply).id == "x"
-        with pytest.raises(WouldBlockEventLoop):  # though the answer is there: the same line would hang another day
+        with pytest.raises(WouldBlockEventLoop):  # although it is done: another time the same line would hang
             reply.result()
         with pytest.raises(WouldBlockEventLoop), app:
             pass
@@ -184,8 +184,8 @@ async def test_a_thread_beside_a_running_loop_may_block(store: Store) -> None:
         assert (await order.get()).id == "from-a-thread"
 
 
-async def test_plain_steps_may_use_the_plain_colour(store: Store) -> None:
-    """They run in threads, where no loop runs; async steps are told."""
+async def test_sync_steps_may_block_and_async_steps_may_not(store: Store) -> None:
+    """Sync steps run in threads without an event loop."""
 
     class Caller(Machine):
         @step
@@ -221,7 +221,7 @@ def test_one_app_serves_several_loops(store: Store) -> None:
         assert list(pool.map(in_a_loop, range(8))) == list(range(8))
 
 
-async def test_it_acts_when_called_awaited_or_not(store: Store) -> None:
+async def test_a_call_acts_even_if_its_reply_is_never_awaited(store: Store) -> None:
     async with open_app(store) as app:
         app.start(Order, id="unawaited")
         app.signal("unawaited", "early", 1)
@@ -229,23 +229,23 @@ async def test_it_acts_when_called_awaited_or_not(store: Store) -> None:
         assert [event.type for event in await app.events("unawaited")] == ["started", "signal"]
 
 
-async def test_a_reply_can_be_awaited_by_several_and_again(store: Store) -> None:
+async def test_several_tasks_can_await_one_reply_and_again(store: Store) -> None:
     app = open_app(store)
     async with app, app.worker():
         order = await app.start(Order)
         answer = order.result(timeout=60)
 
-        async def look() -> Any:
+        async def read() -> Any:
             return (await answer)["paid"]
 
-        looks = [asyncio.create_task(look()) for _ in range(3)]
+        reads = [asyncio.create_task(read()) for _ in range(3)]
         await order.signal("paid", 9)
-        assert await asyncio.gather(*looks) == [9, 9, 9]
-        assert await look() == 9
+        assert await asyncio.gather(*reads) == [9, 9, 9]
+        assert await read() == 9
 
 
-async def test_giving_up_on_a_reply_stops_only_the_waiting(store: Store) -> None:
-    """Fault 5: a waiter cancelled while registering leaves nothing stale behind."""
+async def test_fault_5_a_cancelled_wait_stops_only_the_waiting(store: Store) -> None:
+    """A waiter that is cancelled while it registers leaves nothing behind."""
     app = open_app(store)
     async with app, app.worker():
         order = await app.start(Order)
@@ -260,10 +260,10 @@ async def _of(reply: Reply[Any]) -> Any:
     return await reply
 
 
-# -- errors nobody looked at -----------------------------------------------------------------------
+# -- errors that are never read --------------------------------------------------------------------
 
 
-def test_an_error_nobody_looked_at_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_is_never_read_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     with open_app(store) as app, caplog.at_level(logging.ERROR, logger="hark"):
         app.start(Order, id="x").result()
         app.start(Order, id="x")
@@ -279,15 +279,15 @@ def test_an_error_nobody_looked_at_is_logged(store: Store, caplog: pytest.LogCap
         assert "Duplicate" not in caplog.text
 
 
-async def test_an_unawaited_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_that_is_never_awaited_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with Hark("sqlite://") as app:
         with caplog.at_level(logging.ERROR, logger="hark"):
-            app.signal("nobody", "hello")
+            app.signal("no-such-instance", "hello")
             await app.start(Order)
             gc.collect()
             # The clerk's thread drops the replies of a turn right after it has answered them.
             await until(lambda: "NoTarget" in caplog.text, "the error in the log")
-            assert "nobody" in caplog.text
+            assert "no-such-instance" in caplog.text
 
 
 # -- open and closed -------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_before_it_is_open_and_after_it_was_closed_a_verb_says_how_to_open(verb: str) -> None:
+def test_an_app_that_is_not_open_says_how_to_open_it(verb: str) -> None:
     app = Hark("sqlite://")
     with pytest.raises(NotOpen, match="with app"):
         VERBS[verb](app)
@@ -331,7 +331,7 @@ def test_a_worker_needs_an_open_app() -> None:
         pass
 
 
-async def test_a_worker_awaited_needs_an_open_app() -> None:
+async def test_an_async_worker_needs_an_open_app() -> None:
     app = Hark("sqlite://")
     with pytest.raises(NotOpen):
         async with app.worker():
@@ -349,20 +349,20 @@ def test_the_same_app_can_be_opened_again(store: Store) -> None:
         assert app.result("visit-0", timeout=20).result()["paid"] == 1
 
 
-async def test_the_same_app_can_be_opened_in_the_other_colour(store: Store) -> None:
+async def test_an_app_opened_in_async_code_can_be_opened_in_sync_code_later(store: Store) -> None:
     app = open_app(store)
     async with app, app.worker():
         await app.start(Order, id="first")
 
-    def plainly() -> Any:
+    def in_sync_code() -> Any:
         with app, app.worker():
             app.signal("first", "paid", "later").result()
             return app.result("first", timeout=20).result()["paid"]
 
-    assert await asyncio.to_thread(plainly) == "later"
+    assert await asyncio.to_thread(in_sync_code) == "later"
 
 
-async def test_a_worker_can_come_and_go_while_the_app_stays_open(store: Store) -> None:
+async def test_workers_can_start_and_stop_while_the_app_stays_open(store: Store) -> None:
     async with open_app(store) as app:
         for n in range(3):
             order = await app.start(Order, id=f"round-{n}")
@@ -371,7 +371,7 @@ async def test_a_worker_can_come_and_go_while_the_app_stays_open(store: Store) -
                 assert (await order.result(timeout=20))["paid"] == n
 
 
-async def test_opening_twice_is_refused_and_the_open_one_goes_on(store: Store) -> None:
+async def test_opening_an_open_app_is_refused_and_leaves_it_open(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Order, id="before")
         with pytest.raises(InvalidInput, match="open already"):
@@ -380,7 +380,7 @@ async def test_opening_twice_is_refused_and_the_open_one_goes_on(store: Store) -
         assert [instance.id for instance in await app.list()] == ["before"]
 
 
-def test_what_was_asked_before_the_close_is_done_by_it(store: Store) -> None:
+def test_requests_made_before_the_close_are_committed_by_it(store: Store) -> None:
     app = open_app(store)
     with app:
         replies = [app.start(Order, id=f"{n}") for n in range(50)]
@@ -389,7 +389,7 @@ def test_what_was_asked_before_the_close_is_done_by_it(store: Store) -> None:
         assert len(app.list().result()) == 50
 
 
-def test_who_still_waits_at_the_close_is_told(store: Store) -> None:
+def test_a_caller_that_waits_during_the_close_gets_an_error(store: Store) -> None:
     app = open_app(store)
     with app:
         waiting = app.start(Order).result().result()
@@ -397,7 +397,7 @@ def test_who_still_waits_at_the_close_is_told(store: Store) -> None:
         waiting.result(timeout=20)
 
 
-def test_a_crash_in_the_block_closes_the_app(store: Store) -> None:
+def test_an_exception_in_the_block_closes_the_app(store: Store) -> None:
     app = open_app(store)
 
     def crash() -> None:
@@ -413,7 +413,7 @@ def test_a_crash_in_the_block_closes_the_app(store: Store) -> None:
         assert app.get("kept").result().id == "kept"
 
 
-def test_nothing_stays_behind_after_the_close(store: Store) -> None:
+def test_no_thread_is_left_after_the_close(store: Store) -> None:
     before = set(threading.enumerate())
     app = open_app(store)
     with app, app.worker():
@@ -422,5 +422,5 @@ def test_nothing_stays_behind_after_the_close(store: Store) -> None:
         order.result(timeout=20).result()
     left = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("hark")]
     for thread in left:
-        thread.join(20)  # they were told, and go by themselves
+        thread.join(20)  # they were asked to stop, and end soon
     assert not any(thread.is_alive() for thread in left)
