@@ -1,4 +1,4 @@
-"""Lists and pages: instances newest first, events newest last, cursors that skip nobody."""
+"""Lists and pages: instances newest first, events newest last, cursors that skip nothing."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -36,21 +36,21 @@ async def ids(app: Harness, **options: object) -> list[str]:
     return [instance.id for instance in await app.list(**options)]  # type: ignore[arg-type]
 
 
-async def test_newest_first(app: Harness) -> None:
+async def test_instances_are_listed_newest_first(app: Harness) -> None:
     for n in range(5):
         await app.start(Quick, id=f"{n}")
         await app.advance(1)
     assert await ids(app) == ["4", "3", "2", "1", "0"]
 
 
-async def test_an_empty_store_is_an_empty_list(app: Harness) -> None:
+async def test_every_list_of_an_empty_store_is_empty(app: Harness) -> None:
     assert await ids(app) == []
     assert await app.waits() == []
     assert await app.events() == []
     assert await app.events_after() == []
 
 
-async def test_filters_alone_and_together(app: Harness) -> None:
+async def test_filters_work_alone_and_combined(app: Harness) -> None:
     await app.start(Waiter, id="waiting")
     await app.start(Quick, id="done")
     await app.start(Quick, {"fail": True}, id="failed")
@@ -65,15 +65,15 @@ async def test_filters_alone_and_together(app: Harness) -> None:
     assert await ids(app, status="cancelled") == ["cancelled"]
     assert sorted(await ids(app, definition="Quick")) == ["done", "failed", "new"]
     assert await ids(app, definition="Quick", status="failed") == ["failed"]
-    assert await ids(app, definition="Nobody") == []
+    assert await ids(app, definition="Unknown") == []
     assert len(await ids(app, kind="machine")) == 5
     assert await ids(app, kind="workflow") == []
     assert await ids(app, kind="machine", definition="Waiter", status="cancelled") == ["cancelled"]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 12, 13])
-async def test_pages_show_everybody_once_also_those_of_one_instant(app: Harness, limit: int) -> None:
-    """Twelve of the same instant: the time alone would not tell a page where to go on."""
+async def test_pages_show_every_instance_once_even_if_many_started_at_the_same_time(app: Harness, limit: int) -> None:
+    """Eight have the same time, so the time alone is not a cursor."""
     expected = []
     for batch in range(3):
         handles = await app.start_many([(Quick, None)] * 4)
@@ -87,7 +87,7 @@ async def test_pages_show_everybody_once_also_those_of_one_instant(app: Harness,
     assert seen == expected
 
 
-async def test_a_page_keeps_its_filters_and_its_place_may_be_an_instance_that_does_not_match(app: Harness) -> None:
+async def test_the_cursor_of_a_filtered_page_may_be_an_instance_that_does_not_match(app: Harness) -> None:
     for n in range(6):
         await app.start(Quick, {"fail": n % 2 == 0}, id=f"{n}")
         await app.advance(1)
@@ -98,7 +98,7 @@ async def test_a_page_keeps_its_filters_and_its_place_may_be_an_instance_that_do
     assert await ids(app, status="failed", after="0") == []
 
 
-async def test_who_comes_while_somebody_pages_is_not_in_the_later_pages(app: Harness) -> None:
+async def test_an_instance_started_between_two_pages_is_not_in_the_later_page(app: Harness) -> None:
     for n in range(4):
         await app.start(Quick, id=f"{n}")
         await app.advance(1)
@@ -107,14 +107,14 @@ async def test_who_comes_while_somebody_pages_is_not_in_the_later_pages(app: Har
     assert first + await ids(app, limit=2, after=first[-1]) == ["3", "2", "1", "0"]
 
 
-async def test_a_listed_instance_is_whole(app: Harness) -> None:
+async def test_a_listed_instance_equals_what_get_returns(app: Harness) -> None:
     await app.start(Waiter, {"x": 1}, id="one", correlation_key="key")
     await app.drain()
     assert await app.list() == [await app.get("one")]
     assert len((await app.list())[0].waits) == 2
 
 
-async def test_the_default_page_is_a_hundred(app: Harness) -> None:
+async def test_the_default_limit_of_list_is_100(app: Harness) -> None:
     await app.start_many([(Quick, None)] * 101)
     assert len(await app.list()) == 100
     assert len(await app.list(limit=10_000)) == 101
@@ -123,25 +123,25 @@ async def test_the_default_page_is_a_hundred(app: Harness) -> None:
 # -- events ----------------------------------------------------------------------------------------
 
 
-async def test_the_last_events_newest_last(app: Harness) -> None:
+async def test_events_returns_the_latest_ones_newest_last(app: Harness) -> None:
     await app.start(Waiter, id="a")
     await app.drain()
     await app.start(Quick, id="b")
     await app.drain()
-    everybody = [(event.instance_id, event.type) for event in await app.events()]
-    assert everybody == [("a", "started"), ("a", "await"), ("b", "started"), ("b", "done")]
-    assert [(event.instance_id, event.type) for event in await app.events(limit=3)] == everybody[1:]
+    every = [(event.instance_id, event.type) for event in await app.events()]
+    assert every == [("a", "started"), ("a", "await"), ("b", "started"), ("b", "done")]
+    assert [(event.instance_id, event.type) for event in await app.events(limit=3)] == every[1:]
     assert [event.type for event in await app.events("a", limit=1)] == ["await"]
 
 
-async def test_the_default_is_fifty_events(app: Harness) -> None:
+async def test_the_default_limit_of_events_is_50(app: Harness) -> None:
     await app.start_many([(Quick, None)] * 60)
     assert len(await app.events()) == 50
     assert len(await app.events(limit=60)) == 60
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
-async def test_a_cursor_reads_everything_once_oldest_first(app: Harness, limit: int) -> None:
+async def test_events_after_a_cursor_returns_every_event_once_oldest_first(app: Harness, limit: int) -> None:
     for n in range(4):
         await app.start_many([(Quick, {"fail": n % 2 == 0})] * 3)
         await app.drain()
@@ -151,7 +151,7 @@ async def test_a_cursor_reads_everything_once_oldest_first(app: Harness, limit: 
     cursor = (0, 0)
 
     async def read_on() -> int:
-        # It stops below the oldest transaction that is still running, which may be anybody's.
+        # It stops below the oldest running transaction, which may belong to another test: hence `until`.
         nonlocal cursor
         page = await app.events_after(cursor, limit=limit)
         assert len(page) <= limit
@@ -190,7 +190,7 @@ async def test_events_of_one_instance_are_in_the_order_they_happened(app: Harnes
 # -- waits -----------------------------------------------------------------------------------------
 
 
-async def test_waits_longest_first_and_gone_when_answered(app: Harness) -> None:
+async def test_waits_are_listed_longest_first_until_they_are_answered(app: Harness) -> None:
     for id in ("first", "second"):
         await app.start(Waiter, id=id)
         await app.drain()

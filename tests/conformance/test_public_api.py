@@ -106,12 +106,12 @@ async def app(store: Store) -> AsyncIterator[Harness]:
         yield app
 
 
-# -- the head of the page ----------------------------------------------------------------------------
+# -- the package -------------------------------------------------------------------------------------
 
 
-def test_head_distribution_typed_licence_and_python() -> None:
-    told = metadata("hark")
-    assert (told["Name"], told["Requires-Python"], told["License-Expression"]) == ("hark", ">=3.11", "MIT")
+def test_package_name_licence_types_and_python_version() -> None:
+    package = metadata("hark")
+    assert (package["Name"], package["Requires-Python"], package["License-Expression"]) == ("hark", ">=3.11", "MIT")
     assert (Path(hark.__file__).parent / "py.typed").exists()
 
 
@@ -125,7 +125,7 @@ def test_head_distribution_typed_licence_and_python() -> None:
         "AwakeableRejected", "RunFailed", "CallFailed", "NonDeterministic",
     ],
 )  # fmt: skip
-def test_head_every_public_class_and_error_is_importable_from_hark(name: str) -> None:
+def test_package_every_public_name_is_importable_from_hark(name: str) -> None:
     assert getattr(hark, name).__name__ == name
 
 
@@ -197,14 +197,14 @@ async def test_engine_the_opening_example(store: Store) -> None:
             await app.signal("order:42", "payment_confirmed", dedup_key="evt-8")
 
 
-def test_engine_the_same_in_plain_code(store: Store) -> None:
+def test_engine_the_opening_example_in_synchronous_code(store: Store) -> None:
     with Hark(store.url, **store.options) as app, app.worker():
         order = app.start(Checkout, {"order": 1}).result()
         assert app.signal(order, "payment_confirmed", 5).result().status in ("woke", "stored")
         assert order.result(timeout=60).result() == {"order": 1, "paid": 5}
 
 
-async def test_engine_blocking_inside_a_loop_is_refused() -> None:
+async def test_engine_result_on_an_event_loop_is_refused() -> None:
     async with Harness() as app:
         with pytest.raises(hark.WouldBlockEventLoop, match="await"):
             app.list().result()
@@ -212,7 +212,7 @@ async def test_engine_blocking_inside_a_loop_is_refused() -> None:
             pass
 
 
-def test_engine_the_errors_and_what_they_carry() -> None:
+def test_engine_errors_have_these_attributes() -> None:
     assert issubclass(hark.PayloadTooLarge, hark.InvalidInput)
     assert issubclass(hark.SignalTimeout, TimeoutError)
     assert issubclass(hark.AwakeableTimedOut, TimeoutError)
@@ -250,10 +250,10 @@ async def test_engine_an_awakeable_has_these_attributes(app: Harness) -> None:
     assert await job.result() == ["image:v1", True]
     assert [kept.status for kept in await app.awakeables(job=job.id)] == ["RESOLVED"]
     assert await app.awakeables(status="PENDING") == []
-    assert await app.awakeables(job="nobody") == []
+    assert await app.awakeables(job="missing") == []
 
 
-async def test_engine_a_job_is_named_by_its_id_its_key_or_its_handle(app: Harness) -> None:
+async def test_engine_a_job_is_an_id_a_key_or_a_handle(app: Harness) -> None:
     job = await app.start(ask_anything, correlation_key="ask:1")
     await app.start(ask_anything)
     await app.drain()
@@ -261,7 +261,7 @@ async def test_engine_a_job_is_named_by_its_id_its_key_or_its_handle(app: Harnes
         assert [one.instance_id for one in await app.awakeables(job=name)] == [job.id]
 
 
-async def test_engine_a_word_that_is_no_status_or_kind_is_refused_and_says_which_are(app: Harness) -> None:
+async def test_engine_an_unknown_status_or_kind_is_refused_and_the_error_lists_the_known_ones(app: Harness) -> None:
     for look, word in [
         (lambda: app.list(status="bogus"), "awaiting_signal"),
         (lambda: app.list(kind="bogus"), "workflow"),
@@ -305,7 +305,7 @@ async def test_engine_an_instance_an_event_and_a_wait_have_these_attributes(app:
     assert (await app.retry(order)).status == "runnable"
 
 
-async def test_engine_start_many_takes_pairs_and_starts_and_gives_handles_or_duplicates(app: Harness) -> None:
+async def test_engine_start_many_takes_pairs_and_starts_and_returns_handles_or_duplicates(app: Harness) -> None:
     first, second, third = await app.start_many(
         [(Checkout, {"order": 1}), Start(Checkout, {"order": 2}, id="two"), Start("Checkout", {"order": 3}, id="two")]
     )
@@ -316,12 +316,12 @@ async def test_engine_start_many_takes_pairs_and_starts_and_gives_handles_or_dup
 
 
 @pytest.mark.parametrize("id", ["", "a b", "a/b", "x" * 129, "é", "a:b", "a\n", 5])
-async def test_engine_ids_are_of_this_alphabet(app: Harness, id: Any) -> None:
+async def test_engine_an_id_outside_the_alphabet_is_refused(app: Harness, id: Any) -> None:
     with pytest.raises(hark.InvalidInput):
         await app.start(Checkout, {"order": 1}, id=id)
 
 
-async def test_engine_what_is_malformed_is_invalid_input(app: Harness) -> None:
+async def test_engine_malformed_arguments_raise_invalid_input(app: Harness) -> None:
     for wrong in (
         {"delay": -1}, {"delay": float("nan")}, {"at": datetime(2027, 1, 1)}, {"rate_limit": "unknown"}, {"weight": 0},
         {"correlation_key": ""}, {"correlation_key": "x" * 300}, {"correlation_key": "a\0b"}, {"queue": "\ud800"},
@@ -334,11 +334,11 @@ async def test_engine_what_is_malformed_is_invalid_input(app: Harness) -> None:
     with pytest.raises(hark.PayloadTooLarge):
         await app.start(Checkout, "x" * (1 << 20))
     with pytest.raises(hark.NotFound):
-        await app.start("nobody ever registered this")
+        await app.start("not registered")
     assert await app.list() == []
 
 
-async def test_engine_missing_things_are_not_found(app: Harness) -> None:
+async def test_engine_missing_targets_raise_not_found(app: Harness) -> None:
     for verb in (app.get, app.cancel, app.retry, app.events, app.result, app.awakeable):
         with pytest.raises(hark.NotFound):
             await verb("x")
@@ -349,7 +349,7 @@ async def test_engine_missing_things_are_not_found(app: Harness) -> None:
     assert await app.broadcast("market-open") == 0
 
 
-async def test_engine_a_result_may_time_out_and_the_work_goes_on(store: Store) -> None:
+async def test_engine_a_result_that_times_out_does_not_stop_the_work(store: Store) -> None:
     app = Hark(store.url, **store.options)
     async with app, app.worker():
         order = await app.start(Checkout, {"order": 42})
@@ -380,7 +380,7 @@ def test_machines_the_outcomes_take_these_arguments() -> None:
             Await("x", then="y", timeout=timeout)  # type: ignore[arg-type]
 
 
-async def test_machines_the_context_and_what_it_hands_over(store: Store) -> None:
+async def test_machines_the_context_has_these_attributes(store: Store) -> None:
     seen: dict[str, Any] = {}
 
     class Looks(Machine, name="looks", initial="first"):
@@ -394,7 +394,7 @@ async def test_machines_the_context_and_what_it_hands_over(store: Store) -> None
             for name in ("id", "step", "attempt", "correlation_key", "timed_out", "children"):
                 seen[name] = getattr(ctx, name)
             seen["now"], seen["awaited"], seen["all"] = ctx.now(), list(ctx.awaited), list(ctx.all)
-            return Spawn([Child(Listener), Child("nobody knows this")], then=self.join, join=1)
+            return Spawn([Child(Listener), Child("not registered")], then=self.join, join=1)
 
         @step
         def join(self, ctx):  # type: ignore[no-untyped-def]
@@ -420,7 +420,7 @@ async def test_machines_the_context_and_what_it_hands_over(store: Store) -> None
     assert [one.name for one in seen["all"]] == ["other", "go"]
     waiting, failed = sorted(seen["joined"], key=lambda child: child.definition != "Listener")
     assert (waiting.definition, waiting.result, waiting.error) == ("Listener", None, None)
-    assert (failed.definition, failed.status) == ("nobody knows this", "failed")
+    assert (failed.definition, failed.status) == ("not registered", "failed")
     assert failed.error
     assert {"id", "state"} <= set(dir(failed))
 
@@ -439,13 +439,13 @@ def test_functions_the_context_takes_these_arguments() -> None:
         assert callable(getattr(ctx, name))
 
 
-async def test_functions_named_versioned_and_queued(app: Harness) -> None:
+async def test_functions_have_a_name_a_version_and_a_queue(app: Harness) -> None:
     one = await (await app.start("ask")).get()
     assert (one.definition, one.kind, one.version, one.queue) == ("ask", "workflow", 2, "ops")
 
 
 @pytest.mark.parametrize("end", ["resolve", "reject", "timeout", "cancel"])
-async def test_functions_an_awakeable_has_these_ends(store: Store, end: Literal["resolve"]) -> None:
+async def test_functions_an_awakeable_ends_in_one_of_four_ways(store: Store, end: Literal["resolve"]) -> None:
     @workflow
     async def asks(ctx):  # type: ignore[no-untyped-def]
         question = await ctx.awakeable(timeout=60)
@@ -481,7 +481,7 @@ async def test_functions_an_awakeable_has_these_ends(store: Store, end: Literal[
         assert (status, instance.status, instance.result) == expected[end]
 
 
-async def test_functions_failures_and_waits_have_names(store: Store) -> None:
+async def test_functions_failures_and_timeouts_raise_these_errors(store: Store) -> None:
     def fails() -> None:
         raise ZeroDivisionError("by zero")
 
@@ -508,7 +508,7 @@ async def test_functions_failures_and_waits_have_names(store: Store) -> None:
         signal = await ctx.wait_for_signal("go")
         said.append(signal.payload)
         try:
-            await ctx.signal("nobody", "x")
+            await ctx.signal("missing", "x")
         except hark.NoTarget:
             said.append("no target")
         return said
@@ -562,7 +562,7 @@ async def until(client: httpx.AsyncClient, path: str, seen: Any) -> Any:
     return body
 
 
-async def test_http_every_route_with_its_shape(store: Store) -> None:
+async def test_http_every_route_returns_its_documented_shape(store: Store) -> None:
     async with server(store) as http:
         assert (await http.get("/health")).json()["status"] == "ok"
         body = {"definition": "Checkout", "input": {"order": 42}, "id": "o", "correlation_key": "order/42"}
@@ -579,8 +579,8 @@ async def test_http_every_route_with_its_shape(store: Store) -> None:
         assert set(wait) >= set(["instance_id", "kind", "name", "place", "deadline", "since"])
 
         path, key = "/instances/order%2F42/signals/payment_confirmed", {"Idempotency-Key": "evt-7"}
-        told = await http.post(path, json={"amount": 1}, headers=key)
-        assert (told.status_code, told.json()) == (202, {"status": "woke"})
+        sent = await http.post(path, json={"amount": 1}, headers=key)
+        assert (sent.status_code, sent.json()) == (202, {"status": "woke"})
         assert (await http.post(path, headers=key)).json() == {"status": "duplicate"}
         await until(http, "/instances/o", lambda one: one["result"] == {"order": 42, "paid": {"amount": 1}})
         assert (await http.post(path)).status_code == 404
@@ -605,13 +605,13 @@ async def test_http_every_route_with_its_shape(store: Store) -> None:
         assert (await http.post("/signal", json={"SignalName": "market-open", "Payload": 5})).json() == {
             "DeliveredCount": 3
         }
-        nobody = await http.post("/message", json={"MessageName": "a", "CorrelationKey": "b", "Variables": {}})
-        assert nobody.status_code == 404
+        missed = await http.post("/message", json={"MessageName": "a", "CorrelationKey": "b", "Variables": {}})
+        assert missed.status_code == 404
         assert "hark_" in (await http.get("/metrics")).text
         assert "/awakeables/{id}/resolve" in (await http.get("/openapi.json")).json()["paths"]
 
 
-async def test_http_awakeables_are_answered_once_with_the_codes_of_the_seed(store: Store) -> None:
+async def test_http_an_awakeable_is_answered_once_and_with_the_documented_status_codes(store: Store) -> None:
     async with server(store) as http:
         for id in ("a", "b", "c"):
             await http.post("/instances", json={"definition": "ask", "id": id})
@@ -650,7 +650,7 @@ async def test_http_awakeables_are_answered_once_with_the_codes_of_the_seed(stor
             "/awakeables/prom_1am9vLWpvYi0xOjA=/resolve": [(b"1", 404)],
             f"/awakeables/{asked['a']}/resolve": [(b"1", 409), (b" " * (1 << 21), 413)],
             f"/awakeables/{asked['d']}/reject": [(b"{", 400), (b"[]", 422), (b'{"error": 3}', 422)],
-            "/instances": [(b"{", 400), (b"[]", 422), (b'{"definition": "nobody"}', 404)],
+            "/instances": [(b"{", 400), (b"[]", 422), (b'{"definition": "missing"}', 404)],
             "/signal": [(b"{", 400), (b"{}", 422)],
             "/message": [(b"{", 400), (b"{}", 422)],
         }
@@ -668,7 +668,7 @@ async def test_http_awakeables_are_answered_once_with_the_codes_of_the_seed(stor
 
 @pytest.fixture
 def asked(store: Store) -> str:
-    """A store with an order that is parked and a question that is pending; the question's id."""
+    """Park an order and create a pending awakeable; returns the id of the awakeable."""
 
     async def prepare() -> str:
         async with Harness(Checkout, ask_anything, url=store.url, **store.options) as app:
@@ -704,11 +704,11 @@ def test_cli_exit_codes_and_shapes(store: Store, asked: str, tmp_path: Path) -> 
 
     assert says(0, "start", "Checkout", "--input", '{"order": 1}', "--key", "order:1").strip()
     says(4, "start", "Checkout", "--input", '{"order": 1}', "--key", "order:1")
-    says(3, "start", "nobody")
+    says(3, "start", "missing")
     says(2, "start", "Checkout", "--input", "{")
     assert says(0, "signal", "o", "payment_confirmed", "--payload", '{"a": 1}', "--dedup-key", "k").split() == ["woke"]
     assert says(0, "signal", "o", "payment_confirmed", "--dedup-key", "k").split() == ["duplicate"]
-    says(3, "signal", "nobody", "x")
+    says(3, "signal", "missing", "x")
     assert says(0, "broadcast", "market-open").split() == ["0"]
     says(3, "message", "payment", "order-42")
 
@@ -726,12 +726,12 @@ def test_cli_exit_codes_and_shapes(store: Store, asked: str, tmp_path: Path) -> 
     says(4, "instance", "cancel", "order:1")
     says(4, "instance", "retry", "order:1")
     for verb in ("show", "cancel", "retry", "why"):
-        says(3, "instance", verb, "nobody")
+        says(3, "instance", verb, "missing")
     says(2, "instance", "list", "--status", "bogus")
     says(2, "awakeable", "list", "--status", "bogus")
     says(0, "timeout", "check")
     says(0, "migrate")
-    says(1, "doctor")  # an instance lives and no worker does
+    says(1, "doctor")  # there is an unfinished instance and no worker
 
 
 @pytest.mark.parametrize(
@@ -756,7 +756,7 @@ def test_cli_a_payload_is_json_if_it_parses_else_text(
     assert said.json["payload"] == expected
 
 
-def test_cli_every_command_is_there() -> None:
+def test_cli_every_documented_command_exists() -> None:
     for words in (
         "serve", "worker", "demo", "init", "migrate", "doctor", "start", "signal", "broadcast", "message",
         "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",

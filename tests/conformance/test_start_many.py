@@ -1,4 +1,4 @@
-"""start_many: a list of handles or duplicates, in the order they were asked for, in one commit."""
+"""`start_many` returns handles or duplicates, in the order of its list, and starts all in one commit."""
 
 from collections.abc import AsyncIterator
 
@@ -32,11 +32,11 @@ async def app(store: Store) -> AsyncIterator[Harness]:
         yield app
 
 
-async def test_none_is_none(app: Harness) -> None:
+async def test_an_empty_list_starts_nothing(app: Harness) -> None:
     assert await app.start_many([]) == []
 
 
-async def test_pairs_and_starts_in_order(app: Harness) -> None:
+async def test_pairs_and_starts_return_handles_in_the_order_of_the_list(app: Harness) -> None:
     handles = await app.start_many(
         [
             (Echo, {"n": 1}),
@@ -53,18 +53,18 @@ async def test_pairs_and_starts_in_order(app: Harness) -> None:
     assert (await handles[3].get()).queue == "elsewhere"
 
 
-async def test_a_generator_will_do(app: Harness) -> None:
+async def test_start_many_accepts_a_generator(app: Harness) -> None:
     handles = await app.start_many((Echo, {"n": n}) for n in range(3))
     assert [(await handle.get()).state for handle in handles] == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
-async def test_duplicates_stand_where_they_were_asked_for_and_the_others_start(app: Harness) -> None:
+async def test_a_duplicate_is_returned_at_its_position_and_the_others_start(app: Harness) -> None:
     await app.start(Echo, id="before", correlation_key="old")
     answers = await app.start_many(
         [
             Start(Echo, id="a", correlation_key="key"),
-            Start(Echo, id="before"),  # taken before
-            Start(Echo, id="b", correlation_key="key"),  # taken by its neighbour
+            Start(Echo, id="before"),  # taken by an earlier start
+            Start(Echo, id="b", correlation_key="key"),  # taken by the first of this list
             Start(Echo, id="a"),
             Start(Echo, correlation_key="a"),  # a key equal to an id
             Start(Echo, id="key"),  # an id equal to a key
@@ -87,7 +87,7 @@ async def test_duplicates_stand_where_they_were_asked_for_and_the_others_start(a
     assert {instance.id for instance in await app.list()} == {"before", "a", "c"}
 
 
-async def test_they_run_in_the_order_of_the_list(app: Harness) -> None:
+async def test_instances_run_in_the_order_of_the_list(app: Harness) -> None:
     order: list[int] = []
 
     class Recorder(Machine):
@@ -101,7 +101,7 @@ async def test_they_run_in_the_order_of_the_list(app: Harness) -> None:
     assert order == list(range(40))
 
 
-async def test_thousands_in_one_go(app: Harness, store: Store) -> None:
+async def test_thousands_are_started_in_one_commit(app: Harness, store: Store) -> None:
     handles = await app.start_many([Start(Echo, {"n": n}, correlation_key=f"key:{n}") for n in range(3000)])
     assert len({handle.id for handle in handles}) == 3000
     assert await query(store, "SELECT count(*), count(DISTINCT created_at) FROM instances") == [(3000, 1)]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hark import Await, Context, Done, Duplicate, Machine, NoTarget, NotFound, step
+from hark import Await, Context, Done, Duplicate, Machine, NoTarget, NotFound, Stop, step
 from hark.testing import Harness
 from tests.support.stores import Store
 
@@ -44,7 +44,7 @@ async def test_id_key_and_handle_mean_the_same_instance(app: Harness) -> None:
         assert await app.result(target) == 5
 
 
-async def test_an_instance_is_a_target_too(app: Harness) -> None:
+async def test_an_instance_value_is_a_target_too(app: Harness) -> None:
     await app.start(Waiter, id="id")
     instance = await app.get("id")
     assert (await app.signal(instance, "go")).instance_id == "id"
@@ -59,7 +59,7 @@ async def test_a_key_means_its_live_holder(app: Harness) -> None:
     assert (await app.signal("key", "go")).instance_id == "second"
 
 
-async def test_a_key_nobody_live_holds_means_the_latest_kept_one(app: Harness) -> None:
+async def test_a_key_without_a_live_holder_means_the_latest_kept_instance(app: Harness) -> None:
     for id in ("first", "second", "third"):
         await app.start(Waiter, id=id, correlation_key="key")
         await finish(app, "key")
@@ -69,7 +69,7 @@ async def test_a_key_nobody_live_holds_means_the_latest_kept_one(app: Harness) -
         await app.signal("key", "go")
 
 
-async def test_a_live_holder_wins_over_a_younger_that_has_ended(app: Harness) -> None:
+async def test_the_latest_holder_is_found_after_an_earlier_one_was_cancelled(app: Harness) -> None:
     await app.start(Waiter, id="old", correlation_key="key")
     await app.drain()
     await app.cancel("old")
@@ -79,8 +79,32 @@ async def test_a_live_holder_wins_over_a_younger_that_has_ended(app: Harness) ->
     assert (await app.get("key")).id == "young"
 
 
+async def test_a_live_holder_wins_over_a_later_instance_that_has_ended(app: Harness) -> None:
+    """A retry takes the key back from an instance that was started, and has ended, in between."""
+    healthy: list[bool] = []
+
+    class Fragile(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await | Stop:
+            return Await("go", then=self.end) if healthy else Stop("broken")
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done()
+
+    await app.start(Fragile, id="old", correlation_key="key")
+    await app.drain()
+    await app.advance(1)
+    await app.start(Waiter, id="young", correlation_key="key")
+    await finish(app, "young")
+    assert (await app.get("key")).id == "young"
+    healthy.append(True)
+    await app.retry("old")
+    assert (await app.get("key")).id == "old"
+
+
 async def test_an_id_wins_over_a_key(app: Harness) -> None:
-    """They cannot be equal while the key is live; of a finished holder an id may take the name."""
+    """They cannot be equal while the key is live; once its holder has ended, another instance may have it as id."""
     await app.start(Waiter, id="one", correlation_key="name")
     await finish(app, "one")
     await app.start(Waiter, id="name")
@@ -112,8 +136,8 @@ async def test_a_key_may_be_any_text(app: Harness, name: str) -> None:
     assert await app.result(name) == name
 
 
-async def test_names_differ_by_every_byte(app: Harness) -> None:
-    """No folding of case, accents or trailing blanks, in keys and in signals' names."""
+async def test_names_that_differ_in_one_byte_are_different(app: Harness) -> None:
+    """Keys and the names of signals are not folded: case, accents and blanks count."""
     keys = ["key", "Key", "KEY", "key ", " key", "kéy", "ke\u0301y", "k\u00e9y" + "\u200b"]
     for key in keys:
         await app.start(Waiter, id=f"i{keys.index(key)}", correlation_key=key)
@@ -125,7 +149,7 @@ async def test_names_differ_by_every_byte(app: Harness) -> None:
     assert (await app.signal("key", "go")).status == "woke"
 
 
-async def test_a_missing_target_is_not_found_by_those_who_look_and_no_target_for_those_who_tell(app: Harness) -> None:
+async def test_a_missing_target_raises_not_found_for_reads_and_no_target_for_signals(app: Harness) -> None:
     for asked in (app.get("x"), app.result("x"), app.cancel("x"), app.retry("x"), app.events("x")):
         with pytest.raises(NotFound):
             await asked
@@ -133,7 +157,7 @@ async def test_a_missing_target_is_not_found_by_those_who_look_and_no_target_for
         await app.signal("x", "go")
 
 
-async def test_ids_made_here_are_uuids_in_the_order_of_their_making(app: Harness) -> None:
+async def test_generated_ids_are_uuids_in_the_order_of_the_starts(app: Harness) -> None:
     ids = [handle.id for handle in await app.start_many([(Waiter, None)] * 50)]
     assert ids == sorted(ids)
     assert len(set(ids)) == 50

@@ -1,7 +1,7 @@
-"""Fault 72 on PostgreSQL: a turn costs what it costs among a thousand, whatever else is in the table.
+"""Fault 72 on PostgreSQL: a turn costs the same in a large table as among a thousand rows.
 
-The plans are those of the engine's own connection: prepared, generic, with its settings. What is measured are the
-blocks they touch. HARK_PLANS=full makes the crowd a million of each kind.
+The plans are those of the engine's own connection: prepared, generic, with its settings. The measure is the number of
+blocks that a plan reads. HARK_PLANS=full adds a million unrelated rows of each kind.
 """
 
 import json
@@ -21,7 +21,10 @@ from tests.support.stores import Store
 
 SMALL = 1_000
 LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 100_000
-FACTOR, SLACK = 5, 50  # a tree over a hundred times the rows is higher, and its leaves are farther apart
+FACTOR, SLACK = (
+    5,
+    50,
+)  # an index over 100 times the rows has more levels, and fewer wanted rows share a leaf
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -48,7 +51,7 @@ async def fill(store: Store, size: int) -> None:
         store,
         f"CREATE SCHEMA {store.options['schema']}",
         *SCRIPTS,
-        *(f"ALTER TABLE {table} SET UNLOGGED" for table in TABLES),  # the crowd need not survive anything
+        *(f"ALTER TABLE {table} SET UNLOGGED" for table in TABLES),  # these rows need not survive a crash
         *(f"ALTER TABLE {table} SET (autovacuum_enabled = off)" for table in TABLES),
         *crowd.statements(size, "postgres"),
         f"VACUUM ANALYZE {', '.join(TABLES)}, buckets",
@@ -56,7 +59,7 @@ async def fill(store: Store, size: int) -> None:
 
 
 def literal(value: Any) -> str:
-    """A parameter as text; PostgreSQL gives it the type of its place."""
+    """A parameter as an untyped literal."""
     if value is None:
         return "NULL"
     if isinstance(value, list | tuple):
@@ -66,7 +69,7 @@ def literal(value: Any) -> str:
 
 
 async def explain(store: Store, question: crowd.Question, size: int, role: str = "clerk") -> dict[str, Any]:
-    """The plan as it ran, on a connection as the engine makes it; nothing stays changed."""
+    """Execute a statement on a connection of the engine, roll it back, and return the plan as it ran."""
     statement = question.statement
     made = PostgresStore(store.url, schema=store.options["schema"], lease=900)
     db = await made.connect(role=role)
@@ -78,7 +81,7 @@ async def explain(store: Store, question: crowd.Question, size: int, role: str =
         transaction = db.transaction()
         await transaction.start()
         try:
-            await db.fetchval(ask)  # once to warm up: what is dead is marked as such by the first that sees it
+            await db.fetchval(ask)  # warm up: the first reader marks dead index entries, which costs blocks
             found = json.loads(await db.fetchval(ask))
         finally:
             await transaction.rollback()
@@ -99,7 +102,7 @@ def touched(plan: dict[str, Any]) -> int:
 
 
 def scanned(plan: dict[str, Any]) -> list[str]:
-    """Tables read from end to end; what an UPDATE counts as its own target is not a scan."""
+    """The tables that the plan scans. The target of an UPDATE is not a scan."""
     return [node["Relation Name"] for node in nodes(plan) if node["Node Type"] in ("Seq Scan", "Bitmap Heap Scan")]
 
 
@@ -107,8 +110,8 @@ def used(plan: dict[str, Any]) -> set[str]:
     return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}
 
 
-async def test_fault_72_a_turn_touches_as_few_blocks_in_a_crowd_as_among_a_thousand(postgres: Postgres) -> None:
-    """One test for all statements: the crowd takes longer to gather than to ask."""
+async def test_fault_72_a_turn_reads_as_few_blocks_among_many_rows_as_among_a_thousand(postgres: Postgres) -> None:
+    """One test for all statements, because filling the tables takes longer than the queries."""
     small, large = fresh(postgres), fresh(postgres)
     try:
         await fill(small, SMALL)
@@ -126,7 +129,7 @@ async def test_fault_72_a_turn_touches_as_few_blocks_in_a_crowd_as_among_a_thous
             ):
                 problems[name] = (scanned(many), used(many), touched(few), touched(many))
         for name, question in crowd.READS.items():
-            # Readers plan as they like; what counts is that they do not go through the crowd: 200 rows, 4 blocks each.
+            # Readers may choose any plan that does not scan a large table: 200 rows, 4 blocks each, and some slack.
             many = await explain(large, question, LARGE, "reader")
             whole = {node["Relation Name"] for node in nodes(many) if node["Node Type"] == "Seq Scan"}
             if TABLES & whole or touched(many) > 1000:
@@ -138,7 +141,7 @@ async def test_fault_72_a_turn_touches_as_few_blocks_in_a_crowd_as_among_a_thous
 
 
 def assert_reads_only_what_it_may_take(plan: dict[str, Any], batch: int) -> None:
-    """Not one row more than the batch: neither the codeless, nor the blocked, nor the limited are looked at."""
+    """No row more than the batch: no row without code here, no blocked row and no row under a limit is read."""
     assert plan["Actual Rows"] == batch
     for node in nodes(plan):
         assert round(node["Actual Rows"] * node["Actual Loops"]) <= batch
@@ -148,15 +151,15 @@ def assert_reads_only_what_it_may_take(plan: dict[str, Any], batch: int) -> None
 
 @pytest.mark.parametrize("name", crowd.TURN)
 async def test_a_table_without_statistics_is_not_scanned(pg_store: Store, name: str) -> None:
-    """FINDINGS 1: planned while the table is empty, and never analysed."""
+    """FINDINGS 1: planned while the table is empty and has never been analysed."""
     await run(pg_store, f"CREATE SCHEMA {pg_store.options['schema']}", *SCRIPTS)
     plan = await explain(pg_store, crowd.TURN[name], SMALL)
     assert scanned(plan) == []
     assert used(plan) <= crowd.TURN[name].indexes
 
 
-async def test_a_running_row_is_updated_in_place(pg_store: Store) -> None:
-    """An update of an indexed column writes to every index of the table; that of a `Next` must not (HOT)."""
+async def test_the_update_of_a_running_row_touches_no_index(pg_store: Store) -> None:
+    """An update of an indexed column writes to every index of the table; the update of a `Next` must not (HOT)."""
     schema = pg_store.options["schema"]
     await run(pg_store, f"CREATE SCHEMA {schema}", *SCRIPTS, *crowd.statements(SMALL, "postgres"))
     made = PostgresStore(pg_store.url, schema=schema, lease=900)
@@ -174,7 +177,7 @@ async def test_a_running_row_is_updated_in_place(pg_store: Store) -> None:
     finally:
         await db.close()
     updated, in_place, elsewhere = counted
-    # Side by side as they are here, not all find room on their page; those that do are all in place.
+    # These rows fill whole pages, so not every new version finds room on its page; those that do are HOT.
     assert updated == crowd.FEW
     assert in_place + elsewhere == updated
     assert in_place > updated / 3

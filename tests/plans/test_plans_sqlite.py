@@ -1,7 +1,8 @@
-"""Fault 72 on SQLite: a turn costs what it costs among a thousand, whatever else is in the table.
+"""Fault 72 on SQLite: a turn costs the same in a large table as among a thousand rows.
 
-What is measured are the steps of SQLite's virtual machine, and the rows it went over without an index. With
-statistics and without: nobody runs ANALYZE here, but somebody may. HARK_PLANS=full makes it a million of each kind.
+The measure is the number of steps of SQLite's virtual machine, and the rows it visits without an index. With and
+without statistics: Hark does not run ANALYZE, but a user may. HARK_PLANS=full adds a million unrelated rows of each
+kind.
 """
 
 import os
@@ -36,7 +37,7 @@ def gather(size: int, *, analysed: bool) -> apsw.Connection:
 
 
 def bound(name: str, size: int) -> dict[str, Any]:
-    """As the store binds: whole lists as one JSON text."""
+    """The parameters as the store binds them: each list as one JSON text."""
     rows, values = QUESTIONS[name].asked(size)
     if rows is not None:
         values["rows"] = rows
@@ -44,7 +45,7 @@ def bound(name: str, size: int) -> dict[str, Any]:
 
 
 def run(db: apsw.Connection, name: str, size: int) -> tuple[int, dict[str, int]]:
-    """How many rows came, and what it took; nothing stays changed."""
+    """Execute a statement and roll it back: the number of rows it returned, and SQLite's counters."""
     spent: dict[str, int] = {}
 
     def note(event: dict[str, Any]) -> None:
@@ -73,13 +74,13 @@ def plan(db: apsw.Connection, name: str, size: int) -> list[str]:
 
 
 def scans(lines: list[str]) -> list[str]:
-    """Steps of a plan that go over a whole table or a whole index of ours, by its name or what statements call it."""
+    """The steps of a plan that scan a whole table or index of ours, under its name or an alias in a statement."""
     ours = {"instances", "i", "c", "p", "signals", "s", "waits", "w", "events", "e", "awakeables", "journal", "buckets"}
     return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in ours]
 
 
 @pytest.mark.parametrize("analysed", [False, True])
-def test_fault_72_a_turn_takes_as_few_steps_in_a_crowd_as_among_a_thousand(analysed: bool) -> None:
+def test_fault_72_a_turn_takes_as_few_steps_among_many_rows_as_among_a_thousand(analysed: bool) -> None:
     small, large = gather(SMALL, analysed=analysed), gather(LARGE, analysed=analysed)
     problems = {}
     for name in QUESTIONS:
@@ -94,20 +95,20 @@ def test_fault_72_a_turn_takes_as_few_steps_in_a_crowd_as_among_a_thousand(analy
 
 @pytest.mark.parametrize("name", crowd.TURN)
 @pytest.mark.parametrize("analysed", [False, True])
-def test_fault_72_every_statement_of_a_turn_goes_through_its_index(name: str, analysed: bool) -> None:
+def test_fault_72_every_statement_of_a_turn_uses_its_index(name: str, analysed: bool) -> None:
     db = gather(SMALL, analysed=analysed)
     lines = plan(db, name, SMALL)
     named = {match for line in lines for match in re.findall(r"(?<!TABLE) INDEX (\w+)", line)}
-    named = {index for index in named if not index.startswith("sqlite_autoindex")}  # of a PRIMARY KEY
+    named = {index for index in named if not index.startswith("sqlite_autoindex")}  # the index of a PRIMARY KEY
     assert scans(lines) == [], lines
     assert named <= QUESTIONS[name].indexes, lines
     db.close()
 
 
-def test_fault_72_the_claim_uses_the_index_that_was_made_for_it() -> None:
+def test_fault_72_the_claim_uses_its_own_index() -> None:
     db = gather(SMALL, analysed=False)
     assert any("instances_claim" in line for line in plan(db, "claimable", SMALL))
     found, spent = run(db, "claimable", SMALL)
     assert found >= 50
-    assert spent["SQLITE_STMTSTATUS_SORT"] <= 1  # the few it found, put in line
+    assert spent["SQLITE_STMTSTATUS_SORT"] <= 1  # sorts only the few rows it found
     db.close()

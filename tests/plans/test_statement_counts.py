@@ -1,7 +1,7 @@
-"""A turn is a constant number of statements, however many rows it carries: never one per row.
+"""The number of statements of a turn does not depend on its rows: no statement is sent once per row.
 
-Each piece of work is done for 1, for 2 and for 200. One may take fewer statements, for a lone signal is answered
-on a shorter road; two and two hundred send the very same list.
+Each kind of work is done for 1, for 2 and for 200 instances. One may need fewer statements, because a single signal has
+a shorter path; two and two hundred send exactly the same list.
 """
 
 import itertools
@@ -61,7 +61,7 @@ LIMITS = {"api": Rate(allowed=1000, period=60)}
 
 
 class Table:
-    """A store, and turns on it."""
+    """The kernel on a store, without a clerk."""
 
     def __init__(self, store: Any, clock: TickingClock) -> None:
         self.store, self.clock = store, clock
@@ -69,9 +69,9 @@ class Table:
         self.catalog: dict[str, Any] = {}
         self.numbers = itertools.count()
 
-    async def turn(self, *requests: Request, hunger: Capacity | None = None, sweep: bool = False) -> TurnResult:
+    async def turn(self, *requests: Request, capacity: Capacity | None = None, sweep: bool = False) -> TurnResult:
         tx = await self.store.begin()
-        turn = await run_turn(tx, self.rules, self.catalog, requests, hunger, sweep=sweep)
+        turn = await run_turn(tx, self.rules, self.catalog, requests, capacity, sweep=sweep)
         await tx.commit()
         assert not turn.again
         return turn
@@ -85,9 +85,9 @@ class Table:
         return [item.id for item in items]
 
     async def claimed(self, n: int, **options: Any) -> list[Claim]:
-        """New ones, executing."""
+        """Start instances and claim them."""
         await self.started(n, **options)
-        claims = (await self.turn(hunger=capacity("me", n))).claims
+        claims = (await self.turn(capacity=capacity("me", n))).claims
         assert len(claims) == n
         return claims
 
@@ -97,9 +97,9 @@ class Table:
         return [claim.id for claim in claims]
 
     async def woken(self, n: int) -> list[Claim]:
-        """Executing again, each with a signal it was handed."""
+        """Instances that execute again, each with one signal."""
         ids = await self.parked(n)
-        claims = (await self.turn(*(deliver(id) for id in ids), hunger=capacity("me", n))).claims
+        claims = (await self.turn(*(deliver(id) for id in ids), capacity=capacity("me", n))).claims
         assert len(claims) == n
         return claims
 
@@ -121,7 +121,7 @@ async def table(store: Store) -> AsyncIterator[Table]:
         await made.close()
 
 
-# Each prepares n rows and answers with the turn that is to be counted.
+# Each prepares n rows and returns the turn whose statements are counted.
 Work = Callable[[Table, int], Awaitable[Awaitable[Any]]]
 WORK: dict[str, Work] = {}
 
@@ -143,20 +143,20 @@ async def starts_of_many_callers_with_keys(t: Table, n: int) -> Any:
 
 
 @work
-async def starts_that_are_claimed_at_once(t: Table, n: int) -> Any:
-    return t.turn(StartInstances(items=[t.new() for _ in range(n)]), hunger=capacity("me", n))
+async def starts_that_are_claimed_in_the_same_turn(t: Table, n: int) -> Any:
+    return t.turn(StartInstances(items=[t.new() for _ in range(n)]), capacity=capacity("me", n))
 
 
 @work
-async def signals_to_as_many_parked(t: Table, n: int) -> Any:
+async def signals_to_as_many_instances(t: Table, n: int) -> Any:
     ids = await t.parked(n)
     return t.turn(*(deliver(id) for id in ids))
 
 
 @work
-async def signals_with_dedup_keys_that_are_claimed_at_once(t: Table, n: int) -> Any:
+async def signals_with_dedup_keys_that_are_claimed_in_the_same_turn(t: Table, n: int) -> Any:
     ids = await t.parked(n)
-    return t.turn(*(deliver(id, dedup_key="k") for id in ids), hunger=capacity("me", n))
+    return t.turn(*(deliver(id, dedup_key="k") for id in ids), capacity=capacity("me", n))
 
 
 @work
@@ -166,8 +166,8 @@ async def signals_to_one(t: Table, n: int) -> Any:
 
 
 @work
-async def signals_to_nobody(t: Table, n: int) -> Any:
-    return t.turn(*(deliver(f"nobody-{i}") for i in range(n)))
+async def signals_without_a_target(t: Table, n: int) -> Any:
+    return t.turn(*(deliver(f"missing-{i}") for i in range(n)))
 
 
 @work
@@ -218,15 +218,15 @@ async def large_broadcasts(t: Table, n: int) -> Any:
 
 
 @work
-async def outcomes_that_run_on(t: Table, n: int) -> Any:
+async def outcomes_that_run_ahead(t: Table, n: int) -> Any:
     claims = await t.claimed(n)
-    return t.turn(*(advance(claim) for claim in claims), hunger=capacity("me", n))
+    return t.turn(*(advance(claim) for claim in claims), capacity=capacity("me", n))
 
 
 @work
-async def outcomes_that_run_on_and_consume(t: Table, n: int) -> Any:
+async def outcomes_that_run_ahead_and_consume(t: Table, n: int) -> Any:
     claims = await t.woken(n)
-    return t.turn(*(advance(claim) for claim in claims), hunger=capacity("me", n))
+    return t.turn(*(advance(claim) for claim in claims), capacity=capacity("me", n))
 
 
 @work
@@ -242,7 +242,7 @@ async def outcomes_that_park(t: Table, n: int) -> Any:
 
 
 @work
-async def outcomes_that_park_again_with_mail(t: Table, n: int) -> Any:
+async def outcomes_that_park_again_with_signals(t: Table, n: int) -> Any:
     claims = await t.woken(n)
     return t.turn(*(park(claim, on("go")) for claim in claims))
 
@@ -261,7 +261,7 @@ async def outcomes_with_effects(t: Table, n: int) -> Any:
         advance(claim, SendSignal(id, "go", "1", "k"), t.new(correlation_key=f"by-{id}"))
         for id, claim in zip(ids, claims, strict=True)
     ]
-    return t.turn(*commits, hunger=capacity("me", 3 * n))
+    return t.turn(*commits, capacity=capacity("me", 3 * n))
 
 
 @work
@@ -273,35 +273,35 @@ async def children_of_one_parent(t: Table, n: int) -> Any:
 @work
 async def children_of_as_many_parents(t: Table, n: int) -> Any:
     claims = await t.claimed(n)
-    return t.turn(*(spawn(claim, [t.new()]) for claim in claims), hunger=capacity("me", n))
+    return t.turn(*(spawn(claim, [t.new()]) for claim in claims), capacity=capacity("me", n))
 
 
 @work
 async def ends_of_the_children_of_one_parent(t: Table, n: int) -> Any:
     [claim] = await t.claimed(1)
-    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=capacity("me", n))).claims
-    return t.turn(*(done(claim) for claim in claims), hunger=capacity("me", n))
+    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), capacity=capacity("me", n))).claims
+    return t.turn(*(done(claim) for claim in claims), capacity=capacity("me", n))
 
 
 @work
 async def ends_of_the_children_of_as_many_parents(t: Table, n: int) -> Any:
     parents = await t.claimed(n)
-    claims = (await t.turn(*(spawn(claim, [t.new()]) for claim in parents), hunger=capacity("me", n))).claims
-    return t.turn(*(done(claim) for claim in claims), hunger=capacity("me", n))
+    claims = (await t.turn(*(spawn(claim, [t.new()]) for claim in parents), capacity=capacity("me", n))).claims
+    return t.turn(*(done(claim) for claim in claims), capacity=capacity("me", n))
 
 
 @work
 async def timeouts(t: Table, n: int) -> Any:
     await t.parked(n, lambda: timer(timeout=MINUTE))
     t.clock.advance(2 * MINUTE)
-    return t.turn(sweep=True, hunger=capacity("me", n))
+    return t.turn(sweep=True, capacity=capacity("me", n))
 
 
 @work
 async def delays_that_are_over(t: Table, n: int) -> Any:
     await t.started(n, delay=MINUTE)
     t.clock.advance(2 * MINUTE)
-    return t.turn(sweep=True, hunger=capacity("me", n))
+    return t.turn(sweep=True, capacity=capacity("me", n))
 
 
 @work
@@ -324,7 +324,7 @@ async def cancels(t: Table, n: int) -> Any:
 @work
 async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
     [claim] = await t.claimed(1)
-    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), hunger=capacity("me", n))).claims
+    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), capacity=capacity("me", n))).claims
     await t.turn(*(spawn(claim, [t.new()]) for claim in claims))
     return t.turn(Cancel(target=claim.id))
 
@@ -333,7 +333,7 @@ async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
 async def retries_of_the_failed(t: Table, n: int) -> Any:
     keys = itertools.count()
     await t.turn(StartInstances(items=[t.new(correlation_key=f"key-{next(keys)}") for _ in range(n)]))
-    claims = (await t.turn(hunger=capacity("me", n))).claims
+    claims = (await t.turn(capacity=capacity("me", n))).claims
     await t.turn(*(stop(claim) for claim in claims))
     return t.turn(*(RetryInstance(target=claim.id) for claim in claims))
 
@@ -345,7 +345,7 @@ async def work_handed_back(t: Table, n: int) -> Any:
 
 
 @work
-async def work_taken_back_from_the_dead(t: Table, n: int) -> Any:
+async def work_reclaimed_from_dead_workers(t: Table, n: int) -> Any:
     await t.claimed(n)
     return t.turn(Reclaim(owners=["me"]))
 
@@ -353,42 +353,42 @@ async def work_taken_back_from_the_dead(t: Table, n: int) -> Any:
 @work
 async def claims(t: Table, n: int) -> Any:
     await t.started(n)
-    return t.turn(hunger=capacity("me", n))
+    return t.turn(capacity=capacity("me", n))
 
 
 @work
 async def claims_under_one_key(t: Table, n: int) -> Any:
     await t.started(n, concurrency_key="wide:1")
-    return t.turn(hunger=capacity("me", n))
+    return t.turn(capacity=capacity("me", n))
 
 
 @work
 async def claims_under_as_many_keys(t: Table, n: int) -> Any:
     await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    return t.turn(hunger=capacity("me", n))
+    return t.turn(capacity=capacity("me", n))
 
 
 @work
 async def claims_with_tokens(t: Table, n: int) -> Any:
     await t.turn(StartInstances(items=[t.new(rate_limit=f"api:{i}") for i in range(n)]))
-    return t.turn(hunger=capacity("me", n))
+    return t.turn(capacity=capacity("me", n))
 
 
 @work
 async def claims_that_are_refused(t: Table, n: int) -> Any:
-    """Under a key that has one slot, which is taken: all of them leave the line in one statement."""
+    """Their key has one slot, which is taken: one statement blocks all of them."""
     await t.claimed(1, concurrency_key="narrow")
     await t.started(n, concurrency_key="narrow")
-    return t.turn(hunger=capacity("me", n + 1))
+    return t.turn(capacity=capacity("me", n + 1))
 
 
 @work
-async def slots_that_come_free(t: Table, n: int) -> Any:
+async def slots_that_become_free(t: Table, n: int) -> Any:
     await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    held = (await t.turn(hunger=capacity("me", n))).claims
+    held = (await t.turn(capacity=capacity("me", n))).claims
     await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    await t.turn(hunger=capacity("me", n))  # refused, in line behind their keys
-    return t.turn(*(done(claim) for claim in held), hunger=capacity("me", n))
+    await t.turn(capacity=capacity("me", n))  # refused: blocked on their keys
+    return t.turn(*(done(claim) for claim in held), capacity=capacity("me", n))
 
 
 @work
@@ -408,7 +408,7 @@ async def a_bit_of_everything(t: Table, n: int) -> Any:
     requests += [done(claim) for claim in woken]
     requests += [Cancel(target=claim.id) for claim in running[:n]]
     requests += [_outcome(claim, i) for i, claim in enumerate(running[n:])]
-    return t.turn(*requests, hunger=capacity("me", n), sweep=True)
+    return t.turn(*requests, capacity=capacity("me", n), sweep=True)
 
 
 def _outcome(claim: Claim, n: int) -> Commit:
@@ -416,7 +416,7 @@ def _outcome(claim: Claim, n: int) -> Commit:
 
 
 @pytest.mark.parametrize("what", WORK)
-async def test_the_statements_of_a_turn_do_not_grow_with_its_rows(
+async def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
     store: Store, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     async with table(store) as t:
@@ -432,7 +432,7 @@ async def test_the_statements_of_a_turn_do_not_grow_with_its_rows(
 
 
 async def _clear(t: Table) -> None:
-    """What one size left must not be claimed, or due, in the turn of the next."""
+    """Empty the tables: rows of the last size must not be claimed or due in the next."""
     t.clock.advance(MINUTE)
     t.rules = rules(rates=LIMITS, slots={"wide": 1000}, broadcast_limit=100_000)
     tx = await t.store.begin()

@@ -15,7 +15,7 @@ from tests.store.wrapped import WRAPPED_PACKAGE
 from tests.support.stores import Store, sqlite_file
 
 
-async def test_a_url_makes_its_store(store: Store) -> None:
+async def test_the_scheme_of_a_url_chooses_the_store(store: Store) -> None:
     made = store.make()
     await made.open()
     try:
@@ -47,7 +47,7 @@ def test_a_schema_postgresql_cannot_have_is_refused_before_anything_is_opened(sc
             ask()
 
 
-def test_a_file_exists_or_not_and_a_server_has_to_be_asked(tmp_path: Path) -> None:
+def test_only_a_file_can_be_known_not_to_exist_without_a_connection(tmp_path: Path) -> None:
     store = sqlite_file(tmp_path)
     assert not connect.exists(store.url)
     (tmp_path / "hark.db").touch()

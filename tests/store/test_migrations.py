@@ -1,4 +1,4 @@
-"""Numbered migrations: the same store on both databases, applied once, whoever comes first."""
+"""Numbered migrations: the same schema on both databases, applied once however many processes open the store."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from hark.store.sqlite import path_of
 from tests.support.inspect import query, table_names
 from tests.support.stores import Store, sqlite_file
 
-DIALECTS = ("sqlite", "postgres")
+FOLDERS = ("sqlite", "postgres")
 
 
 class Hello(Machine):
@@ -33,13 +33,13 @@ async def works(store: Store) -> None:
         assert await (await app.start(Hello)).result(timeout=20) == "hello"
 
 
-# -- both dialects ---------------------------------------------------------------------------------
+# -- both databases --------------------------------------------------------------------------------
 
 _KINDS = {"boolean": "number", "integer": "number", "bigint": "number", "double precision": "number", "real": "number"}
 
 
 async def columns(store: Store) -> dict[str, list[tuple[str, str, bool]]]:
-    """Per table its columns in order: name, text or number, may it be null."""
+    """The columns of each table in order: name, text or number, whether it may be null."""
     found: dict[str, list[tuple[str, str, bool]]] = {}
     for table in await table_names(store):
         if store.name == "sqlite":
@@ -57,11 +57,11 @@ async def columns(store: Store) -> dict[str, list[tuple[str, str, bool]]]:
 
 
 async def indexes(store: Store) -> dict[str, tuple[bool, str, str]]:
-    """Per named index: unique, its columns, its condition."""
+    """Each index that has a name: whether it is unique, its columns, its condition."""
     if store.name == "sqlite":
         rows = await query(store, "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL")
     else:
-        # Not pg_indexes: it asks for the text of everybody's, also of a schema that is being dropped.
+        # Not pg_indexes: it reads the indexes of all schemas, also of one that another test is dropping.
         rows = await query(
             store,
             "SELECT relname::text, pg_get_indexdef(oid) FROM pg_class WHERE relkind = 'i' "
@@ -78,7 +78,7 @@ async def indexes(store: Store) -> dict[str, tuple[bool, str, str]]:
     return found
 
 
-async def test_both_dialects_have_the_same_tables_and_columns(sqlite_store: Store, pg_store: Store) -> None:
+async def test_both_databases_have_the_same_tables_and_columns(sqlite_store: Store, pg_store: Store) -> None:
     await works(sqlite_store)
     await works(pg_store)
     ours, theirs = await columns(sqlite_store), await columns(pg_store)
@@ -87,7 +87,7 @@ async def test_both_dialects_have_the_same_tables_and_columns(sqlite_store: Stor
         assert ours[table] == theirs[table], table
 
 
-async def test_both_dialects_have_the_same_indexes(sqlite_store: Store, pg_store: Store) -> None:
+async def test_both_databases_have_the_same_indexes(sqlite_store: Store, pg_store: Store) -> None:
     await works(sqlite_store)
     await works(pg_store)
     ours, theirs = await indexes(sqlite_store), await indexes(pg_store)
@@ -97,15 +97,15 @@ async def test_both_dialects_have_the_same_indexes(sqlite_store: Store, pg_store
     assert implied == {"awakeables_instance_id_entry_index_key"}
 
 
-async def test_both_dialects_refuse_the_same_impossible_rows(store: Store) -> None:
-    """Invariant 15: not if-statements. An executing row has an owner, a finished one a time, a wait a name."""
+async def test_both_databases_refuse_the_same_invalid_rows(store: Store) -> None:
+    """Invariant 15: an executing row has an owner, a finished row a time, a wait a name, whatever the code does."""
     await works(store)
     for wrong in (
         "UPDATE instances SET status = 'executing'",
-        "UPDATE instances SET status = 'runnable'",  # yet finished_at is set
+        "UPDATE instances SET status = 'runnable'",  # while finished_at is set
         "UPDATE instances SET status = 'asleep'",
         "UPDATE instances SET finished_at = NULL",
-        "UPDATE instances SET lease_owner = 'somebody'",
+        "UPDATE instances SET lease_owner = 'a-worker'",
         "UPDATE instances SET blocked_on = 'slot:x'",
         "UPDATE instances SET due_at = 1",
         "UPDATE instances SET scope = 'sometimes'",
@@ -119,17 +119,17 @@ async def test_both_dialects_refuse_the_same_impossible_rows(store: Store) -> No
             await query(store, wrong)
 
 
-def test_migrations_are_numbered_without_a_gap_and_alike() -> None:
-    names = {dialect: [(number, name) for number, name, _ in migrate.scripts(dialect)] for dialect in DIALECTS}
+def test_migrations_of_both_databases_have_the_same_numbers_without_a_gap() -> None:
+    names = {folder: [(number, name) for number, name, _ in migrate.scripts(folder)] for folder in FOLDERS}
     assert names["sqlite"] == names["postgres"]
     assert [number for number, _ in names["sqlite"]] == list(range(1, len(names["sqlite"]) + 1))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_only_what_is_missing_is_applied(dialect: str) -> None:
-    newest = migrate.scripts(dialect)[-1][0]
-    assert [number for number, _, _ in migrate.missing(dialect, 0)] == list(range(1, newest + 1))
-    assert migrate.missing(dialect, newest) == []
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_only_missing_migrations_are_applied(folder: str) -> None:
+    newest = migrate.scripts(folder)[-1][0]
+    assert [number for number, _, _ in migrate.missing(folder, 0)] == list(range(1, newest + 1))
+    assert migrate.missing(folder, newest) == []
 
 
 # -- opening ---------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ async def test_opening_again_changes_nothing(store: Store) -> None:
     assert len(await query(store, "SELECT id FROM instances")) == 2
 
 
-async def test_ten_that_open_a_new_store_at_once_all_get_in(store: Store) -> None:
+async def test_ten_apps_can_open_a_new_store_at_the_same_time(store: Store) -> None:
     apps = [Hark(store.url, **store.options) for _ in range(10)]
     await asyncio.gather(*(app.__aenter__() for app in apps))
     try:
@@ -154,13 +154,13 @@ async def test_ten_that_open_a_new_store_at_once_all_get_in(store: Store) -> Non
     assert len(await query(store, "SELECT version FROM migrations")) == len(migrate.scripts("sqlite"))
 
 
-async def test_a_store_newer_than_the_code_is_refused_and_left_alone(store: Store) -> None:
+async def test_a_store_newer_than_the_code_is_refused_and_not_changed(store: Store) -> None:
     await works(store)
     await query(store, "INSERT INTO migrations (version) VALUES (4711)")
     with pytest.raises(StoreTooNew, match=r"version 4711.*[Uu]pgrade"):
         async with Hark(store.url, **store.options):
             pass
-    with pytest.raises(StoreTooNew):  # in the other colour too
+    with pytest.raises(StoreTooNew):  # in synchronous code too
         await asyncio.to_thread(Hark(store.url, **store.options).__enter__)
     assert len(await query(store, "SELECT id FROM instances")) == 1
     await query(store, "DELETE FROM migrations WHERE version = 4711")
@@ -178,7 +178,7 @@ async def test_an_app_that_was_refused_can_be_opened_later(store: Store) -> None
         assert len(await app.list()) == 1
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_not_changed(tmp_path: Path) -> None:
     file = tmp_path / "hark.db"
     file.write_text("this is a letter to my mother, and longer than the header of a database file" * 20)
     with pytest.raises(InvalidInput, match="SQLite"):
@@ -187,7 +187,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert file.read_text().startswith("this is a letter")
 
 
-async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"nowhere.*folder"):
         async with Hark(f"sqlite:///{tmp_path / 'nowhere' / 'hark.db'}"):
             pass
@@ -195,12 +195,12 @@ async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 async def test_a_server_that_does_not_answer_is_reported_without_the_password() -> None:
     with pytest.raises(StoreUnavailable, match="PostgreSQL cannot be reached") as refused:
-        async with Hark("postgresql://somebody:hunter2@127.0.0.1:1/db", lease=3):
+        async with Hark("postgresql://user:hunter2@127.0.0.1:1/db", lease=3):
             pass
     assert "hunter2" not in str(refused.value)
 
 
-# -- by hand ---------------------------------------------------------------------------------------
+# -- the dump ---------------------------------------------------------------------------------------
 
 
 def dumped(store: Store) -> str:
@@ -217,7 +217,7 @@ def dumped(store: Store) -> str:
 
 
 async def apply(store: Store, script: str) -> None:
-    """As `psql < dump.sql` and `sqlite3 hark.db < dump.sql` would: no search path, no schema of ours."""
+    """As `psql < dump.sql` and `sqlite3 hark.db < dump.sql` do: without a search path."""
     if store.name == "sqlite":
         db = apsw.Connection(path_of(store.url) or "")
         db.execute(script)
@@ -228,15 +228,15 @@ async def apply(store: Store, script: str) -> None:
         await connection.close()
 
 
-async def test_the_dumped_sql_makes_a_working_store(store: Store) -> None:
+async def test_the_dumped_sql_creates_a_working_store(store: Store) -> None:
     await apply(store, dumped(store))
     by_hand = await _shape(store)
     assert "instances" in by_hand[0]
     await works(store)
-    assert await _shape(store) == by_hand  # opening found nothing left to do
+    assert await _shape(store) == by_hand  # opening had nothing left to do
 
 
-async def test_a_store_of_the_first_version_is_brought_up_to_date_with_what_is_in_it(store: Store) -> None:
+async def test_a_store_of_the_first_version_is_migrated_with_its_rows(store: Store) -> None:
     [first, *later] = migrate.scripts(store.name)
     schema = store.options.get("schema")
     begin = f"CREATE SCHEMA {schema}; SET search_path TO {schema};" if schema else ""
@@ -258,7 +258,7 @@ async def test_a_store_of_the_first_version_is_brought_up_to_date_with_what_is_i
     assert versions == [1, *(script[0] for script in later)]
 
 
-async def test_the_dumped_sql_makes_what_opening_makes(store: Store, tmp_path: Path) -> None:
+async def test_the_dumped_sql_creates_the_same_schema_as_opening_does(store: Store, tmp_path: Path) -> None:
     await works(store)
     (tmp_path / "other").mkdir()
     other = sqlite_file(tmp_path / "other")
@@ -272,7 +272,7 @@ async def test_the_dumped_sql_makes_what_opening_makes(store: Store, tmp_path: P
             await query(store, f"DROP SCHEMA IF EXISTS {other.options['schema']} CASCADE")
 
 
-async def test_a_role_that_may_not_create_works_with_what_was_made_by_hand(pg_store: Store) -> None:
+async def test_a_role_without_the_right_to_create_can_use_a_schema_made_from_the_dump(pg_store: Store) -> None:
     schema = pg_store.options["schema"]
     role = f"{schema}_app"
     url = pg_store.url.replace("://hark@", f"://{role}@")
@@ -290,7 +290,7 @@ async def test_a_role_that_may_not_create_works_with_what_was_made_by_hand(pg_st
         await query(pg_store, f"DROP ROLE {role}")
 
 
-async def test_the_dump_opens_nothing(tmp_path: Path) -> None:
+async def test_dumping_the_sql_opens_no_store(tmp_path: Path) -> None:
     store = sqlite_file(tmp_path)
     assert "CREATE TABLE instances" in dumped(store)
     assert not (tmp_path / "hark.db").exists()

@@ -71,13 +71,13 @@ def test_arguments_are_the_columns_and_then_the_values() -> None:
     assert sql.bind([("x", 1), ("y", 2)], {"a": "A", "z": "Z"}) == (sql.postgres, ["x\x1fy", "1\x1f2", "Z", "A"])
 
 
-def test_no_rows_are_empty_columns() -> None:
+def test_an_empty_list_of_rows_is_sent_as_empty_columns() -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint}")
     assert sql.bind([], {}) == (sql.postgres, ["", ""])
 
 
 @pytest.mark.parametrize("odd", ["a\x1fb", "\x1f", "\x1e", "x\x1e", ""])
-def test_items_that_could_not_be_told_apart_go_as_arrays(odd: str) -> None:
+def test_lists_with_separators_in_an_item_are_sent_as_arrays(odd: str) -> None:
     sql = Sql("SELECT 1 FROM {rows: id text, n bigint} WHERE x IN :xs[text]")
     assert sql.bind([(odd, None)], {"xs": ["x"]}) == (sql.arrays, [(odd,), (None,), ["x"]])
     assert sql.bind([("id", None)], {"xs": [odd]}) == (sql.arrays, [("id",), (None,), [odd]])
@@ -85,7 +85,7 @@ def test_items_that_could_not_be_told_apart_go_as_arrays(odd: str) -> None:
 
 @given(st.lists(st.tuples(st.text(), st.none() | st.text(), st.none() | st.integers(-(2**63), 2**63 - 1)), max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_sent_is_what_the_statement_reads(postgres: Postgres, rows: list[tuple[Any, ...]]) -> None:
+def test_a_statement_reads_exactly_the_rows_that_were_sent(postgres: Postgres, rows: list[tuple[Any, ...]]) -> None:
     rows = [tuple(one.replace("\0", "") if isinstance(one, str) else one for one in row) for row in rows]
     sql = Sql("SELECT r.a, r.b, r.c, r.ord FROM {rows: a text, b text, c bigint} ORDER BY r.ord")
 
@@ -116,19 +116,19 @@ def test_rows_of_different_length_are_refused() -> None:
         "FOR NO KEY UPDATE OF i",
     ],
 )
-def test_row_locks_are_dropped_for_sqlite(lock: str) -> None:
+def test_row_locks_are_removed_for_sqlite(lock: str) -> None:
     sql = Sql(f"SELECT id FROM t i ORDER BY id {lock}")
     assert sql.postgres.endswith(lock)
     assert plain(sql.sqlite) == "SELECT id FROM t i ORDER BY id"
 
 
-def test_casts_are_dropped_for_sqlite_and_kept_for_postgresql() -> None:
+def test_casts_are_removed_for_sqlite_and_kept_for_postgresql() -> None:
     sql = Sql("SELECT x::text::bigint, :w::double precision, :l::text[]")
     assert sql.sqlite == "SELECT x, :w, :l"
     assert "x::text::bigint" in sql.postgres
 
 
-def test_a_text_of_its_own_takes_the_same_marks() -> None:
+def test_a_separate_text_for_sqlite_has_the_same_placeholders() -> None:
     sql = Sql("SELECT 1 FROM {rows: id text}", sqlite="SELECT 2 FROM {rows: id text} WHERE :now::bigint > 0")
     assert sql.postgres.startswith("SELECT 1 FROM unnest")
     assert sql.sqlite.startswith("SELECT 2 FROM (SELECT value ->> 0 AS id")
@@ -136,8 +136,8 @@ def test_a_text_of_its_own_takes_the_same_marks() -> None:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_every_statement_is_compiled_whole(name: str) -> None:
-    """No mark is left over, and PostgreSQL's parameters are numbered without a gap."""
+def test_every_placeholder_of_every_statement_is_compiled(name: str) -> None:
+    """No placeholder is left, and the parameters of PostgreSQL are numbered without a gap."""
     sql = STATEMENTS[name]
     for text in (sql.postgres, sql.arrays, sql.sqlite):
         assert "{rows" not in text
@@ -146,13 +146,13 @@ def test_every_statement_is_compiled_whole(name: str) -> None:
     assert numbers == set(range(1, len(sql.columns) + len(sql.names) + 1))
     assert not re.search(r"(?<![:\w]):[a-z]", sql.postgres)
     assert not re.search(r"\$\d|::|FOR (NO KEY )?UPDATE|\bunnest\b|\bANY\(", sql.sqlite)
-    asked = set(re.findall(r":([a-z_]+)", sql.sqlite)) - {"rows"}
-    assert asked <= {*sql.names, "most"}  # `most` stands in for a LIMIT that takes no column
+    bound = set(re.findall(r":([a-z_]+)", sql.sqlite)) - {"rows"}
+    assert bound <= {*sql.names, "most"}  # `most` replaces a LIMIT, which cannot be a column in SQLite
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_every_statement_is_one_round_trip(name: str) -> None:
-    """SQLite runs several in one call; PostgreSQL prepares one."""
+    """SQLite executes several statements in one call; PostgreSQL prepares one."""
     assert ";" not in STATEMENTS[name].postgres
     assert not STATEMENTS[name].sqlite.rstrip().endswith(";")
 
@@ -176,7 +176,7 @@ def test_a_statement_belongs_to_one_topic(package: ModuleType) -> None:
 
 
 def test_every_statement_is_static_text() -> None:
-    """What a caller gives is bound, never pasted: f-strings hold nothing but constants of the same module."""
+    """Values are bound, never pasted: f-strings contain nothing but constants of the module."""
     for module in (*TOPICS[statements], *TOPICS[reads]):
         pasted = set(re.findall(r"\{([^}:]+)\}", inspect.getsource(module)))
         assert all(re.fullmatch("_?[A-Z]+", name) and isinstance(vars(module)[name], str) for name in pasted)
@@ -188,7 +188,7 @@ TYPED = {name: sql for name, sql in STATEMENTS.items() if sql.row is not None}
 
 
 def misplaced(row: type[Any], columns: list[str]) -> list[str]:
-    """What is wrong with a row type: a column is missing, is too many, or has the name of another field."""
+    """The faults of a row type: too few or too many fields, or a column with the name of another field."""
     fields = [field.name for field in msgspec.structs.fields(row)]
     if len(fields) != len(columns):
         return [f"{row.__name__} has {len(fields)} fields for {len(columns)} columns"]
