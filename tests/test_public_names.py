@@ -58,6 +58,29 @@ def test_every_error_is_importable_from_hark() -> None:
         assert issubclass(getattr(hark, name), hark.HarkError)
 
 
+VERBS = {
+    "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "awakeable",
+    "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "cancel",
+    "retry", "sweep", "export", "forget", "create_token", "tokens", "revoke_token", "register", "worker", "asgi",
+    "serve", "is_open",
+}  # fmt: skip
+
+
+def test_the_public_verbs_of_an_app_and_a_handle_are_these_and_no_others() -> None:
+    """What only the HTTP server and the command line need is in DoorAccess, not here."""
+    assert {name for name in dir(hark.Hark) if not name.startswith("_")} == VERBS
+    assert {name for name in dir(hark.Handle) if not name.startswith("_")} == {
+        "id", "get", "result", "wait_for", "signal", "cancel"
+    }  # fmt: skip
+    assert {name for name in dir(hark.Worker) if not name.startswith("_")} == {
+        "open",
+        "tally",
+        "start",
+        "stop",
+        "settle",
+    }
+
+
 def test_what_the_public_verbs_return_is_importable_from_hark() -> None:
     """A caller who annotates a variable with it does not have to search for it inside the package."""
     shown: set[str] = set()

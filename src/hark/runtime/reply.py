@@ -59,15 +59,15 @@ class Reply(Generic[T]):
         """Block until the result is there, and return it. In async code, `await` the reply instead.
 
         Args:
-            timeout: seconds to wait at most; None waits without a limit.
+            timeout: Seconds to wait at most; None waits without a limit.
 
         Returns:
             The result of the call.
 
         Raises:
-            TimeoutError: there is no result yet; the call itself continues.
-            WouldBlockEventLoop: an event loop runs in this thread.
-            HarkError: whatever the call failed with.
+            TimeoutError: There is no result yet; the call itself continues.
+            WouldBlockEventLoop: An event loop runs in this thread.
+            HarkError: Whatever the call failed with.
         """
         refuse_to_block_a_loop("`.result()`", "await")
         with self._lock:
