@@ -1,4 +1,4 @@
-"""A real Chromium, the system's own: nothing is downloaded."""
+"""A browser for tests: the Chromium of the system. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 
 def chromium() -> str:
-    """Where it is; HARK_CHROMIUM wins."""
+    """The path of Chromium: HARK_CHROMIUM, or the first one on the PATH."""
     given = os.environ.get("HARK_CHROMIUM")
     found = given or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
@@ -23,7 +23,7 @@ def chromium() -> str:
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    # Chromium's sandbox does not run as root, which is who runs the tests in a container.
+    # Chromium's sandbox does not run as root, and in a container the tests do.
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=chromium(), args=options)

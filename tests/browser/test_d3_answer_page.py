@@ -1,4 +1,4 @@
-"""D3: a person answers, in a real browser, without JavaScript: light and dark, on a services and on a phone."""
+"""D3: a person answers, in a real browser, without JavaScript: light and dark, on a desktop and on a phone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.http import app_on, serving
 from tests.support.questions import Asker, ask
 from tests.support.stores import Store
 
-DESK, PHONE = (1280, 900), (360, 740)
-_PATIENCE = 60_000  # milliseconds, for what comes in one
-expect.set_options(timeout=_PATIENCE)
+DESKTOP, PHONE = (1280, 900), (360, 740)
+_TIMEOUT = 60_000  # milliseconds, for what takes one
+expect.set_options(timeout=_TIMEOUT)
 
 
 class Method(Enum):
@@ -59,10 +59,10 @@ PAY: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def looking(
-    browser: Browser, store: Store, question: dict[str, Any], *, size: tuple[int, int] = DESK, scheme: Any = "light"
+async def page_of(
+    browser: Browser, store: Store, question: dict[str, Any], *, size: tuple[int, int] = DESKTOP, scheme: Any = "light"
 ) -> AsyncIterator[tuple[Hark, str, Page]]:
-    """A person before the page of a question; at the end, nothing was fetched from elsewhere or complained about."""
+    """Open the page of a question. At the end, check that it fetched nothing from elsewhere and logged no problem."""
     app = app_on(store)
     app.register(Asker)
     width, height = size
@@ -73,20 +73,20 @@ async def looking(
             color_scheme=scheme,
             java_script_enabled=False,
             has_touch=size is PHONE,
-            reduced_motion="reduce",  # a colour on its way to another one is neither
+            reduced_motion="reduce",  # contrast is not measured in the middle of a transition
         )
         page = await context.new_page()
-        page.set_default_timeout(_PATIENCE)
-        asked: list[str] = []
-        said: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
+        page.set_default_timeout(_TIMEOUT)
+        requested: list[str] = []
+        logged: list[str] = []
+        page.on("request", lambda request: requested.append(request.url))
+        page.on("console", lambda message: logged.append(message.text))
         await page.goto((await app.awakeable(id)).url)
         yield app, id, page
         await context.close()
         origin = str(client.base_url).rstrip("/")
-        assert all(url.startswith(origin) for url in asked)
-        assert [text for text in said if "status of 4" not in text] == []  # what Chromium says of a 409 page
+        assert all(url.startswith(origin) for url in requested)
+        assert [text for text in logged if "status of 4" not in text] == []  # Chromium logs a 409
 
 
 async def fill_in(page: Page) -> None:
@@ -102,7 +102,7 @@ async def fill_in(page: Page) -> None:
 
 
 async def test_d3_a_person_fills_in_the_form_and_is_thanked(browser: Browser, store: Store) -> None:
-    async with looking(browser, store, PAY) as (app, id, page):
+    async with page_of(browser, store, PAY) as (app, id, page):
         await expect(page.get_by_role("heading", level=1)).to_have_text(PAY["title"])
         await expect(page.get_by_text("How shall we pay?")).to_be_visible()
         await fill_in(page)
@@ -120,8 +120,8 @@ async def test_d3_a_person_fills_in_the_form_and_is_thanked(browser: Browser, st
         await expect(page.get_by_text("answered by Ann")).to_be_visible()
 
 
-async def test_d3_what_does_not_fit_is_shown_where_it_is_and_the_rest_is_kept(browser: Browser, store: Store) -> None:
-    async with looking(browser, store, PAY) as (app, id, page):
+async def test_d3_problems_are_shown_at_their_fields_and_what_was_typed_is_kept(browser: Browser, store: Store) -> None:
+    async with page_of(browser, store, PAY) as (app, id, page):
         await fill_in(page)
         await page.get_by_label("Extra").fill("{nonsense")
         await page.get_by_role("button", name="Send answer").click()
@@ -138,12 +138,12 @@ async def test_d3_what_does_not_fit_is_shown_where_it_is_and_the_rest_is_kept(br
         assert (await app.awakeable(id)).payload["extra"] == {}
 
 
-async def test_d3_the_browser_itself_asks_for_what_is_required(browser: Browser, sqlite_store: Store) -> None:
-    async with looking(browser, sqlite_store, PAY) as (app, id, page):
+async def test_d3_the_browser_asks_for_required_fields(browser: Browser, sqlite_store: Store) -> None:
+    async with page_of(browser, sqlite_store, PAY) as (app, id, page):
         await page.get_by_role("button", name="Send answer").click()
         await expect(page.get_by_role("alert")).to_have_count(0)
         assert (await app.awakeable(id)).status == "PENDING"
-        await page.get_by_text("Reject instead").click()  # which needs none of it
+        await page.get_by_text("Reject instead").click()  # needs no fields
         await page.get_by_label("Reason").fill("not ours")
         await page.get_by_role("button", name="Reject").click()
         await expect(page.get_by_text("This question was rejected on")).to_be_visible()
@@ -153,7 +153,7 @@ async def test_d3_the_browser_itself_asks_for_what_is_required(browser: Browser,
 async def test_d3_the_keyboard_is_enough(browser: Browser, sqlite_store: Store) -> None:
     question = {"title": "Deploy?", "schema": {"type": "object", "required": ["go"], "properties": {
         "go": {"enum": ["now", "tonight", "never"]}, "note": {"type": "string"}}}}  # fmt: skip
-    async with looking(browser, sqlite_store, question) as (app, id, page):
+    async with page_of(browser, sqlite_store, question) as (app, id, page):
         press = page.keyboard.press
         await press("Tab")
         await press("Space")
@@ -169,8 +169,10 @@ async def test_d3_the_keyboard_is_enough(browser: Browser, sqlite_store: Store) 
         assert (settled.payload, settled.answered_by) == ({"go": "tonight", "note": "after six"}, "Bob")
 
 
-async def test_fault_42_two_people_answer_at_once_and_one_is_told_who_won(browser: Browser, store: Store) -> None:
-    async with looking(browser, store, {"title": "Deploy?", "assignees": ["Ann", "Bob"]}) as (app, id, ann):
+async def test_fault_42_of_two_people_who_answer_at_the_same_time_one_wins_and_the_other_sees_who(
+    browser: Browser, store: Store
+) -> None:
+    async with page_of(browser, store, {"title": "Deploy?", "assignees": ["Ann", "Bob"]}) as (app, id, ann):
         bob = await (await browser.new_context(java_script_enabled=False)).new_page()
         await bob.goto(ann.url)
         for page, name in ((ann, "Ann"), (bob, "Bob")):
@@ -180,8 +182,8 @@ async def test_fault_42_two_people_answer_at_once_and_one_is_told_who_won(browse
         for page in (ann, bob):
             await expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("Thank you|Answered"))
         winner = (await app.awakeable(id)).answered_by
-        told = {await page.get_by_role("heading", level=1).inner_text() for page in (ann, bob)}
-        assert told == {"Thank you", "Answered"}
+        headings = {await page.get_by_role("heading", level=1).inner_text() for page in (ann, bob)}
+        assert headings == {"Thank you", "Answered"}
         loser = bob if winner == "Ann" else ann
         await expect(loser.get_by_text(f"answered by {winner} on")).to_be_visible()
         await expect(loser.get_by_text("Only the first answer counts")).to_be_visible()
@@ -189,14 +191,14 @@ async def test_fault_42_two_people_answer_at_once_and_one_is_told_who_won(browse
 
 
 async def test_d3_clicking_twice_answers_once(browser: Browser, sqlite_store: Store) -> None:
-    async with looking(browser, sqlite_store, {}) as (app, id, page):
+    async with page_of(browser, sqlite_store, {}) as (app, id, page):
         await page.get_by_role("button", name="Answer").dblclick()
         await expect(page.get_by_text("This question was answered")).to_be_visible()
         assert (await app.awakeable(id)).status == "RESOLVED"
         assert len([event for event in await app.events("asker") if event.type == "awakeable"]) == 1
 
 
-# Text and what is behind it, as the browser paints them: the least contrast of the page, and whose it is.
+# The lowest contrast between text and its background on the page, as the browser paints it, and its element.
 CONTRAST = """() => {
     const parts = colour => colour.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
@@ -209,16 +211,16 @@ CONTRAST = """() => {
         }
         return [255, 255, 255];
     };
-    let least = [99, ""];
+    let lowest = [99, ""];
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
         const element = walk.currentNode.parentElement;
         if (!walk.currentNode.textContent.trim() || !element.checkVisibility()) continue;
         const [a, b] = [light(parts(getComputedStyle(element).color)), light(behind(element))].sort((a, b) => b - a);
         const ratio = (a + 0.05) / (b + 0.05);
-        if (ratio < least[0]) least = [ratio, element.outerHTML.slice(0, 120)];
+        if (ratio < lowest[0]) lowest = [ratio, element.outerHTML.slice(0, 120)];
     }
-    return least;
+    return lowest;
 }"""
 UNNAMED = """() => [...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
     .filter(one => !one.labels.length || !one.labels[0].textContent.trim()).map(one => one.outerHTML)"""
@@ -227,30 +229,30 @@ SMALL = """() => [...document.querySelectorAll("button, select, textarea, .optio
     .filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 44).map(one => one.outerHTML)"""
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["services", "phone"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_d3_it_can_be_read_and_used_by_everybody(
+async def test_d3_the_page_is_accessible(
     browser: Browser, sqlite_store: Store, scheme: str, size: tuple[int, int]
 ) -> None:
-    """WCAG's contrast, a name for every field, targets for a thumb, nothing that runs off a small screen."""
-    async with looking(browser, sqlite_store, PAY, scheme=scheme, size=size) as (app, id, page):
+    """The contrast of WCAG, a label for every field, targets of 44 pixels, no horizontal scrolling on a phone."""
+    async with page_of(browser, sqlite_store, PAY, scheme=scheme, size=size) as (app, id, page):
         paper = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (max(int(n) for n in paper[4:-1].split(",")) < 60) == (scheme == "dark")
         await page.get_by_text("Reject instead").click()
-        for way in ("asked", "refused", "settled"):
-            if way == "refused":
+        for state in ("asked", "refused", "settled"):
+            if state == "refused":
                 await fill_in(page)
                 await page.get_by_label("Extra").fill("{nonsense")
                 await page.get_by_role("button", name="Send answer").click()
                 await expect(page.get_by_role("alert")).to_be_visible()
-            if way == "settled":
+            if state == "settled":
                 await app.reject(id)
                 await page.reload()
             for button in [None, *await page.get_by_role("button").all()]:
                 if button is not None:
                     await button.hover()
-                ratio, whose = await page.evaluate(CONTRAST)
-                assert ratio >= 4.5, (way, ratio, whose)
+                ratio, element = await page.evaluate(CONTRAST)
+                assert ratio >= 4.5, (state, ratio, element)
             assert await page.evaluate(UNNAMED) == []
             assert await page.evaluate(SMALL) == []
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

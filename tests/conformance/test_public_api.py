@@ -24,7 +24,7 @@ import pytest
 import hark
 from hark import Await, Broadcast, Child, Done, Hark, Machine, Next, Rate, Retry, Spawn, Start, Stop, step, workflow
 from hark.testing import Harness
-from tests.doors.support_cli import call, place
+from tests.doors.support_cli import run_cli, store_options
 from tests.support.http import lines_of, serving
 from tests.support.stores import Store
 
@@ -683,10 +683,10 @@ def asked(store: Store) -> str:
 
 
 def test_cli_exit_codes_and_shapes(store: Store, asked: str, tmp_path: Path) -> None:
-    db = place(store)
+    db = store_options(store)
 
     def says(code: int, *words: str) -> str:
-        said = call(*words, *db)
+        said = run_cli(*words, *db)
         assert said.code == code, (words, said)
         assert "Traceback" not in said.err
         return said.out
@@ -752,7 +752,7 @@ def test_cli_a_payload_is_json_if_it_parses_else_text(
     monkeypatch.chdir(tmp_path)
     Path("payload.json").write_text("[1, 2]\n", "utf-8")
     Path("payload.txt").write_text("no {JSON", "utf-8")
-    said = call("--json", "awakeable", "resolve", asked, *flags, *place(store))
+    said = run_cli("--json", "awakeable", "resolve", asked, *flags, *store_options(store))
     assert said.json["payload"] == expected
 
 
@@ -763,7 +763,7 @@ def test_cli_every_documented_command_exists() -> None:
         "awakeable reject", "awakeable list", "awakeable show", "awakeable await", "token create", "token list",
         "token revoke", "timeout check", "events",
     ):  # fmt: skip
-        said = call(*words.split(), "--help")
+        said = run_cli(*words.split(), "--help")
         assert (said.code, said.err) == (0, "")
         for option in ("--db", "--app", "--json"):
             assert option in said.out

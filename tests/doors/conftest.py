@@ -1,5 +1,5 @@
 """The command line on both stores."""
 
-from tests.doors.support_cli import services
+from tests.doors.support_cli import cli
 
-__all__ = ["services"]
+__all__ = ["cli"]

@@ -1,4 +1,4 @@
-"""Running `hark` from a test: in this process where only its words matter, as a process where more does."""
+"""Run `hark` in a test: in the process of the test, or in one of its own where that matters."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
-class Said:
-    """How a command line ended, and what it printed."""
+class CliResult:
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -38,8 +38,8 @@ class Said:
         assert self.code == 0, self.err
         return json.loads(self.out)
 
-    def line(self, code: int) -> str:
-        """The one line of a refusal; nothing else was printed."""
+    def error_line(self, code: int) -> str:
+        """The one line of an error with this exit code; nothing else was printed."""
         assert (self.code, self.out) == (code, ""), self
         assert self.err.startswith("hark: ")
         assert self.err.count("\n") == 1, self.err
@@ -47,38 +47,38 @@ class Said:
         return self.err.strip()
 
 
-def call(*args: str) -> Said:
-    """In this process."""
+def run_cli(*args: str) -> CliResult:
+    """Run a command in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(args)
-    return Said(code, out.getvalue(), err.getvalue())
+    return CliResult(code, out.getvalue(), err.getvalue())
 
 
-def shell(*args: str, **options: Any) -> Said:
-    """As a process of its own."""
+def run_process(*args: str, **options: Any) -> CliResult:
+    """Run a command in a process of its own."""
     env = {**os.environ, **options.pop("env", {})}
     done = subprocess.run([HARK, *args], capture_output=True, timeout=60, env=env, check=False, **options)
-    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return CliResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def place(store: Store) -> list[str]:
-    """The flags that name a store."""
+def store_options(store: Store) -> list[str]:
+    """The options that name a store."""
     schema = store.options.get("schema")
     return ["--db", store.url, *(["--schema", schema] if schema else [])]
 
 
-class Desk:
-    """A store, and the command line on it."""
+class Cli:
+    """The command line on a store: `cli("instance", "list")`."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def __call__(self, *args: str) -> Said:
-        return call(*args, *place(self.store))
+    def __call__(self, *args: str) -> CliResult:
+        return run_cli(*args, *store_options(self.store))
 
-    def do(self, work: Callable[[Turns], Awaitable[Any]], clock: Callable[[], int] | None = None) -> Any:
-        """Turns by hand, on a loop of our own."""
+    def run_turns(self, work: Callable[[Turns], Awaitable[Any]], clock: Callable[[], int] | None = None) -> Any:
+        """Execute turns by hand, on an event loop of its own."""
 
         async def whole() -> Any:
             async with Turns(self.store, clock) as turns:
@@ -89,26 +89,26 @@ class Desk:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(whole())
 
-    def parked(self, *arms: Arm, id: str = "i", key: str | None = None, awakeables: Any = ()) -> None:
-        """An instance that waits."""
+    def park(self, *arms: Arm, id: str = "i", key: str | None = None, awakeables: Any = ()) -> None:
+        """Start an instance and park it on these waits."""
 
         async def work(turns: Turns) -> None:
             await turns.start("m", id, correlation_key=key)
             await turns.commit(await turns.claim("m"), Park(arms, awakeables=tuple(awakeables)), step="woken")
 
-        self.do(work)
+        self.run_turns(work)
 
-    def asked(self, id: str = "prom_1abc123", *, of: str = "job-1", timeout: float | None = None, **more: Any) -> str:
-        """A pending awakeable, as a task would make one."""
+    def ask(self, id: str = "prom_1abc123", *, of: str = "job-1", timeout: float | None = None, **more: Any) -> str:
+        """Make a pending awakeable, as a task would."""
         micros = None if timeout is None else int(timeout * SECOND)
         arm = Arm("awakeable", f"w-{id}", "door", name=id, timeout=micros)
         made = NewAwakeable(id, 0, arm.id, **{"task": "verify", **more}, timeout=micros)
-        self.parked(arm, id=of, awakeables=[made])
+        self.park(arm, id=of, awakeables=[made])
         return id
 
 
 @pytest.fixture
-def services(store: Store) -> Desk:
-    """A store that is there, and empty; the command line works on it."""
-    assert call("migrate", *place(store)).code == 0
-    return Desk(store)
+def cli(store: Store) -> Cli:
+    """The command line on an empty store that exists."""
+    assert run_cli("migrate", *store_options(store)).code == 0
+    return Cli(store)

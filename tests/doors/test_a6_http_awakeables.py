@@ -87,14 +87,16 @@ async def test_a6_reject(http: httpx.AsyncClient, store: Store, body: bytes | No
 
 
 @pytest.mark.parametrize("verb", ["resolve", "reject"])
-async def test_a6_nobody_there_is_404(http: httpx.AsyncClient, verb: str) -> None:
+async def test_a6_an_unknown_id_is_404(http: httpx.AsyncClient, verb: str) -> None:
     answer = await http.post(f"/awakeables/prom_1nobody/{verb}")
     assert answer.status_code == 404
     assert "prom_1nobody" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("verb", ["resolve", "reject"])
-async def test_a6_settled_before_is_409_and_says_who_won(http: httpx.AsyncClient, store: Store, verb: str) -> None:
+async def test_a6_a_settled_awakeable_is_409_and_says_who_answered(
+    http: httpx.AsyncClient, store: Store, verb: str
+) -> None:
     await ask(store, "prom_1")
     await http.post("/awakeables/prom_1/resolve", json=1)
     before = await everything(store)
@@ -142,7 +144,7 @@ async def test_a6_the_list_is_filtered_and_paged(http: httpx.AsyncClient, store:
     assert sorted(seen) == ["prom_1", "prom_2", "prom_3"]
 
 
-async def test_a6_an_answer_that_does_not_fit_its_schema_is_422_with_the_reasons(
+async def test_a6_an_answer_that_does_not_match_its_schema_is_422_with_the_reasons(
     http: httpx.AsyncClient, store: Store
 ) -> None:
     await ask(store, "prom_1", schema='{"type": "object", "required": ["action"]}')

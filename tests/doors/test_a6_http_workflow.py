@@ -1,4 +1,4 @@
-"""A3, A6, A7: a question asked by code, answered over HTTP, the server killed in between."""
+"""A3, A6, A7: a workflow asks, its server is killed, and the answer comes over HTTP."""
 
 import asyncio
 import signal
@@ -50,7 +50,7 @@ class Server:
         return await asyncio.wait_for(self._process.wait(), 60)
 
     async def get(self, path: str, done: Any) -> Any:
-        """Ask again until it is so."""
+        """Request until the condition holds."""
         async with asyncio.timeout(60):
             while not done(found := (await self.http.get(path)).json()):
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""D4: the doctor says what is wrong and what to do, on both stores."""
+"""D4: `hark doctor` reports problems and what to do about them, on both stores."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from hark import Await, Context, Done, Hark, Machine, step
 from hark.doors.cli.doctor import diagnose
 from hark.model.decisions import Arm
-from tests.doors.support_cli import Desk, call, place
+from tests.doors.support_cli import Cli, run_cli, store_options
 from tests.promises.support_signals import Turns
 from tests.support.inspect import query
 from tests.support.stores import sqlite_file
@@ -26,84 +26,84 @@ class Waits(Machine):
         return Done()
 
 
-def found(services: Desk, code: int) -> dict[str, tuple[str, str]]:
-    said = services("doctor", "--json")
-    assert said.code == code, said
-    return {one["check"]: (one["status"], one["text"]) for one in json.loads(said.out)}
+def found(cli: Cli, code: int) -> dict[str, tuple[str, str]]:
+    result = cli("doctor", "--json")
+    assert result.code == code, result
+    return {one["check"]: (one["status"], one["text"]) for one in json.loads(result.out)}
 
 
-def test_d4_an_empty_store_is_well(services: Desk) -> None:
-    said = services("doctor")
-    assert said.code == 0
-    assert [line.split()[0] for line in said.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 5
-    assert "python" in said.out
-    assert found(services, 0)["migrations"][1].startswith("up to date, version ")
+def test_d4_an_empty_store_has_no_errors(cli: Cli) -> None:
+    result = cli("doctor")
+    assert result.code == 0
+    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 5
+    assert "python" in result.out
+    assert found(cli, 0)["migrations"][1].startswith("up to date, version ")
 
 
-def test_d4_a_secret_that_can_be_guessed_is_wrong(services: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d4_a_secret_that_can_be_guessed_is_an_error(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     for secret, status, code in (("0" * 32, "ok", 0), (f"{'0' * 32},hunter2", "error", 1)):
         monkeypatch.setenv("HARK_SECRET", secret)
-        assert found(services, code)["secret"][0] == status
+        assert found(cli, code)["secret"][0] == status
 
 
-def test_d4_with_a_worker_that_has_the_code_all_is_well(services: Desk) -> None:
-    app = Hark(services.store.url, **services.store.options)
+def test_d4_live_instances_need_a_worker_with_their_code(cli: Cli) -> None:
+    app = Hark(cli.store.url, **cli.store.options)
     app.register(Waits)
     with app, app.worker():
         app.start(Waits).result()
-        checks = found(services, 0)
+        checks = found(cli, 0)
         assert checks["workers"] == ("ok", "1 worker for 1 live instance")
         assert checks["code"][0] == "ok"
-    checks = found(services, 1)
+    checks = found(cli, 1)
     assert checks["workers"][0] == "error"
     assert "Waits version 1 (1 instance)" in checks["code"][1]
     assert "hark worker --app" in checks["workers"][1]
 
 
-def test_d4_steps_of_the_dead_late_timers_and_old_waits_are_found(services: Desk) -> None:
+def test_d4_steps_of_dead_workers_late_timers_and_old_waits_are_reported(cli: Cli) -> None:
     async def leave(turns: Turns) -> None:
         await turns.start("m", "left-behind")
         await turns.claim("m")
 
-    services.parked(Arm("timer", "w", "nap", timeout=1), id="late")
-    services.do(leave)
-    _age(services, "UPDATE instances SET due_at = due_at - 60000000 WHERE due_at IS NOT NULL")
-    _age(services, "UPDATE waits SET since = since - 3 * 86400000000")
-    checks = found(services, 1)
+    cli.park(Arm("timer", "w", "nap", timeout=1), id="late")
+    cli.run_turns(leave)
+    _age(cli, "UPDATE instances SET due_at = due_at - 60000000 WHERE due_at IS NOT NULL")
+    _age(cli, "UPDATE waits SET since = since - 3 * 86400000000")
+    checks = found(cli, 1)
     assert checks["leases"] == (
         "error",
         "1 step of dead workers; start a worker, or reclaim them with `hark timeout check`",
     )
     assert checks["timers"][1].startswith("1 timer late, the first was due 1 min ago")
     assert checks["waits"] == ("ok", "the oldest wait is 3 d old: timer; see `hark instance why late`")
-    fired = services("timeout", "check").out.splitlines()[-1]
-    checks = found(services, 1)
+    fired = cli("timeout", "check").out.splitlines()[-1]
+    checks = found(cli, 1)
     assert (checks["timers"][0], checks["waits"][1]) == ("ok", "no instance waits")
-    # For one lease after a PostgreSQL has started, as it just has here, nobody is taken for dead.
-    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "error")][: 2 if _is_new(services) else 1]
+    # For one lease after PostgreSQL has started, as here, no worker counts as dead.
+    assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "error")][: 2 if _is_new(cli) else 1]
 
 
-def _is_new(services: Desk) -> bool:
-    return services.store.name == "postgres"
+def _is_new(cli: Cli) -> bool:
+    return cli.store.name == "postgres"
 
 
-def _age(services: Desk, statement: str) -> None:
+def _age(cli: Cli, statement: str) -> None:
     async def run(turns: Turns) -> None:
-        await query(services.store, statement)
+        await query(cli.store, statement)
 
-    services.do(run)
+    cli.run_turns(run)
 
 
-def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Path) -> None:
+def test_d4_a_missing_store_a_newer_one_and_one_that_does_not_respond_are_errors(tmp_path: Path) -> None:
     store = sqlite_file(tmp_path)
-    assert "no database" in found(Desk(store), 1)["store"][1]
-    assert call("migrate", *place(store)).code == 0
+    assert "no database" in found(Cli(store), 1)["store"][1]
+    assert run_cli("migrate", *store_options(store)).code == 0
     db = apsw.Connection(str(tmp_path / "hark.db"))
     db.execute("INSERT INTO migrations (version) VALUES (9999)")
     db.close()
-    assert "Upgrade Hark" in found(Desk(store), 1)["store"][1]
-    assert call("doctor", "--db", "postgresql://nobody@127.0.0.1:1/none").code == 1
-    assert call("doctor", "--server", "http://127.0.0.1:1").code == 1
+    assert "Upgrade Hark" in found(Cli(store), 1)["store"][1]
+    assert run_cli("doctor", "--db", "postgresql://nobody@127.0.0.1:1/none").code == 1
+    assert run_cli("doctor", "--server", "http://127.0.0.1:1").code == 1
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_d4_a_store_that_is_not_there_too_new_or_no_store_is_wrong(tmp_path: Pat
         ({}, "workers", "ok"),
     ],
 )
-def test_d4_each_fact_has_its_judgement(fact: dict[str, Any], check: str, status: str) -> None:
+def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status: str) -> None:
     facts = {
         "schema": 5, "database": "SQLite 3.51.3", "database_problem": None, "durable": True, "skew": 0.0,
         "workers": 1, "dead_workers": 0, "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,

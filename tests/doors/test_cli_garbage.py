@@ -1,4 +1,4 @@
-"""X4 on the command line: whatever is typed, the answer is a code we know and at most one line of complaint."""
+"""X4: every command line, however malformed, ends with a documented exit code and at most one line on stderr."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.support_cli import HARK, call, place, shell
+from tests.doors.support_cli import HARK, run_cli, run_process, store_options
 from tests.support.stores import sqlite_file
 
 ARGUMENTS = {
@@ -32,8 +32,8 @@ NASTY = [
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     folder = tmp_path_factory.mktemp("garbage")
-    flags = place(sqlite_file(folder))
-    assert call("migrate", *flags).code == 0
+    flags = store_options(sqlite_file(folder))
+    assert run_cli("migrate", *flags).code == 0
     with chdir(folder):
         yield flags
 
@@ -50,37 +50,37 @@ lines = st.sampled_from(sorted(ARGUMENTS)).flatmap(
 
 @settings(max_examples=150)
 @given(line=lines)
-def test_x4_no_typed_line_gives_a_traceback(
+def test_x4_no_command_line_prints_a_traceback(
     where: list[str], line: tuple[list[str], list[str], list[tuple[str, str]]]
 ) -> None:
     command, arguments, options = line
     typed = [*where, *command, *arguments, *(word for option in options for word in option)]
     if "--wait" in typed:
         typed = [word for word in typed if word != "--wait"]  # it would wait
-    said = call(*typed)
-    assert said.code in (0, 1, 2, 3, 4, 75), (typed, said)
-    assert "Unexpected error" not in said.err, (typed, said)
-    assert said.err.count("\n") <= 1, (typed, said)
-    assert bool(said.err) == (said.code != 0), (typed, said)
+    result = run_cli(*typed)
+    assert result.code in (0, 1, 2, 3, 4, 75), (typed, result)
+    assert "Unexpected error" not in result.err, (typed, result)
+    assert result.err.count("\n") <= 1, (typed, result)
+    assert bool(result.err) == (result.code != 0), (typed, result)
 
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS))
-def test_x4_every_argument_refuses_what_no_name_can_be(where: list[str], command: str) -> None:
+def test_x4_every_argument_refuses_invalid_names(where: list[str], command: str) -> None:
     if not ARGUMENTS[command]:
         return
     for bad in ("", "\0", "\ud800", "x" * 300):
-        assert call(*where, *command.split(), *([bad] * ARGUMENTS[command])).code == 2
+        assert run_cli(*where, *command.split(), *([bad] * ARGUMENTS[command])).code == 2
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])
-def test_x4_closed_streams_are_no_traceback(where: list[str], closed: str) -> None:
+def test_x4_closed_streams_cause_no_traceback(where: list[str], closed: str) -> None:
     line = f'exec "$0" "$@" {closed}>&-'
     done = subprocess.run(["sh", "-c", line, HARK, "instance", "list", *where], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_x4_bytes_that_are_no_text_arrive_as_a_refusal(where: list[str], tmp_path: Path) -> None:
+def test_x4_arguments_that_are_not_utf8_are_refused(where: list[str], tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"\xff\xfe")
-    assert "--file" in shell("signal", "a", "b", "--file", str(tmp_path / "latin"), *where).line(2)
-    assert "surrogate" in shell("signal", "a", os.fsdecode(b"\xff"), *where).line(2)
-    assert shell("signal", "a", "b", "--payload", os.fsdecode(b"\xff"), *where).code == 2
+    assert "--file" in run_process("signal", "a", "b", "--file", str(tmp_path / "latin"), *where).error_line(2)
+    assert "surrogate" in run_process("signal", "a", os.fsdecode(b"\xff"), *where).error_line(2)
+    assert run_process("signal", "a", "b", "--payload", os.fsdecode(b"\xff"), *where).code == 2

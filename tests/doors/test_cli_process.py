@@ -12,7 +12,7 @@ import pytest
 
 import hark
 from hark.model.decisions import Arm
-from tests.doors.support_cli import HARK, Desk, call, place, shell
+from tests.doors.support_cli import HARK, Cli, run_cli, run_process, store_options
 from tests.support.stores import Store, sqlite_file
 
 COMMANDS = [
@@ -25,16 +25,16 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_d4_every_command_has_help_with_an_example(words: str) -> None:
-    said = call(*words.split(), "--help")
-    assert said.code == 0
-    assert f"Example:\n    hark {words}" in said.out
-    assert "--json" in said.out
+    result = run_cli(*words.split(), "--help")
+    assert result.code == 0
+    assert f"Example:\n    hark {words}" in result.out
+    assert "--json" in result.out
 
 
 def test_d4_every_command_is_tested_here() -> None:
     found = []
-    for line in _listed(call("--help").out):
-        inner = call(line, "--help").out
+    for line in _listed(run_cli("--help").out):
+        inner = run_cli(line, "--help").out
         found += [f"{line} {name}" for name in _listed(inner)] if "COMMAND" in inner.splitlines()[0] else [line]
     assert sorted(found) == sorted(COMMANDS)
 
@@ -45,10 +45,10 @@ def _listed(help: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("words", "code"), [((), 2), (("instance",), 2), (("--help",), 0)])
-def test_d4_alone_it_prints_its_help(words: tuple[str, ...], code: int) -> None:
-    said = call(*words)
-    assert said.code == code
-    assert said.out.startswith("Usage: hark")
+def test_d4_without_a_command_the_help_is_printed(words: tuple[str, ...], code: int) -> None:
+    result = run_cli(*words)
+    assert result.code == code
+    assert result.out.startswith("Usage: hark")
 
 
 @pytest.mark.parametrize(
@@ -76,79 +76,77 @@ def test_d4_alone_it_prints_its_help(words: tuple[str, ...], code: int) -> None:
         (("migrate", "--db", "postgresql://x", "--schema", "Bad Name"), "schema"),
     ],
 )
-def test_d4_a_slip_is_one_line_that_helps_and_exit_2(
+def test_d4_a_usage_error_is_one_line_that_helps_and_exit_2(
     words: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert says in call(*words).line(2)
+    assert says in run_cli(*words).error_line(2)
 
 
-def test_d4_a_database_that_is_not_there_is_not_made_by_looking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_d4_a_command_that_reads_does_not_create_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for words in (["instance", "list"], ["signal", "a", "b"], ["awakeable", "show", "x"], ["events"]):
-        assert "There is no database at sqlite:///hark.db" in call(*words).line(2)
+        assert "There is no database at sqlite:///hark.db" in run_cli(*words).error_line(2)
     assert list(tmp_path.iterdir()) == []
-    assert call("migrate").out == "sqlite:///hark.db is up to date.\n"
-    assert call("instance", "list").code == 0
+    assert run_cli("migrate").out == "sqlite:///hark.db is up to date.\n"
+    assert run_cli("instance", "list").code == 0
 
 
-def test_d4_stores_that_cannot_be_used_are_refused_in_a_line(tmp_path: Path) -> None:
+def test_d4_a_store_that_cannot_be_opened_is_one_line_on_stderr(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database, and long enough to be read as a header of one" * 20)
     (tmp_path / "folder.db").mkdir()
     for name, says in (("text.db", "is not a SQLite database"), ("folder.db", "is a folder")):
-        assert says in call("instance", "list", "--db", f"sqlite:///{tmp_path}/{name}").line(2)
-    assert "SQLite cannot open" in call("migrate", "--db", f"sqlite:///{tmp_path}/nowhere/hark.db").line(1)
-    call("instance", "list", "--db", "postgresql://nobody@127.0.0.1:1/none").line(1)
-    call("instance", "list", "--server", "http://127.0.0.1:1").line(1)
+        assert says in run_cli("instance", "list", "--db", f"sqlite:///{tmp_path}/{name}").error_line(2)
+    assert "SQLite cannot open" in run_cli("migrate", "--db", f"sqlite:///{tmp_path}/nowhere/hark.db").error_line(1)
+    run_cli("instance", "list", "--db", "postgresql://nobody@127.0.0.1:1/none").error_line(1)
+    run_cli("instance", "list", "--server", "http://127.0.0.1:1").error_line(1)
 
 
 def test_d4_a_newer_store_says_upgrade(tmp_path: Path) -> None:
     import apsw
 
     store = sqlite_file(tmp_path)
-    assert call("migrate", *place(store)).code == 0
+    assert run_cli("migrate", *store_options(store)).code == 0
     db = apsw.Connection(str(tmp_path / "hark.db"))
     db.execute("INSERT INTO migrations (version) VALUES (9999)")
     db.close()
-    assert "Upgrade Hark" in call("instance", "list", *place(store)).line(1)
+    assert "Upgrade Hark" in run_cli("instance", "list", *store_options(store)).error_line(1)
 
 
-def test_d4_codes_and_streams_are_a_processs_own(tmp_path: Path) -> None:
+def test_d4_a_process_has_the_same_exit_codes_and_streams(tmp_path: Path) -> None:
     store = sqlite_file(tmp_path)
-    assert shell("migrate", *place(store)).code == 0
-    assert "no instance" in shell("instance", "show", "x", *place(store)).line(3)
-    assert "No such command" in shell("fly").line(2)
-    assert shell("instance", "list", "--json", *place(store)).json == []
-    bad = shell("signal", os.fsdecode(b"\xff"), "x", *place(store))
-    assert "surrogate" in bad.line(2)
+    assert run_process("migrate", *store_options(store)).code == 0
+    assert "no instance" in run_process("instance", "show", "x", *store_options(store)).error_line(3)
+    assert "No such command" in run_process("fly").error_line(2)
+    assert run_process("instance", "list", "--json", *store_options(store)).json == []
+    bad = run_process("signal", os.fsdecode(b"\xff"), "x", *store_options(store))
+    assert "surrogate" in bad.error_line(2)
 
 
-def test_d4_what_the_terminal_cannot_write_is_escaped(sqlite_store: Store) -> None:
-    services = Desk(sqlite_store)
-    assert services("migrate").code == 0
-    services.asked()
-    said = shell("awakeable", "list", *place(sqlite_store), env={"PYTHONIOENCODING": "ascii"})
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith("[\\xb7] prom_1abc123")
+def test_d4_characters_that_the_terminal_cannot_show_are_escaped(sqlite_store: Store) -> None:
+    cli = Cli(sqlite_store)
+    assert cli("migrate").code == 0
+    cli.ask()
+    result = run_process("awakeable", "list", *store_options(sqlite_store), env={"PYTHONIOENCODING": "ascii"})
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("[\\xb7] prom_1abc123")
 
 
-def test_d4_a_closed_pipe_is_no_error(sqlite_store: Store) -> None:
-    services = Desk(sqlite_store)
-    assert services("migrate").code == 0
-    services.parked(*[Arm("signal", f"w{n}", name=f"go-{n}") for n in range(5000)])
+def test_d4_a_closed_pipe_is_not_an_error(sqlite_store: Store) -> None:
+    cli = Cli(sqlite_store)
+    assert cli("migrate").code == 0
+    cli.park(*[Arm("signal", f"w{n}", name=f"go-{n}") for n in range(5000)])
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        command = [HARK, "instance", "show", "i", *place(sqlite_store)]
+        command = [HARK, "instance", "show", "i", *store_options(sqlite_store)]
         done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_d4_a_closed_pipe_is_no_error_for_who_ends_otherwise(tmp_path: Path) -> None:
+def test_d4_a_closed_pipe_does_not_hide_another_exit_code(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -161,15 +159,15 @@ def test_d4_a_closed_pipe_is_no_error_for_who_ends_otherwise(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_d4_ctrl_c_ends_a_follower_quietly(sqlite_store: Store, number: signal.Signals, code: int) -> None:
-    services = Desk(sqlite_store)
-    assert services("migrate").code == 0
-    services.parked(Arm("signal", "w", name="go"))
-    command = [HARK, "events", "--follow", *place(sqlite_store)]
+def test_d4_ctrl_c_ends_follow_without_an_error(sqlite_store: Store, number: signal.Signals, code: int) -> None:
+    cli = Cli(sqlite_store)
+    assert cli("migrate").code == 0
+    cli.park(Arm("signal", "w", name="go"))
+    command = [HARK, "events", "--follow", *store_options(sqlite_store)]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert follower.stdout is not None
     assert "started" in follower.stdout.readline()
-    assert services("signal", "i", "go").code == 0
+    assert cli("signal", "i", "go").code == 0
     while '"name":"go"' not in follower.stdout.readline():
         assert follower.poll() is None
     follower.send_signal(number)
@@ -178,9 +176,7 @@ def test_d4_ctrl_c_ends_a_follower_quietly(sqlite_store: Store, number: signal.S
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_d1_a_worker_runs_an_app_on_the_store_it_is_told_and_stops_cleanly(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_d1_a_worker_runs_an_app_on_the_given_store_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "shop.py").write_text(
         "from hark import Done, Hark, Machine, step\n"
         "app = Hark('sqlite:///own.db')\n"
@@ -197,8 +193,8 @@ def test_d1_a_worker_runs_an_app_on_the_store_it_is_told_and_stops_cleanly(
     )  # fmt: skip
     assert worker.stdout is not None
     assert "working" in worker.stdout.readline()
-    id = call("start", "Nap", *where).out.strip()
-    while call("instance", "show", id, "--json", *where).json["status"] != "done":
+    id = run_cli("start", "Nap", *where).out.strip()
+    while run_cli("instance", "show", id, "--json", *where).json["status"] != "done":
         assert worker.poll() is None
     worker.send_signal(number)
     _, err = worker.communicate(timeout=30)
@@ -207,7 +203,7 @@ def test_d1_a_worker_runs_an_app_on_the_store_it_is_told_and_stops_cleanly(
 
 
 def on_a_terminal(*args: str, **env: str) -> str:
-    """What a terminal is sent."""
+    """The output of a command on a terminal."""
     master, slave = pty.openpty()
     clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
     child = subprocess.Popen([HARK, *args], stdout=slave, stderr=slave, env={**clean, "TERM": "xterm-256color", **env})
@@ -216,7 +212,7 @@ def on_a_terminal(*args: str, **env: str) -> str:
     while True:
         try:
             chunk = os.read(master, 65536)
-        except OSError:  # how Linux says that the other end is closed
+        except OSError:  # on Linux: the other end is closed
             break
         if not chunk:
             break
@@ -227,46 +223,48 @@ def on_a_terminal(*args: str, **env: str) -> str:
 
 
 def test_d4_colours_only_on_a_terminal_and_none_with_no_color(sqlite_store: Store) -> None:
-    services = Desk(sqlite_store)
-    assert services("migrate").code == 0
-    services.asked()
+    cli = Cli(sqlite_store)
+    assert cli("migrate").code == 0
+    cli.ask()
     for words in (["instance", "list"], ["awakeable", "list"], ["instance", "show", "job-1"]):
-        where = place(sqlite_store)
+        where = store_options(sqlite_store)
         assert "\x1b[" in on_a_terminal(*words, *where)
         assert "\x1b[" not in on_a_terminal(*words, *where, NO_COLOR="1")
-        assert "\x1b[" not in shell(*words, *where).out
+        assert "\x1b[" not in run_process(*words, *where).out
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_d4_completion_knows_the_commands(name: str) -> None:
-    told = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # else it asks the processes above which shell it is
-    said = shell("--show-completion", name, env=told)
-    assert said.code == 0
-    assert "_HARK_COMPLETE" in said.out
+    environment = {
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"
+    }  # otherwise it detects the shell from its parent processes
+    result = run_process("--show-completion", name, env=environment)
+    assert result.code == 0
+    assert "_HARK_COMPLETE" in result.out
     words = {
         "bash": {"COMP_WORDS": "hark inst", "COMP_CWORD": "1"},
         "zsh": {"_TYPER_COMPLETE_ARGS": "hark inst"},
         "fish": {"_TYPER_COMPLETE_ARGS": "hark inst", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[name]
-    said = shell(env={"_HARK_COMPLETE": f"complete_{name}", **words})
-    assert said.code == 0
-    assert "instance" in said.out
-    assert "awakeable" not in said.out
+    result = run_process(env={"_HARK_COMPLETE": f"complete_{name}", **words})
+    assert result.code == 0
+    assert "instance" in result.out
+    assert "awakeable" not in result.out
 
 
-def test_d4_completion_is_installed_for_the_shell_of_who_asks(tmp_path: Path) -> None:
-    told = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
-    assert shell("--install-completion", "bash", env=told).code == 0
+def test_d4_completion_is_installed_for_the_given_shell(tmp_path: Path) -> None:
+    environment = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
+    assert run_process("--install-completion", "bash", env=environment).code == 0
     assert "hark" in (tmp_path / ".bashrc").read_text()
 
 
-def test_d4_it_says_its_version() -> None:
-    assert call("--version").out == f"hark {hark.__version__}\n"
+def test_d4_version_prints_the_version() -> None:
+    assert run_cli("--version").out == f"hark {hark.__version__}\n"
 
 
 def test_d4_help_takes_at_most_three_times_what_typer_alone_takes() -> None:
     def work(*command: str) -> float:
-        """Seconds of a processor, not of a clock: how busy the machine is says nothing about us."""
+        """Processor seconds, not wall-clock seconds: these do not depend on the load of the machine."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -274,7 +272,7 @@ def test_d4_help_takes_at_most_three_times_what_typer_alone_takes() -> None:
 
     pairs = [(work(HARK, "--help"), work(sys.executable, "-c", "import typer")) for _ in range(7)]
     ours, alone = (min(each) for each in zip(*pairs, strict=True))
-    assert ours < 3 * alone  # twice is what it takes
+    assert ours < 3 * alone  # it is about twice
 
 
 def test_d4_help_does_not_load_the_engine() -> None:

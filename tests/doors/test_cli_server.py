@@ -1,4 +1,4 @@
-"""D1, D4: `hark serve`, and every command through it: the same words and codes as straight on the store."""
+"""D1, D4: `hark serve`, and every command through it: the same output and exit codes as on the store."""
 
 import http.server
 import signal
@@ -13,7 +13,7 @@ import pytest
 
 from hark.doors.cli import remote
 from hark.model.decisions import Arm, Finish
-from tests.doors.support_cli import HARK, Desk, Said, call, place
+from tests.doors.support_cli import HARK, Cli, CliResult, run_cli, store_options
 from tests.promises.support_signals import Turns
 from tests.support.stores import Store, sqlite_file
 
@@ -37,7 +37,7 @@ app.register(Checkout)
 
 @contextmanager
 def serving(*args: str, cwd: Path) -> Iterator[str]:
-    """A server of our own on a free port; its address. It stops by SIGTERM, and cleanly."""
+    """Run `hark serve` on a free port and yield its address. SIGTERM stops it, with exit code 0."""
     process = subprocess.Popen(
         [HARK, "serve", "--port", "0", *args], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -55,43 +55,45 @@ def serving(*args: str, cwd: Path) -> Iterator[str]:
             process.communicate()
 
 
-class Both(Desk):
-    """The store, and a server on it: called, it goes through the server."""
+class ServerCli(Cli):
+    """The command line through a server, and on the store of that server (`on_store`)."""
 
     def __init__(self, store: Store, url: str) -> None:
         super().__init__(store)
         self.url = url
 
-    def __call__(self, *args: str) -> Said:
-        return call(*args, "--server", self.url)
+    def __call__(self, *args: str) -> CliResult:
+        return run_cli(*args, "--server", self.url)
 
-    def straight(self, *args: str) -> Said:
-        return call(*args, *place(self.store))
+    def on_store(self, *args: str) -> CliResult:
+        return run_cli(*args, *store_options(self.store))
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Both]:
+def server_cli(tmp_path: Path) -> Iterator[ServerCli]:
     store = sqlite_file(tmp_path)
-    assert call("migrate", *place(store)).code == 0
-    with serving("--no-worker", *place(store), cwd=tmp_path) as url:
-        yield Both(store, url)
+    assert run_cli("migrate", *store_options(store)).code == 0
+    with serving("--no-worker", *store_options(store), cwd=tmp_path) as url:
+        yield ServerCli(store, url)
 
 
 def test_d1_a_server_with_a_worker_runs_an_app_of_this_folder(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     with serving("--app", "shop:app", cwd=tmp_path) as url:
-        id = call("start", "Checkout", "--key", "order:42", "--server", url).out.strip()
-        assert call("signal", "order:42", "paid", "--payload", '{"amount": 1}', "--server", url).code == 0
+        id = run_cli("start", "Checkout", "--key", "order:42", "--server", url).out.strip()
+        assert run_cli("signal", "order:42", "paid", "--payload", '{"amount": 1}', "--server", url).code == 0
         shown: dict[str, Any] = {}
         while shown.get("status") != "done":
-            shown = call("instance", "show", id, "--json", "--server", url).json
+            shown = run_cli("instance", "show", id, "--json", "--server", url).json
         assert shown["result"] == {"amount": 1}
 
 
-def test_d4_looking_is_the_same_both_ways(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d4_reads_give_the_same_on_a_store_and_through_a_server(
+    server_cli: ServerCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for n in range(3):
-        both.parked(Arm("signal", f"w{n}", name="go"), id=f"i{n}", key=f"order/{n} ü")
-    both.asked(timeout=3600)
+        server_cli.park(Arm("signal", f"w{n}", name="go"), id=f"i{n}", key=f"order/{n} ü")
+    server_cli.ask(timeout=3600)
     monkeypatch.setattr(remote, "_PAGE", 2)
     for words in (
         ["instance", "list"], ["instance", "list", "--limit", "3"], ["instance", "list", "--status", "failed"],
@@ -99,49 +101,49 @@ def test_d4_looking_is_the_same_both_ways(both: Both, monkeypatch: pytest.Monkey
         ["instance", "why", "order/1 ü"], ["instance", "why", "job-1"],
         ["events"], ["events", "--limit", "3"], ["events", "--job", "order/1 ü"], ["awakeable", "list", "--job", "i0"],
     ):  # fmt: skip
-        assert both(*words, "--json").json == both.straight(*words, "--json").json, words
+        assert server_cli(*words, "--json").json == server_cli.on_store(*words, "--json").json, words
     for words in (["awakeable", "list", "--status", "PENDING"], ["awakeable", "show", "prom_1abc123"]):
-        theirs, ours = both(*words, "--json").json, both.straight(*words, "--json").json
+        theirs, ours = server_cli(*words, "--json").json, server_cli.on_store(*words, "--json").json
         for there, here in zip(*([one] if isinstance(one, dict) else one for one in (theirs, ours)), strict=True):
-            assert there.pop("url").endswith(here.pop("url"))  # there it starts with the server's own address
+            assert there.pop("url").endswith(here.pop("url"))  # through the server it starts with the server's address
             assert there == here
 
 
-def test_d4_telling_goes_through(both: Both) -> None:
-    both.parked(Arm("signal", "w1", name="go"), Arm("broadcast", "w2", name="open"), key="order/1 ü")
-    both.parked(Arm("message", "w3", name="payment", key="order-42"), id="buyer")
-    both.asked("prom_1a", of="one")
-    both.asked("prom_1b", of="two")
-    assert both("message", "payment", "order-42", "--payload", '{"amount": 1}').out == "buyer\n"
-    both("message", "payment", "order-42").line(3)
-    id = both("start", "m", "--id", "new", "--delay", "60", "--input", "[1]").out.strip()
-    assert both.straight("instance", "show", id, "--json").json["state"] == [1]
-    assert both("broadcast", "open", "--payload", "x").out == "1\n"
-    assert both("signal", "order/1 ü", "go", "--dedup-key", "schlüssel %20").out == "stored\n"
-    assert both.straight("signal", "order/1 ü", "go", "--dedup-key", "schlüssel %20").out == "duplicate\n"
-    assert both("awakeable", "await", "prom_1a").code == 75
-    assert both("awakeable", "resolve", "prom_1a", "--payload", "yes").out == "[✓] prom_1a RESOLVED\n"
-    assert both("awakeable", "await", "prom_1a").out == "yes\n"
-    assert both("awakeable", "reject", "prom_1b", "--error", "no").out == "[✗] prom_1b REJECTED\n"
-    assert both.straight("awakeable", "show", "prom_1b", "--json").json["error"] == "no"
-    assert both("instance", "cancel", id, "--reason", "enough", "--json").json["error"] == "enough"
+def test_d4_starts_signals_and_answers_go_through_a_server(server_cli: ServerCli) -> None:
+    server_cli.park(Arm("signal", "w1", name="go"), Arm("broadcast", "w2", name="open"), key="order/1 ü")
+    server_cli.park(Arm("message", "w3", name="payment", key="order-42"), id="buyer")
+    server_cli.ask("prom_1a", of="one")
+    server_cli.ask("prom_1b", of="two")
+    assert server_cli("message", "payment", "order-42", "--payload", '{"amount": 1}').out == "buyer\n"
+    server_cli("message", "payment", "order-42").error_line(3)
+    id = server_cli("start", "m", "--id", "new", "--delay", "60", "--input", "[1]").out.strip()
+    assert server_cli.on_store("instance", "show", id, "--json").json["state"] == [1]
+    assert server_cli("broadcast", "open", "--payload", "x").out == "1\n"
+    assert server_cli("signal", "order/1 ü", "go", "--dedup-key", "schlüssel %20").out == "stored\n"
+    assert server_cli.on_store("signal", "order/1 ü", "go", "--dedup-key", "schlüssel %20").out == "duplicate\n"
+    assert server_cli("awakeable", "await", "prom_1a").code == 75
+    assert server_cli("awakeable", "resolve", "prom_1a", "--payload", "yes").out == "[✓] prom_1a RESOLVED\n"
+    assert server_cli("awakeable", "await", "prom_1a").out == "yes\n"
+    assert server_cli("awakeable", "reject", "prom_1b", "--error", "no").out == "[✗] prom_1b REJECTED\n"
+    assert server_cli.on_store("awakeable", "show", "prom_1b", "--json").json["error"] == "no"
+    assert server_cli("instance", "cancel", id, "--reason", "enough", "--json").json["error"] == "enough"
 
 
-def test_d4_steering_goes_through(both: Both) -> None:
+def test_d4_retry_goes_through_a_server(server_cli: ServerCli) -> None:
     async def fail(turns: Turns) -> None:
         await turns.start("m", "broken")
         await turns.commit(await turns.claim("m"), Finish("failed", error="out of paper"))
 
-    both.do(fail)
-    assert both("instance", "retry", "broken").out == "broken is runnable at start.\n"
+    server_cli.run_turns(fail)
+    assert server_cli("instance", "retry", "broken").out == "broken is runnable at start.\n"
 
 
 REFUSED = [
-    (("instance", "show", "nobody"), 3),
-    (("signal", "nobody", "go"), 3),
-    (("awakeable", "show", "prom_1nobody"), 3),
-    (("awakeable", "resolve", "prom_1nobody"), 3),
-    (("start", "Nobody"), 3),
+    (("instance", "show", "unknown"), 3),
+    (("signal", "unknown", "go"), 3),
+    (("awakeable", "show", "prom_1unknown"), 3),
+    (("awakeable", "resolve", "prom_1unknown"), 3),
+    (("start", "Unknown"), 3),
     (("instance", "cancel", "over"), 4),
     (("instance", "retry", "over"), 4),
     (("start", "m", "--id", "over"), 4),
@@ -157,20 +159,20 @@ REFUSED = [
 ]
 
 
-def test_d4_codes_do_not_depend_on_the_way(both: Both) -> None:
-    both.parked(Arm("signal", "w", name="go"), id="over")
-    both.straight("instance", "cancel", "over")
+def test_d4_exit_codes_are_the_same_through_a_server(server_cli: ServerCli) -> None:
+    server_cli.park(Arm("signal", "w", name="go"), id="over")
+    server_cli.on_store("instance", "cancel", "over")
     for words, code in REFUSED:
-        both(*words).line(code)
+        server_cli(*words).error_line(code)
 
 
-def test_d4_following_through_a_server(both: Both) -> None:
-    both.parked(Arm("signal", "w", name="go"))
-    command = [HARK, "events", "--follow", "--job", "i", "--server", both.url]
+def test_d4_events_are_followed_through_a_server(server_cli: ServerCli) -> None:
+    server_cli.park(Arm("signal", "w", name="go"))
+    command = [HARK, "events", "--follow", "--job", "i", "--server", server_cli.url]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert follower.stdout is not None
     assert "started" in follower.stdout.readline()
-    both("signal", "i", "go")
+    server_cli("signal", "i", "go")
     while '"name":"go"' not in follower.stdout.readline():
         assert follower.poll() is None
     follower.send_signal(signal.SIGINT)
@@ -178,7 +180,7 @@ def test_d4_following_through_a_server(both: Both) -> None:
     assert (follower.returncode, err) == (130, "")
 
 
-def test_d4_what_is_no_hark_server_is_said_to_be_none(tmp_path: Path) -> None:
+def test_d4_another_kind_of_server_is_reported_as_such(tmp_path: Path) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -191,14 +193,14 @@ def test_d4_what_is_no_hark_server_is_said_to_be_none(tmp_path: Path) -> None:
     thread = threading.Thread(target=other.serve_forever)
     thread.start()
     try:
-        said = call("instance", "list", "--server", f"http://127.0.0.1:{other.server_port}").line(1)
-        assert "Is this a Hark server?" in said
+        result = run_cli("instance", "list", "--server", f"http://127.0.0.1:{other.server_port}").error_line(1)
+        assert "Is this a Hark server?" in result
     finally:
         other.shutdown()
         thread.join()
         other.server_close()
 
 
-def test_d1_a_port_that_is_taken_is_refused(both: Both) -> None:
-    port = both.url.rpartition(":")[2]
-    assert "Cannot listen on" in call("serve", "--port", port, *place(both.store)).line(2)
+def test_d1_a_port_that_is_taken_is_refused(server_cli: ServerCli) -> None:
+    port = server_cli.url.rpartition(":")[2]
+    assert "Cannot listen on" in run_cli("serve", "--port", port, *store_options(server_cli.store)).error_line(2)

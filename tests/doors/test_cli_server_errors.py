@@ -12,14 +12,14 @@ from hark.doors.cli.main import exit_code
 from hark.doors.cli.remote import RemoteHark
 from hark.model.decisions import Arm, Finish
 from hark.model.errors import HarkError, NotAssigned
-from tests.doors.support_cli import Desk, call, place
-from tests.doors.test_cli_server import Both, serving
+from tests.doors.support_cli import Cli, run_cli, store_options
+from tests.doors.test_cli_server import ServerCli, serving
 from tests.promises.support_signals import Turns
 from tests.support.stores import sqlite_file
 
 BIG = "x" * (1 << 20)
 HUGE = "x" * (1 << 21)
-# The class, the verb; on the store `hark` is a Hark, through the server a RemoteHark.
+# The expected class, and the call; `hark` is a Hark on the store or a RemoteHark on the server.
 CASES: list[tuple[str, str, Callable[[Any], Any]]] = [
     ("NotFound", "start, unknown definition", lambda hark: hark.start("Unknown")),
     ("Duplicate", "start, id taken", lambda hark: hark.start("m", id="over")),
@@ -65,34 +65,34 @@ CASES: list[tuple[str, str, Callable[[Any], Any]]] = [
 ]
 
 
-def set_up(desk: Desk) -> None:
+def set_up(cli: Cli) -> None:
     async def fail(turns: Turns) -> None:
         await turns.start("m", "failed", correlation_key="order:1")
         await turns.commit(await turns.claim("m"), Finish("failed", error="out of paper"))
 
-    desk.do(fail)
-    desk.parked(Arm("signal", "w-live", name="go"), id="live", key="order:1")
-    desk.parked(Arm("signal", "w-over", name="go"), id="over")
-    desk.asked("prom_settled", of="j1")
-    desk.asked("prom_rejected", of="j2")
-    desk.asked("prom_schema", of="j3", schema='{"properties":{"approve":{"type":"boolean"}}}')
-    desk.asked("prom_assigned", of="j4", assignees='["ann","bob"]')
+    cli.run_turns(fail)
+    cli.park(Arm("signal", "w-live", name="go"), id="live", key="order:1")
+    cli.park(Arm("signal", "w-over", name="go"), id="over")
+    cli.ask("prom_settled", of="j1")
+    cli.ask("prom_rejected", of="j2")
+    cli.ask("prom_schema", of="j3", schema='{"properties":{"approve":{"type":"boolean"}}}')
+    cli.ask("prom_assigned", of="j4", assignees='["ann","bob"]')
     for words in (
         ["instance", "cancel", "over"],
         ["awakeable", "resolve", "prom_settled", "--by", "ann"],
         ["awakeable", "reject", "prom_rejected"],
     ):
-        assert call(*words, *place(desk.store)).code == 0
+        assert run_cli(*words, *store_options(cli.store)).code == 0
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[Both]:
+def server_cli() -> Iterator[ServerCli]:
     with tempfile.TemporaryDirectory() as folder:
         store = sqlite_file(Path(folder))
-        assert call("migrate", *place(store)).code == 0
-        set_up(Desk(store))
-        with serving("--no-worker", *place(store), cwd=Path(folder)) as url:
-            yield Both(store, url)
+        assert run_cli("migrate", *store_options(store)).code == 0
+        set_up(Cli(store))
+        with serving("--no-worker", *store_options(store), cwd=Path(folder)) as url:
+            yield ServerCli(store, url)
 
 
 def raised_by(verb: Callable[[], Any]) -> HarkError:
@@ -103,20 +103,22 @@ def raised_by(verb: Callable[[], Any]) -> HarkError:
 
 @pytest.mark.parametrize(("kind", "what", "verb"), CASES, ids=[f"{kind}: {what}" for kind, what, _ in CASES])
 def test_d4_the_same_error_on_a_store_and_through_a_server(
-    both: Both, kind: str, what: str, verb: Callable[[Any], Any]
+    server_cli: ServerCli, kind: str, what: str, verb: Callable[[Any], Any]
 ) -> None:
-    with Hark(both.store.url) as app:
+    with Hark(server_cli.store.url) as app:
         here = raised_by(lambda: verb(app))
-    there = raised_by(lambda: verb(RemoteHark(both.url, None)))
+    there = raised_by(lambda: verb(RemoteHark(server_cli.url, None)))
     assert type(here).__name__ == kind
     assert (type(there), vars(there), exit_code(there)) == (type(here), vars(here), exit_code(here))
 
 
 @pytest.mark.parametrize("verb", ["resolve", "reject"])
-def test_d4_a_token_with_another_name_than_the_assignees_is_refused_as_on_the_store(both: Both, verb: str) -> None:
-    with Hark(both.store.url) as app:
+def test_d4_a_token_with_another_name_than_the_assignees_is_refused_as_on_the_store(
+    server_cli: ServerCli, verb: str
+) -> None:
+    with Hark(server_cli.store.url) as app:
         here = raised_by(lambda: getattr(app, verb)("prom_assigned", "x", by="eve"))
         token = app.create_token(["answer"], name="eve").result()
-    there = raised_by(lambda: getattr(RemoteHark(both.url, token.secret), verb)("prom_assigned", "x"))
+    there = raised_by(lambda: getattr(RemoteHark(server_cli.url, token.secret), verb)("prom_assigned", "x"))
     assert type(here) is NotAssigned
     assert (type(there), vars(there), exit_code(there)) == (type(here), vars(here), exit_code(here))

@@ -1,4 +1,4 @@
-"""D3, X3: the page behind a signed link, over a real server. GET shows, POST answers, once."""
+"""D3, X3: the page behind a signed link, over a real server. GET shows the question, POST answers it once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Verdict:
 
 @asynccontextmanager
 async def asked(store: Store, **question: Any) -> AsyncIterator[tuple[Hark, httpx.AsyncClient, str, str]]:
-    """A server, a browser of sorts, a question and its link."""
+    """A server, a client, a question and its link."""
     app = app_on(store)
     app.register(Asker)
     async with serving(app, worker=False) as client:
@@ -45,7 +45,7 @@ async def asked(store: Store, **question: Any) -> AsyncIterator[tuple[Hark, http
 
 
 async def opened(client: httpx.AsyncClient, url: str) -> dict[str, str]:
-    """What a browser would send back with the form it was shown."""
+    """The hidden field that a browser posts with the form."""
     page = await client.get(url)
     assert page.status_code == 200, page.text
     [seal] = re.findall(r'name="form" value="([^"]+)"', page.text)
@@ -63,7 +63,7 @@ async def test_d3_the_page_shows_the_question(store: Store) -> None:
             assert f'name="{name}"' in page.text, name
 
 
-async def test_d3_an_answer_from_the_form_settles_it(store: Store) -> None:
+async def test_d3_a_posted_form_resolves_the_awakeable(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, client, id, url):
         form = await opened(client, url)
         sent = await client.post(url, data={**form, "v/approve": "0", "v/amount": "3", "by": "Ann"})
@@ -78,7 +78,7 @@ async def test_d3_an_answer_from_the_form_settles_it(store: Store) -> None:
         assert event.data == {"awakeable": id, "status": "RESOLVED", "by": "Ann", "via": "link"}
 
 
-async def test_d3_without_a_schema_it_is_a_text_or_nothing(store: Store) -> None:
+async def test_d3_without_a_schema_the_answer_is_text_or_null(store: Store) -> None:
     async with asked(store) as (app, client, id, url):
         form = await opened(client, url)
         assert (await client.post(url, data={**form, "v": "go ahead"})).status_code == 303
@@ -90,7 +90,7 @@ async def test_d3_without_a_schema_it_is_a_text_or_nothing(store: Store) -> None
         assert (settled.status, settled.payload, settled.answered_by) == ("RESOLVED", None, None)
 
 
-async def test_d3_a_rejection_takes_no_form_and_keeps_its_reason(store: Store) -> None:
+async def test_d3_a_rejection_needs_no_fields_and_keeps_its_reason(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, client, id, url):
         form = await opened(client, url)
         sent = await client.post(url, data={**form, "do": "reject", "reason": "too expensive", "by": "Bob"})
@@ -102,7 +102,7 @@ async def test_d3_a_rejection_takes_no_form_and_keeps_its_reason(store: Store) -
         assert "by Bob" in page.text
 
 
-async def test_d3_problems_stand_beside_the_fields_and_what_was_typed_is_kept(store: Store) -> None:
+async def test_d3_problems_are_beside_their_fields_and_what_was_typed_is_kept(store: Store) -> None:
     async with asked(store, schema=Verdict) as (app, client, id, url):
         before = await everything(store)
         form = await opened(client, url)
@@ -123,7 +123,7 @@ async def test_d3_problems_stand_beside_the_fields_and_what_was_typed_is_kept(st
         assert (await app.awakeable(id)).payload == {"approve": False, "amount": 3, "comment": "<b>bold</b>"}
 
 
-async def test_d3_one_who_was_asked_answers_under_that_name_several_say_who_they_are(store: Store) -> None:
+async def test_d3_a_single_assignee_is_recorded_and_several_choose_their_name(store: Store) -> None:
     async with asked(store, assignees=["ann"]) as (app, client, id, url):
         await client.post(url, data={**await opened(client, url), "v": "x", "by": "mallory"})
         assert (await app.awakeable(id)).answered_by == "ann"
@@ -139,7 +139,7 @@ async def test_d3_one_who_was_asked_answers_under_that_name_several_say_who_they
         assert (await app.awakeable(second)).answered_by == "bob"
 
 
-async def test_fault_42_a_second_answer_is_told_who_won_and_when(store: Store) -> None:
+async def test_fault_42_a_second_answer_sees_who_answered_first_and_when(store: Store) -> None:
     async with asked(store, title="Deploy?") as (app, client, id, url):
         form = await opened(client, url)
         pages = await asyncio.gather(*(client.post(url, data={**form, "v": str(n), "by": f"b{n}"}) for n in range(8)))
@@ -162,7 +162,7 @@ async def test_fault_46_a_question_that_was_withdrawn_says_so(store: Store) -> N
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_fault_67_a_scanner_that_follows_the_link_answers_nothing(store: Store, method: str) -> None:
+async def test_fault_67_a_scanner_that_opens_the_link_answers_nothing(store: Store, method: str) -> None:
     async with asked(store) as (_, client, _, url):
         before = await everything(store)
         for suffix in ("", "&do=resolve&v=yes", "&do=reject", "&sent=1", "&utm_source=mail"):
@@ -197,8 +197,8 @@ async def test_fault_66_every_link_that_does_not_work_is_the_same_404(store: Sto
             assert id not in text
 
 
-async def test_x3_a_form_from_elsewhere_is_not_taken(store: Store) -> None:
-    """Not without the seal, nor with that of another link, nor in another browser; what was typed is kept."""
+async def test_x3_a_form_from_another_page_is_refused(store: Store) -> None:
+    """The hidden field must be there, for this link and this browser; what was typed is kept."""
     async with asked(store) as (app, client, id, url):
         form = await opened(client, url)
         other = (await app.awakeable(await ask(app, store, "other"))).url
@@ -219,7 +219,7 @@ async def test_x3_a_form_from_elsewhere_is_not_taken(store: Store) -> None:
         assert (await app.awakeable(id)).payload == "x"
 
 
-async def test_x3_every_page_is_locked_down(store: Store) -> None:
+async def test_x3_every_page_has_the_security_headers(store: Store) -> None:
     async with asked(store, schema=Verdict) as (_, client, _, url):
         form = await opened(client, url)
         pages = [
@@ -248,8 +248,8 @@ async def test_x3_every_page_is_locked_down(store: Store) -> None:
         assert "SameSite=Lax" in cookie
 
 
-async def test_x3_the_link_works_from_a_mail_and_through_a_proxy(store: Store) -> None:
-    """What is a drive-by without a credential is a visitor with one."""
+async def test_x3_the_link_works_from_an_email_and_through_a_proxy(store: Store) -> None:
+    """Headers that make a request without a credential a drive-by do not matter with a link."""
     async with asked(store) as (app, client, id, url):
         strange = {
             "host": "ask.example", "sec-fetch-site": "cross-site", "x-forwarded-for": "203.0.113.7", "origin": "null",
@@ -260,7 +260,7 @@ async def test_x3_the_link_works_from_a_mail_and_through_a_proxy(store: Store) -
         assert (await app.awakeable(id)).status == "RESOLVED"
 
 
-async def test_d3_a_workflow_mails_its_link_and_gets_the_typed_answer(store: Store) -> None:
+async def test_d3_a_workflow_sends_its_link_and_gets_the_typed_answer(store: Store) -> None:
     mailed: list[tuple[str, str]] = []
 
     def mail(id: str, url: str) -> None:
@@ -278,7 +278,7 @@ async def test_d3_a_workflow_mails_its_link_and_gets_the_typed_answer(store: Sto
     app.register(pay)
     async with serving(app) as client:
         run = await app.start(pay, {"invoice": "2026-117"})
-        await until(lambda: mailed, "the mail")
+        await until(lambda: mailed, "the link")
         [(id, url)] = mailed
         assert url.startswith(str(client.base_url))
         form = await opened(client, url)
@@ -304,7 +304,7 @@ async def test_d3_a_question_is_approved_or_rejected_with_a_button(store: Store)
         assert (settled.status, settled.payload) == ("RESOLVED", {"action": "reject", "reason": "not yet"})
 
 
-async def test_d3_it_works_under_the_prefix_of_another_application(sqlite_store: Store) -> None:
+async def test_d3_the_page_works_under_the_prefix_of_another_application(sqlite_store: Store) -> None:
     app = Hark(sqlite_store.url, base_url="https://shop.example/hark")
     async with app:
         id = await ask(app, sqlite_store)
@@ -322,7 +322,7 @@ async def test_d3_it_works_under_the_prefix_of_another_application(sqlite_store:
         assert (await app.awakeable(id)).payload == "x"
 
 
-async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:
+async def test_d3_programs_read_and_answer_in_json(store: Store) -> None:
     async with asked(store, title="Pay?", schema=Verdict, assignees=["ann"]) as (app, client, id, url):
         shown = (await client.get(url, headers=JSON)).json()
         assert (shown["awakeable_id"], shown["status"], shown["title"]) == (id, "PENDING", "Pay?")
@@ -341,7 +341,7 @@ async def test_d3_programs_see_and_answer_in_json(store: Store) -> None:
         assert (await client.post(url, json={"approve": True, "amount": 2})).status_code == 409
 
 
-async def test_d3_programs_say_who_answers_when_several_were_asked(store: Store) -> None:
+async def test_d3_programs_name_the_answerer_when_there_are_several_assignees(store: Store) -> None:
     async with asked(store, assignees=["ann", "bob"]) as (app, client, id, url):
         for by in ("", "&by=mallory"):
             refused = await client.post(url + by, json=1)
@@ -351,7 +351,7 @@ async def test_d3_programs_say_who_answers_when_several_were_asked(store: Store)
         assert (await app.awakeable(id)).answered_by == "bob"
 
 
-async def test_x5_a_person_is_told_in_words_when_the_store_is_away(sqlite_store: Store) -> None:
+async def test_x5_a_person_sees_a_page_when_the_store_does_not_respond(sqlite_store: Store) -> None:
     async with asked(sqlite_store) as (app, client, _, url):
         await app.__aexit__(None, None, None)
         page = await client.get(url)
@@ -361,7 +361,7 @@ async def test_x5_a_person_is_told_in_words_when_the_store_is_away(sqlite_store:
         await app.__aenter__()
 
 
-async def test_d3_odd_cookies_of_other_programs_on_this_host_do_not_matter(store: Store) -> None:
+async def test_d3_malformed_cookies_of_other_programs_on_this_host_do_not_matter(store: Store) -> None:
     async with asked(store) as (_, client, _, url):
         form = await opened(client, url)
         ours = client.cookies["hark_form"]
@@ -404,17 +404,19 @@ async def test_x4_a_form_that_cannot_be_read_is_refused_with_a_page(store: Store
     [({"v": "a\0b"}, 422), ({"by": "x" * 300, "v": "x"}, 422), ({"do": "reject", "reason": "a\0b"}, 422)],
     ids=["a NUL", "a name without end", "a NUL in the reason"],
 )
-async def test_x4_what_no_answer_may_contain_is_told_on_the_page(store: Store, typed: Any, status: int) -> None:
+async def test_x4_an_answer_with_invalid_characters_is_refused_on_the_page(
+    store: Store, typed: Any, status: int
+) -> None:
     async with asked(store) as (_, client, _, url):
         page = await client.post(url, data={**await opened(client, url), **typed})
         assert page.status_code == status
         assert 'role="alert"' in page.text
 
 
-async def test_x4_an_answer_at_the_limit_is_taken_and_one_above_is_413(sqlite_store: Store) -> None:
+async def test_x4_an_answer_at_the_limit_is_accepted_and_one_above_is_413(sqlite_store: Store) -> None:
     async with asked(sqlite_store) as (app, client, id, url):
         form = await opened(client, url)
-        most = DoorAccess(app).max_payload - 2  # its quotes
+        most = DoorAccess(app).max_payload - 2  # its quotation marks
         assert (await client.post(url, data={**form, "v": "é" * (most // 2) + "xx"})).status_code == 413
         assert (await client.post(url, data={**form, "v": "é" * (most // 2)})).status_code == 303
         assert (await app.awakeable(id)).status == "RESOLVED"

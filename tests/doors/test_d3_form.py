@@ -1,4 +1,4 @@
-"""D3: a form from a JSON Schema, and an answer from what was typed into it."""
+"""D3: a JSON Schema becomes a form, and what was typed into it an answer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ FILLED = {
 }  # fmt: skip
 
 
-def test_d3_every_kind_of_field_is_drawn() -> None:
+def test_d3_every_type_has_its_kind_of_field() -> None:
     assert kinds(form_of(Order)) == {
         "": "group", "approve": "choice", "amount": "number", "price": "number", "size": "choice", "due": "text",
         "at": "text", "home": "group", "home.street": "text", "home.zip": "text", "second_home": "group",
@@ -84,7 +84,7 @@ def test_d3_every_kind_of_field_is_drawn() -> None:
     }  # fmt: skip
 
 
-def test_d3_what_is_typed_becomes_an_answer_that_fits() -> None:
+def test_d3_what_is_typed_becomes_an_answer_that_matches_the_schema() -> None:
     text, decode = compile_schema(Order)
     assert text is not None
     value = send(form_of(Order), **FILLED)
@@ -98,7 +98,7 @@ def test_d3_what_is_typed_becomes_an_answer_that_fits() -> None:
     assert decode(json.dumps(value)).home == Address("Main St")
 
 
-def test_d3_what_cannot_be_read_stays_as_it_was_typed_for_the_schema_to_refuse() -> None:
+def test_d3_text_that_cannot_be_converted_stays_text_so_that_the_schema_refuses_it() -> None:
     form = form_of(Order)
     text, _ = compile_schema(Order)
     assert text is not None
@@ -110,7 +110,7 @@ def test_d3_what_cannot_be_read_stays_as_it_was_typed_for_the_schema_to_refuse()
     assert named(form)["amount"].text == "many"
 
 
-def test_d3_what_is_missing_is_said_beside_its_field() -> None:
+def test_d3_a_missing_value_is_reported_at_its_field() -> None:
     form = form_of(Order)
     text, _ = compile_schema(Order)
     assert text is not None
@@ -121,19 +121,19 @@ def test_d3_what_is_missing_is_said_beside_its_field() -> None:
     assert named(form)["amount"].problems == ["Please fill this in."]
 
 
-def test_d3_a_problem_of_the_whole_belongs_to_no_field() -> None:
+def test_d3_a_problem_of_the_whole_answer_belongs_to_no_field() -> None:
     form = Form({"type": "object", "properties": {"a": {"type": "string"}}, "minProperties": 1})
     assert form.attach_problems(["answer: {} has less than 1 property"]) == ["{} has less than 1 property."]
 
 
-def test_d3_broken_json_in_a_box_is_told_there() -> None:
+def test_d3_malformed_json_is_reported_at_its_field() -> None:
     form = form_of(Order)
     send(form, anything='{"a": 1, "a": 2}')
     assert form.has_problems
     assert "twice" in named(form)["anything"].problems[0]
 
 
-def test_d3_no_schema_is_some_text_or_none() -> None:
+def test_d3_without_a_schema_the_answer_is_text_or_null() -> None:
     assert kinds(Form(None)) == {"": "lines"}
     form = Form(None)
     form.fill({"v": ["yes,\r\nplease"]})
@@ -169,7 +169,7 @@ def test_d3_no_schema_is_some_text_or_none() -> None:
         ({"allOf": [{"type": "integer"}], "title": "n"}, "number", "1", 1),
     ],
 )
-def test_d3_a_question_that_is_no_object_is_one_field(schema: Any, kind: str, typed: str, answer: Any) -> None:
+def test_d3_a_schema_that_is_not_an_object_is_one_field(schema: Any, kind: str, typed: str, answer: Any) -> None:
     form = Form(schema)
     assert form.root.kind == kind
     form.fill({"v": [typed]})
@@ -229,7 +229,7 @@ def test_d3_defaults_are_filled_in() -> None:
     }  # fmt: skip
 
 
-def test_d3_limits_labels_and_hints_are_carried_over() -> None:
+def test_d3_limits_labels_and_hints_come_from_the_schema() -> None:
     form = Form(
         {
             "type": "object",
@@ -249,7 +249,7 @@ def test_d3_limits_labels_and_hints_are_carried_over() -> None:
     assert (fields["IBAN"].label, fields["IBAN"].limits["maxlength"]) == ("Account", 34)
 
 
-def test_d3_pydantic_models_are_drawn_too() -> None:
+def test_d3_pydantic_models_have_fields_too() -> None:
     class Inner(pydantic.BaseModel):
         ok: bool
 
@@ -262,7 +262,7 @@ def test_d3_pydantic_models_are_drawn_too() -> None:
     assert named(form)["email"].input == "email"
 
 
-def test_d3_a_schema_without_end_is_drawn_with_one() -> None:
+def test_d3_a_recursive_schema_ends_in_a_field_for_json() -> None:
     tree = {"type": "object", "properties": {"name": {"type": "string"}, "child": {"$ref": "#"}}}
     form = Form(tree)
     assert {one.kind for one in form.all_fields()} == {"group", "text", "json"}
@@ -270,7 +270,7 @@ def test_d3_a_schema_without_end_is_drawn_with_one() -> None:
     assert sum(one.kind == "text" for one in Form(wide).all_fields()) < 100
 
 
-def test_d3_names_of_fields_do_not_meet() -> None:
+def test_d3_every_field_has_a_name_of_its_own() -> None:
     form = Form(
         {
             "type": "object",
@@ -308,11 +308,11 @@ words = st.sampled_from(
     ),
     typed=st.lists(st.text(max_size=8), max_size=3),
 )
-def test_d3_no_schema_and_nothing_typed_breaks_the_form(schema: Any, typed: list[str]) -> None:
+def test_d3_no_schema_and_no_input_breaks_the_form(schema: Any, typed: list[str]) -> None:
     try:
         compile_schema(schema if isinstance(schema, dict) else {"default": schema})
     except ValueError:
-        return  # refused when the question is asked
+        return  # refused when the awakeable is made
     form = Form(schema if isinstance(schema, dict) else {"default": schema})
     form.fill({one.name: typed for one in form.all_fields()})
     json.dumps(form.answer())

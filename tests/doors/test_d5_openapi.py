@@ -1,4 +1,4 @@
-"""D5: OpenAPI is generated from the table that serves, and true: a fuzzer finds nothing but documented answers."""
+"""D5: the OpenAPI document is generated from the table of routes, and a fuzzer finds only documented responses."""
 
 import asyncio
 import threading
@@ -19,14 +19,14 @@ from hark.doors.http.server import serve
 from tests.support.http import app_on, ask
 from tests.support.stores import Store
 
-# What a document cannot say: names are counted in bytes, cursors were handed out, a body may not repeat a key.
-# Without a credential loopback is open, which is what `security: [{}]` means.
-NOT_OURS = [positive_data_acceptance, ignored_auth, missing_required_header]
+# What the document cannot express: names are limited in bytes, cursors come from earlier pages, keys do not repeat.
+# Requests from this machine need no credential, which `security: [{}]` says.
+NOT_APPLICABLE = [positive_data_acceptance, ignored_auth, missing_required_header]
 
 
 @contextmanager
 def served(store: Store) -> Iterator[str]:
-    """A server in a thread of its own, with instances and questions to find."""
+    """A server in a thread, with instances and awakeables."""
     ready = threading.Event()
     about: dict[str, Any] = {}
 
@@ -75,7 +75,7 @@ SCHEMA = schemathesis.openapi.from_dict(describe(ROUTES, VERSION))
 
 @SCHEMA.hook
 def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Half of the requests go to somebody who is there."""
+    """Half of the requests use an id that exists."""
     known = {"target": ["fuzz-1", "fuzz-2", "a/b"], "id": [f"prom_{n}" for n in range(20)]}
     for name, values in known.items():
         if path_parameters and isinstance(path_parameters.get(name), str):
@@ -87,7 +87,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 @SCHEMA.hook
 def map_body(context: Any, body: Any) -> Any:
-    """And a third of the starts of something that is there."""
+    """A third of the starts use a definition that exists."""
     if isinstance(body, dict) and isinstance(body.get("definition"), str) and len(body["definition"]) % 3 == 0:
         body["definition"] = "Order"
     return body
@@ -95,8 +95,8 @@ def map_body(context: Any, body: Any) -> Any:
 
 @SCHEMA.exclude(path_regex="/stream$").parametrize()
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_d5_a_fuzzer_finds_nothing_but_documented_answers(case: Any, url: str) -> None:
-    case.call_and_validate(base_url=url, excluded_checks=NOT_OURS, timeout=20)
+def test_d5_a_fuzzer_finds_only_documented_responses(case: Any, url: str) -> None:
+    case.call_and_validate(base_url=url, excluded_checks=NOT_APPLICABLE, timeout=20)
 
 
 def test_d5_every_route_is_described_and_nothing_else(document: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def test_d5_operation_ids_are_unique_and_scopes_are_named(document: dict[str, An
     )
 
 
-def test_d5_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+def test_d5_every_reference_resolves(document: dict[str, Any]) -> None:
     def references(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
             yield from ([value["$ref"]] if "$ref" in value else [])

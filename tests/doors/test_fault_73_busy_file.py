@@ -27,7 +27,9 @@ class Waits(Machine):
         return Done(ctx.awaited[0].payload)
 
 
-async def test_fault_73_a_command_line_signal_is_answered_beside_a_saturated_sqlite_worker(sqlite_store: Store) -> None:
+async def test_fault_73_a_signal_from_the_command_line_succeeds_beside_a_saturated_sqlite_worker(
+    sqlite_store: Store,
+) -> None:
     app = Hark(sqlite_store.url)
     async with app, app.worker({"default": 200}, grace=0.1):
         await app.start_many([Start(Spins)] * 150)
@@ -40,4 +42,4 @@ async def test_fault_73_a_command_line_signal_is_answered_beside_a_saturated_sql
             assert process.returncode == 0
             assert out.decode().strip() in ("woke", "stored")
             assert await waits.result(timeout=30) == number
-            assert DoorAccess(app).turns > before + 10  # it was busy all the while
+            assert DoorAccess(app).turns > before + 10  # it was busy all the time

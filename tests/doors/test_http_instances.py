@@ -1,4 +1,4 @@
-"""The routes of instances: start, look, signal, cancel, retry, events."""
+"""The routes of instances: start, read, signal, cancel, retry, events."""
 
 from collections.abc import AsyncIterator
 from dataclasses import fields
@@ -42,7 +42,7 @@ async def reached(http: httpx.AsyncClient, target: str, status: str) -> dict[str
     return found
 
 
-async def test_start_answers_with_the_instance_and_where_it_is(http: httpx.AsyncClient) -> None:
+async def test_start_returns_the_instance_and_its_location(http: httpx.AsyncClient) -> None:
     answer = await http.post("/instances", json={"definition": "Order", "input": {"n": 1}, "id": "o-1"})
     assert answer.status_code == 201
     assert answer.json()["id"] == "o-1"
@@ -51,7 +51,7 @@ async def test_start_answers_with_the_instance_and_where_it_is(http: httpx.Async
     assert (await http.get(answer.headers["location"])).json()["id"] == "o-1"
 
 
-async def test_every_option_of_start_is_taken(http: httpx.AsyncClient) -> None:
+async def test_start_accepts_all_options(http: httpx.AsyncClient) -> None:
     found = await start(
         http, id="o-1", correlation_key="k", correlation_scope="forever", step="start", queue="slow", priority=3,
         delay=1.5, concurrency_key="c", weight=1, version=1, rate_limit=None,
@@ -64,7 +64,7 @@ async def test_every_option_of_start_is_taken(http: httpx.AsyncClient) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"definition": "Nobody"}, 404),
+        ({"definition": "Unknown"}, 404),
         ({"definition": "Order", "id": "taken"}, 409),
         ({"definition": "Order", "correlation_key": "key"}, 409),
         ({}, 422),
@@ -83,7 +83,7 @@ async def test_every_option_of_start_is_taken(http: httpx.AsyncClient) -> None:
         ({"definition": "Order", "version": 7}, 404),
     ],
 )
-async def test_a_start_that_cannot_be_is_refused_and_stores_nothing(
+async def test_an_invalid_start_is_refused_and_stores_nothing(
     http: httpx.AsyncClient, store: Store, body: Any, code: int
 ) -> None:
     taken = await start(http, id="taken", correlation_key="key")
@@ -113,11 +113,11 @@ async def test_a_signal_wakes_is_stored_or_is_a_duplicate(http: httpx.AsyncClien
     assert (again.status_code, again.json()) == (202, {"status": "duplicate"})
     gone = await http.post("/instances/o-1/signals/paid")
     assert gone.status_code == 404
-    assert (await http.post("/instances/nobody/signals/paid")).status_code == 404
+    assert (await http.post("/instances/unknown/signals/paid")).status_code == 404
 
 
 @pytest.mark.parametrize("key", ["a/b", "order:42", "ümlaut ☂", "100%", "a?b#c", "a+b"])
-async def test_a_key_in_the_path_is_percent_encoded_whatever_is_in_it(http: httpx.AsyncClient, key: str) -> None:
+async def test_any_key_can_be_percent_encoded_in_a_path(http: httpx.AsyncClient, key: str) -> None:
     found = await start(http, correlation_key=key)
     await parked(http, key)
     path = quote(key, safe="")
@@ -144,7 +144,7 @@ async def test_cancel_and_retry(http: httpx.AsyncClient) -> None:
     late = await http.post("/instances/o-2/cancel")
     assert (late.status_code, late.json()["status"]) == (409, "cancelled")
     for verb in ("cancel", "retry"):
-        assert (await http.post(f"/instances/nobody/{verb}")).status_code == 404
+        assert (await http.post(f"/instances/unknown/{verb}")).status_code == 404
     assert (await http.post("/instances/o-1/cancel", json={"reason": 5})).status_code == 422
 
 
@@ -168,16 +168,16 @@ async def test_the_list_is_newest_first_filtered_and_paged(http: httpx.AsyncClie
     "query", ["limit=0", "limit=1001", "limit=x", "limit=", "colour=red", "limit=1&limit=2", "status=%00", "status=%FF"]
 )
 @pytest.mark.parametrize("path", ["/instances", "/awakeables", "/events", "/waits"])
-async def test_x4_a_query_that_does_not_fit_is_422(http: httpx.AsyncClient, path: str, query: str) -> None:
+async def test_x4_a_query_of_the_wrong_shape_is_422(http: httpx.AsyncClient, path: str, query: str) -> None:
     answer = await http.get(f"{path}?{query}")
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]
 
 
-async def test_an_after_nobody_handed_out_is_refused(http: httpx.AsyncClient) -> None:
-    assert (await http.get("/instances?after=nobody")).status_code == 404
-    assert (await http.get("/events?after=nobody")).status_code == 422
-    for after in ("nobody", "1-%00", "1-%ED%A0%80", "9" * 19 + "-x"):
+async def test_an_invalid_cursor_is_refused(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/instances?after=unknown")).status_code == 404
+    assert (await http.get("/events?after=unknown")).status_code == 422
+    for after in ("unknown", "1-%00", "1-%ED%A0%80", "9" * 19 + "-x"):
         assert (await http.get(f"/waits?after={after}")).status_code == 422
 
 
@@ -198,10 +198,10 @@ async def test_events_are_the_latest_newest_last_and_pages_go_back(http: httpx.A
             if after is None:
                 break
         assert seen == everything_of_it
-    assert (await http.get("/events?job=nobody")).status_code == 404
+    assert (await http.get("/events?job=unknown")).status_code == 404
 
 
-async def test_events_go_forward_from_the_cursor_of_one(http: httpx.AsyncClient) -> None:
+async def test_events_go_forward_from_the_cursor_of_an_event(http: httpx.AsyncClient) -> None:
     await start(http, id="o-1")
     await parked(http, "o-1")
     await http.post("/instances/o-1/signals/paid")
@@ -219,7 +219,7 @@ async def test_events_go_forward_from_the_cursor_of_one(http: httpx.AsyncClient)
     assert {"seq", "instance_id", "type", "step", "data", "at"} <= set(page["items"][0])
 
 
-async def test_waits_are_longest_first_and_paged(http: httpx.AsyncClient) -> None:
+async def test_waits_are_oldest_first_and_paged(http: httpx.AsyncClient) -> None:
     for n in range(3):
         await start(http, id=f"o-{n}")
         await parked(http, f"o-{n}")
@@ -239,7 +239,7 @@ async def test_waits_are_longest_first_and_paged(http: httpx.AsyncClient) -> Non
     assert (await http.get("/waits?kind=timer")).json()["items"] == []
 
 
-async def test_b7_a_broadcast_says_how_many_it_reached(http: httpx.AsyncClient) -> None:
+async def test_b7_a_broadcast_returns_the_number_of_receivers(http: httpx.AsyncClient) -> None:
     answer = await http.post("/signal", json={"SignalName": "market-open", "Payload": {"x": 1}})
     assert (answer.status_code, answer.json()) == (200, {"DeliveredCount": 0})
     twice = [

@@ -8,7 +8,7 @@ from tests.support.http import app_on, serving
 from tests.support.stores import Store
 
 
-async def test_b7_a_message_is_given_to_the_one_who_waits_for_it(store: Store) -> None:
+async def test_b7_a_message_is_delivered_to_the_instance_that_waits_for_it(store: Store) -> None:
     async with Turns(store) as turns:
         await turns.register("m")
         await turns.start("m", "i")

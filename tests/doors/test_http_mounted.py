@@ -1,4 +1,4 @@
-"""`app.asgi()` in somebody else's application, and alone under any ASGI server."""
+"""`app.asgi()` mounted in another application, and served alone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -51,30 +51,30 @@ async def test_a_request_to_an_app_that_is_not_open_is_503(app: Hark) -> None:
 
 @asynccontextmanager
 async def living(asgi: Any) -> AsyncIterator[list[str]]:
-    """The lifespan, as an ASGI server speaks it."""
-    told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-    heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-    task = asyncio.ensure_future(asgi({"type": "lifespan"}, told.get, heard.put))
-    said = []
-    await told.put({"type": "lifespan.startup"})
-    said.append((await asyncio.wait_for(heard.get(), 30))["type"])
-    yield said
-    if said == ["lifespan.startup.complete"]:
-        await told.put({"type": "lifespan.shutdown"})
-        said.append((await asyncio.wait_for(heard.get(), 30))["type"])
+    """Run the lifespan as an ASGI server does."""
+    to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    from_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    task = asyncio.ensure_future(asgi({"type": "lifespan"}, to_app.get, from_app.put))
+    types = []
+    await to_app.put({"type": "lifespan.startup"})
+    types.append((await asyncio.wait_for(from_app.get(), 30))["type"])
+    yield types
+    if types == ["lifespan.startup.complete"]:
+        await to_app.put({"type": "lifespan.shutdown"})
+        types.append((await asyncio.wait_for(from_app.get(), 30))["type"])
     await task
 
 
-async def test_the_lifespan_opens_and_closes_an_app_nobody_has_opened(app: Hark) -> None:
+async def test_the_lifespan_opens_and_closes_an_app_that_is_not_open(app: Hark) -> None:
     asgi = app.asgi()
-    async with living(asgi) as said, client(asgi) as http:
+    async with living(asgi) as types, client(asgi) as http:
         assert app.is_open
         assert (await http.get("/health")).status_code == 200
-    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert types == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert not app.is_open
 
 
-async def test_the_lifespan_leaves_an_app_alone_that_its_owner_has_opened(app: Hark) -> None:
+async def test_the_lifespan_does_not_close_an_app_that_its_owner_has_opened(app: Hark) -> None:
     async with app:
         async with living(app.asgi()):
             pass
@@ -82,11 +82,11 @@ async def test_the_lifespan_leaves_an_app_alone_that_its_owner_has_opened(app: H
 
 
 async def test_a_store_that_cannot_be_opened_fails_the_startup(tmp_path: Any) -> None:
-    async with living(Hark(f"sqlite:///{tmp_path}/no/such/folder.db").asgi()) as said:
-        assert said == ["lifespan.startup.failed"]
+    async with living(Hark(f"sqlite:///{tmp_path}/no/such/folder.db").asgi()) as types:
+        assert types == ["lifespan.startup.failed"]
 
 
-async def test_x3_who_is_not_on_this_machine_needs_a_token_also_when_mounted(app: Hark) -> None:
+async def test_x3_a_mounted_app_requires_a_token_from_other_machines(app: Hark) -> None:
     asgi = app.asgi()
     async with app, client(asgi, client=("192.0.2.7", 1234)) as http:
         answer = await http.get("/instances")
@@ -95,7 +95,7 @@ async def test_x3_who_is_not_on_this_machine_needs_a_token_also_when_mounted(app
         assert (await http.get("/health")).status_code == 200
 
 
-async def test_x3_with_require_token_nobody_comes_in_without(app: Hark) -> None:
+async def test_x3_with_require_token_every_request_needs_a_token(app: Hark) -> None:
     async with app, client(app.asgi(require_token=True)) as http:
         assert (await http.get("/instances")).status_code == 401
         assert (await http.get("/health", headers={"X-Forwarded-For": "10.0.0.1"})).status_code == 200
@@ -111,7 +111,7 @@ async def test_a_websocket_is_closed(app: Hark) -> None:
     assert sent[0]["type"] == "websocket.close"
 
 
-async def test_an_error_nobody_expected_is_a_500_without_a_traceback(
+async def test_an_unexpected_error_is_a_500_without_a_traceback(
     app: Hark, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The server's socket says that it is TCP: asyncio sets TCP_NODELAY on no other, and every answer waits 40 ms."""
+"""The socket is created as TCP: otherwise asyncio does not set TCP_NODELAY, and every response waits 40 ms."""
 
 import socket
 
 from hark.doors.http.server import listen
 
 
-def test_small_answers_are_sent_at_once() -> None:
+def test_small_responses_are_sent_immediately() -> None:
     with listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP

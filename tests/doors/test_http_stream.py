@@ -1,4 +1,4 @@
-"""Server-sent events: from the start or after Last-Event-ID, one reader for all, nothing left behind."""
+"""Server-sent events: from the first event or after Last-Event-ID, with one reader for all clients."""
 
 import asyncio
 import json
@@ -25,13 +25,13 @@ async def app(store: Store) -> AsyncIterator[Hark]:
 
 
 @pytest.fixture
-async def http(app: Hark, doors: list[AsgiApp]) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: Hark, applications: list[AsgiApp]) -> AsyncIterator[httpx.AsyncClient]:
     async with serving(app) as client:
         yield client
 
 
 @pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch) -> list[AsgiApp]:
+def applications(monkeypatch: pytest.MonkeyPatch) -> list[AsgiApp]:
     """Every ASGI application that is made, so that a test can read its feed."""
     opened: list[AsgiApp] = []
     made = AsgiApp.__init__
@@ -75,7 +75,7 @@ async def _is(app: Hark, id: str, status: str) -> bool:
     return (await app.get(id)).status == status
 
 
-async def test_from_the_start_to_the_end_and_then_it_closes(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_a_stream_has_all_events_and_closes_after_the_end(http: httpx.AsyncClient, app: Hark) -> None:
     await finished(app, "o-1")
     text = (await http.get("/instances/o-1/stream")).text
     events = [event for event in lines_of(text) if "event" in event]
@@ -87,7 +87,7 @@ async def test_from_the_start_to_the_end_and_then_it_closes(http: httpx.AsyncCli
     assert json.loads(events[-1]["data"]) == {"status": "done"}
 
 
-async def test_live_as_it_happens(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_a_stream_has_new_events_as_they_happen(http: httpx.AsyncClient, app: Hark) -> None:
     await app.start("Order", id="o-1", correlation_key="order/1")
     seen = []
     async with following(http, "order%2F1") as events:
@@ -98,7 +98,9 @@ async def test_live_as_it_happens(http: httpx.AsyncClient, app: Hark) -> None:
     assert seen == ["started", "await", "signal", "done", "end"]
 
 
-async def test_after_last_event_id_goes_on_and_is_204_when_nothing_is_left(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_a_stream_continues_after_last_event_id_and_is_204_when_there_are_no_more(
+    http: httpx.AsyncClient, app: Hark
+) -> None:
     await finished(app, "o-1")
     history = (await http.get("/instances/o-1/events")).json()["items"]
     async with following(http, "o-1", **{"Last-Event-ID": str(history[1]["seq"])}) as events:
@@ -109,8 +111,8 @@ async def test_after_last_event_id_goes_on_and_is_204_when_nothing_is_left(http:
     assert [event["event"] for event in lines_of(again.text) if "event" in event] == ["done", "end"]
 
 
-async def test_what_cannot_be_followed(http: httpx.AsyncClient, app: Hark) -> None:
-    assert (await http.get("/instances/nobody/stream")).status_code == 404
+async def test_invalid_streams_are_refused(http: httpx.AsyncClient, app: Hark) -> None:
+    assert (await http.get("/instances/unknown/stream")).status_code == 404
     await app.start("Order", id="o-1")
     for bad in ("x", "-1", "1.5", "9" * 30):
         assert (await http.get("/instances/o-1/stream", headers={"Last-Event-ID": bad})).status_code == 422
@@ -118,11 +120,11 @@ async def test_what_cannot_be_followed(http: httpx.AsyncClient, app: Hark) -> No
     assert (head.status_code, head.content) == (200, b"")
 
 
-async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
-    http: httpx.AsyncClient, app: Hark, doors: list[AsgiApp], monkeypatch: pytest.MonkeyPatch
+async def test_a_hundred_clients_share_one_reader_and_leave_no_task_behind(
+    http: httpx.AsyncClient, app: Hark, applications: list[AsgiApp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "_POLL_INTERVAL", 3600.0)  # so that only turns make it read
-    [door] = doors
+    [application] = applications
     await app.start("Order", id="o-1")
     await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
 
@@ -131,28 +133,30 @@ async def test_a_hundred_followers_share_one_reader_and_leave_nothing_behind(
             return [event["event"] async for event in events]
 
     followers = [asyncio.ensure_future(follow()) for _ in range(100)]
-    await until(lambda: len(door.feed._clients) == 100, "all clients to follow")
-    await until(lambda: all(client.seq for client in door.feed._clients), "all clients to have the past events")
-    before = door.feed.reads
+    await until(lambda: len(application.feed._clients) == 100, "all clients to follow")
+    await until(lambda: all(client.seq for client in application.feed._clients), "all clients to have the past events")
+    before = application.feed.reads
     await app.signal("o-1", "paid")
     for seen in await asyncio.gather(*followers):
         assert seen == ["started", "await", "signal", "done", "end"]
-    assert door.feed.reads - before < 20
-    assert not door.feed._clients
-    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to end")
+    assert application.feed.reads - before < 20
+    assert not application.feed._clients
+    await until(lambda: application.feed._reader is None or application.feed._reader.done(), "the reader to end")
 
 
-async def test_a_client_that_disconnects_is_forgotten(http: httpx.AsyncClient, app: Hark, doors: list[AsgiApp]) -> None:
-    [door] = doors
+async def test_a_client_that_disconnects_is_forgotten(
+    http: httpx.AsyncClient, app: Hark, applications: list[AsgiApp]
+) -> None:
+    [application] = applications
     await app.start("Order", id="o-1")
     async with following(http, "o-1") as events:
         await anext(events)
-        assert len(door.feed._clients) == 1
-    await until(lambda: not door.feed._clients, "the stream to be dropped")
-    await until(lambda: door.feed._reader is None or door.feed._reader.done(), "the reader to end")
+        assert len(application.feed._clients) == 1
+    await until(lambda: not application.feed._clients, "the stream to be dropped")
+    await until(lambda: application.feed._reader is None or application.feed._reader.done(), "the reader to end")
 
 
-async def test_a_long_history_comes_whole_and_in_order(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_a_long_history_is_sent_complete_and_in_order(http: httpx.AsyncClient, app: Hark) -> None:
     await app.start("Order", id="o-1")
     await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
     await asyncio.gather(*(app.signal("o-1", "note", n) for n in range(1234)))
@@ -168,7 +172,7 @@ async def test_a_slow_client_delays_no_other_and_misses_nothing(app: Hark, monke
     """The feed stops buffering for it when it is too far behind; it then reads the missed events itself."""
     monkeypatch.setattr(feed, "_MAX_BUFFERED", 3)
     await app.start("Order", id="o-1")
-    door = AsgiApp(app)
+    application = AsgiApp(app)
     sent: list[bytes] = []
     slow, over = asyncio.Event(), asyncio.Event()
 
@@ -181,13 +185,13 @@ async def test_a_slow_client_delays_no_other_and_misses_nothing(app: Hark, monke
         if b"note" in sent[-1]:
             await slow.wait()
 
-    following = asyncio.ensure_future(door(_get("/instances/o-1/stream"), receive, send))
-    await until(lambda: door.feed._clients, "the client to follow")
+    following = asyncio.ensure_future(application(_get("/instances/o-1/stream"), receive, send))
+    await until(lambda: application.feed._clients, "the client to follow")
     for n in range(20):
         await app.signal("o-1", "note", n)
         if n == 0:
             await until(lambda: b"note" in b"".join(sent), "the first to be sent")
-    await until(lambda: all(client.behind for client in door.feed._clients), "the client to fall behind")
+    await until(lambda: all(client.behind for client in application.feed._clients), "the client to fall behind")
     slow.set()
     await until(lambda: b"".join(sent).count(b'"note"') == 20, "all events to be sent")
     seqs = [int(event["id"]) for event in lines_of(b"".join(sent).decode()) if "id" in event]
@@ -205,7 +209,7 @@ def _get(path: str) -> dict[str, Any]:
 
 async def test_a_heartbeat_keeps_the_connection_open(app: Hark) -> None:
     await app.start("Order", id="o-1")
-    door = AsgiApp(app, heartbeat=0.01)
+    application = AsgiApp(app, heartbeat=0.01)
     sent: list[bytes] = []
     enough = asyncio.Event()
 
@@ -218,16 +222,16 @@ async def test_a_heartbeat_keeps_the_connection_open(app: Hark) -> None:
         if sent.count(b":\n\n") >= 3:
             enough.set()
 
-    await asyncio.wait_for(door(_get("/instances/o-1/stream"), receive, send), 30)
+    await asyncio.wait_for(application(_get("/instances/o-1/stream"), receive, send), 30)
 
 
 async def test_a_server_that_stops_closes_its_streams(app: Hark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_SHUTDOWN_TIMEOUT", 3600)  # a stream that is not closed keeps the server up
     await app.start("Order", id="o-1")
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[str] = loop.create_future()
-    serving = asyncio.ensure_future(server.serve(app, port=0, say=told.set_result))
-    url = (await told).split()[2].rstrip(";")
+    line: asyncio.Future[str] = loop.create_future()
+    serving = asyncio.ensure_future(server.serve(app, port=0, say=line.set_result))
+    url = (await line).split()[2].rstrip(";")
     async with httpx.AsyncClient(timeout=30) as http, http.stream("GET", f"{url}/instances/o-1/stream") as answer:
         lines = answer.aiter_lines()
         await anext(lines)

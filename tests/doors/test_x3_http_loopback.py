@@ -1,4 +1,4 @@
-"""X3, fault 68: loopback without credentials works, but a web page, a rebound name or a proxy gets 403."""
+"""X3, fault 68: requests from this machine need no credential, but a web page, a rebound name or a proxy gets 403."""
 
 from collections.abc import AsyncIterator
 
@@ -21,7 +21,7 @@ async def http(sqlite_store: Store) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:99", "127.0.0.1", "127.1.2.3:80", "[::1]:4097", "localhost:1"]
 )
-async def test_fault_68_a_loopback_host_is_answered(http: httpx.AsyncClient, host: str) -> None:
+async def test_fault_68_a_loopback_host_is_accepted(http: httpx.AsyncClient, host: str) -> None:
     assert (await http.get("/instances", headers={"Host": host})).status_code == 200
 
 
@@ -53,7 +53,7 @@ async def test_fault_68_any_other_host_is_403(http: httpx.AsyncClient, host: str
     ],
     ids=str,
 )
-async def test_fault_68_a_request_of_somebody_elses_making_is_403_and_changes_nothing(
+async def test_fault_68_a_request_caused_by_a_foreign_page_or_a_proxy_is_403_and_changes_nothing(
     http: httpx.AsyncClient, headers: dict[str, str]
 ) -> None:
     for method, path in (("GET", "/instances"), ("POST", "/awakeables/prom_1/resolve"), ("GET", "/health")):
@@ -73,14 +73,14 @@ async def test_x3_a_form_on_another_site_answers_nothing(http: httpx.AsyncClient
     assert preflight.status_code == 403
 
 
-async def test_x3_a_page_of_this_very_server_may(http: httpx.AsyncClient) -> None:
+async def test_x3_a_page_of_this_server_is_accepted(http: httpx.AsyncClient) -> None:
     own = f"http://127.0.0.1:{http.base_url.port}"
     for headers in ({"Origin": own, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}):
         assert (await http.get("/instances", headers=headers)).status_code == 200
     assert (await http.post("/awakeables/prom_1/resolve", headers={"Origin": own})).status_code == 200
 
 
-async def test_x3_every_answer_carries_the_safe_headers(http: httpx.AsyncClient) -> None:
+async def test_x3_every_response_has_the_security_headers(http: httpx.AsyncClient) -> None:
     for path in ("/", "/health", "/instances", "/nowhere", "/metrics", "/openapi.json", "/a/prom_1?t=x"):
         headers = (await http.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff", path
@@ -93,7 +93,7 @@ async def test_x3_every_answer_carries_the_safe_headers(http: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-async def test_x3_any_other_bind_refuses_to_start_without_credentials(sqlite_store: Store, host: str) -> None:
+async def test_x3_a_server_on_another_address_refuses_to_start_without_tokens(sqlite_store: Store, host: str) -> None:
     with pytest.raises(InvalidInput, match="token"):
         async with serving(app_on(sqlite_store), host=host):
             pass

@@ -1,4 +1,4 @@
-"""X3, fault 66: tokens with scopes, kept as hashes, revoked at once, never in a log."""
+"""X3, fault 66: tokens have scopes, are stored as hashes, are revoked immediately and never logged."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_x3_scopes_that_do_not_exist_are_refused(app: Hark, scopes: Any) -
     assert await app.tokens() == []
 
 
-async def test_x3_a_time_of_its_own(app: Hark) -> None:
+async def test_x3_a_token_may_expire(app: Hark) -> None:
     until_then = datetime.now(UTC) + timedelta(days=1)
     assert (await app.create_token("read", expires=until_then)).expires_at == until_then
     lasting = await app.create_token("read", expires=60)
@@ -73,7 +73,7 @@ ROUTES = {
 }  # fmt: skip
 
 
-async def test_x3_a_token_opens_what_its_scopes_say_and_nothing_else(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_x3_a_token_allows_what_its_scopes_say_and_nothing_else(http: httpx.AsyncClient, app: Hark) -> None:
     for scope in SCOPES:
         token = await app.create_token([scope])
         for needed, routes in ROUTES.items():
@@ -86,7 +86,7 @@ async def test_x3_a_token_opens_what_its_scopes_say_and_nothing_else(http: httpx
                     assert needed in answer.json()["error"]
 
 
-async def test_x3_without_a_good_token_it_is_401(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_x3_without_a_valid_token_it_is_401(http: httpx.AsyncClient, app: Hark) -> None:
     token = await app.create_token(SCOPES)
     assert token.secret is not None
     for headers in ({}, bearer("hark_" + "x" * 43), bearer(token.secret[:-1]), bearer(token.id), bearer("x" * 5000)):
@@ -98,7 +98,7 @@ async def test_x3_without_a_good_token_it_is_401(http: httpx.AsyncClient, app: H
     assert (await http.get("/instances", headers=bearer(token.secret))).status_code == 200
 
 
-async def test_x3_a_revoked_token_opens_nothing_from_then_on(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_x3_a_revoked_token_is_refused_from_the_next_request_on(http: httpx.AsyncClient, app: Hark) -> None:
     token = await app.create_token("read")
     assert (await http.get("/instances", headers=bearer(token.secret))).status_code == 200
     revoked = await app.revoke_token(token.id)
@@ -106,20 +106,20 @@ async def test_x3_a_revoked_token_opens_nothing_from_then_on(http: httpx.AsyncCl
     assert (await http.get("/instances", headers=bearer(token.secret))).status_code == 401
     assert (await app.revoke_token(token.id)).revoked_at == revoked.revoked_at
     with pytest.raises(NotFound, match="token list"):
-        await app.revoke_token("nobody")
+        await app.revoke_token("unknown")
 
 
-async def test_x3_a_token_that_is_over_opens_nothing(http: httpx.AsyncClient, app: Hark) -> None:
+async def test_x3_an_expired_token_is_refused(http: httpx.AsyncClient, app: Hark) -> None:
     token = await app.create_token("read", expires=0.5)
 
     async def shut() -> bool:
         return (await http.get("/instances", headers=bearer(token.secret))).status_code == 401
 
     assert not await shut()
-    await until(shut, "the token to be over")
+    await until(shut, "the token to expire")
 
 
-async def test_x3_the_link_of_an_awakeable_is_shown_only_to_who_may_answer(
+async def test_x3_the_link_of_an_awakeable_is_shown_only_with_the_scope_answer(
     http: httpx.AsyncClient, app: Hark, store: Store
 ) -> None:
     await ask(store, "prom_1")
@@ -134,7 +134,7 @@ async def test_x3_the_link_of_an_awakeable_is_shown_only_to_who_may_answer(
         assert (one["url"] is not None) is (listed["url"] is not None) is shown
 
 
-async def test_a8_who_answers_with_a_token_is_recorded_by_its_name(
+async def test_a8_an_answer_with_a_token_is_recorded_under_its_name(
     http: httpx.AsyncClient, app: Hark, store: Store
 ) -> None:
     await ask(store, "prom_1", "prom_2", assignees='["ann"]')
@@ -148,16 +148,18 @@ async def test_a8_who_answers_with_a_token_is_recorded_by_its_name(
     assert (await http.post("/awakeables/prom_2/resolve", headers=bearer(nameless.secret))).status_code == 403
 
 
-async def test_x3_a_token_works_through_a_proxy_and_under_any_name(app: Hark) -> None:
+async def test_x3_a_token_works_through_a_proxy_and_with_any_host_name(app: Hark) -> None:
     token = await app.create_token("read")
     async with serving(app, worker=False) as http:
         headers = {**bearer(token.secret), "Host": "hark.example", "X-Forwarded-For": "192.0.2.1"}
         assert (await http.get("/instances", headers=headers)).status_code == 200
-        assert (await http.get("/instances")).status_code == 200  # loopback stays open
-        assert (await http.post("/signal", headers=headers)).status_code == 403  # but this one asked as somebody
+        assert (await http.get("/instances")).status_code == 200  # without a credential, from this machine
+        assert (
+            await http.post("/signal", headers=headers)
+        ).status_code == 403  # a token that lacks the scope is refused nevertheless
 
 
-async def test_x3_another_bind_starts_once_there_is_a_token(app: Hark) -> None:
+async def test_x3_a_server_on_another_address_starts_once_there_is_a_token(app: Hark) -> None:
     token = await app.create_token("read")
     async with serving(app, worker=False, host="0.0.0.0") as http:
         local = f"http://127.0.0.1:{http.base_url.port}"
@@ -173,7 +175,7 @@ async def test_x3_no_token_is_ever_logged(
     http: httpx.AsyncClient, app: Hark, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    for name in ("httpx", "httpcore"):  # the client's own
+    for name in ("httpx", "httpcore"):  # of the client
         logging.getLogger(name).setLevel(logging.WARNING)
     token = await app.create_token("read")
     assert token.secret is not None

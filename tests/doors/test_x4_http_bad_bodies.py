@@ -1,4 +1,4 @@
-"""X4, faults 64 and 65: what cannot be taken is a 4xx with a reason, and nothing is stored."""
+"""X4, faults 64 and 65: invalid requests get a 4xx with a reason, and store nothing."""
 
 import json
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN.keys())
-async def test_fault_65_json_that_is_broken_is_400(http: httpx.AsyncClient, store: Store, body: bytes) -> None:
+async def test_fault_65_malformed_json_is_400(http: httpx.AsyncClient, store: Store, body: bytes) -> None:
     before = await everything(store)
     for path in PATHS:
         answer = await http.post(path, content=body)
@@ -48,7 +48,7 @@ async def test_fault_65_json_that_is_broken_is_400(http: httpx.AsyncClient, stor
     assert await everything(store) == before
 
 
-async def test_fault_64_a_payload_at_the_limit_is_taken_and_one_byte_more_is_413(
+async def test_fault_64_a_payload_at_the_limit_is_accepted_and_one_byte_more_is_413(
     http: httpx.AsyncClient, store: Store
 ) -> None:
     at_the_limit = json.dumps("x" * (LIMIT - 2)).encode()
@@ -71,7 +71,7 @@ async def test_fault_64_the_envelope_does_not_count_against_the_payload(http: ht
         assert (await http.post("/signal", json=body)).status_code == code
 
 
-async def test_fault_64_a_chunked_body_is_cut_off_as_well(http: httpx.AsyncClient) -> None:
+async def test_fault_64_a_chunked_body_above_the_limit_is_413(http: httpx.AsyncClient) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -85,7 +85,7 @@ async def test_fault_64_a_chunked_body_is_cut_off_as_well(http: httpx.AsyncClien
     assert (await http.get("/awakeables/prom_1")).json()["status"] == "PENDING"
 
 
-async def test_fault_64_a_chunked_body_within_the_limit_is_taken(http: httpx.AsyncClient) -> None:
+async def test_fault_64_a_chunked_body_within_the_limit_is_accepted(http: httpx.AsyncClient) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b'{"a": '
         yield b"1}"
@@ -95,7 +95,7 @@ async def test_fault_64_a_chunked_body_within_the_limit_is_taken(http: httpx.Asy
 
 
 @pytest.mark.parametrize("name", ["x" * 256, "%00", "%ED%A0%80", "%FF"])
-async def test_x4_names_that_no_store_can_carry_are_422(http: httpx.AsyncClient, store: Store, name: str) -> None:
+async def test_x4_names_that_no_store_can_hold_are_422(http: httpx.AsyncClient, store: Store, name: str) -> None:
     before = await everything(store)
     for method, path in (
         ("POST", f"/instances/o-1/signals/{name}"), ("POST", f"/instances/{name}/signals/x"),
@@ -110,7 +110,7 @@ async def test_x4_names_that_no_store_can_carry_are_422(http: httpx.AsyncClient,
     assert await everything(store) == before
 
 
-async def test_x4_numbers_come_back_as_they_went_in(http: httpx.AsyncClient) -> None:
+async def test_x4_numbers_are_returned_as_they_were_sent(http: httpx.AsyncClient) -> None:
     body = b'{"a": 1e22, "b": -0.0, "c": 12345678901234567890123, "d": 0.1}'
     answer = await http.post("/awakeables/prom_1/resolve", content=body)
     assert answer.status_code == 200, answer.text

@@ -1,4 +1,4 @@
-"""X5 over HTTP: while the database is away requests fail cleanly and quickly, and afterwards all is well by itself."""
+"""X5 over HTTP: while the database does not respond, requests fail quickly; afterwards everything works again."""
 
 import httpx
 import pytest
@@ -10,7 +10,7 @@ from tests.support.proxy import Proxy
 from tests.support.stores import Store
 
 
-async def test_x5_health_is_503_while_the_store_is_away_and_200_again_after(
+async def test_x5_health_is_503_while_the_store_does_not_respond_and_then_200_again(
     pg_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Proxy(pg_store.url) as proxy:
@@ -32,14 +32,14 @@ async def test_x5_health_is_503_while_the_store_is_away_and_200_again_after(
             monkeypatch.undo()
             proxy.up.set()
 
-            async def well() -> bool:
+            async def healthy() -> bool:
                 return (await http.get("/health")).status_code == 200
 
-            await until(well, "the store to be back")
+            await until(healthy, "the store to be back")
             assert (await http.post("/awakeables/prom_1/resolve", json=1)).status_code == 200
 
 
-async def test_x5_a_stream_outlives_an_outage_and_misses_nothing(pg_store: Store) -> None:
+async def test_x5_a_stream_survives_an_outage_and_misses_nothing(pg_store: Store) -> None:
     async with Proxy(pg_store.url) as proxy:
         near = Store(pg_store.name, proxy.url, pg_store.options)
         app = app_on(near)

@@ -1,4 +1,4 @@
-"""X6: metrics in Prometheus' own words, true, and by index only (tests/plans look at the plans)."""
+"""X6: metrics in the format of Prometheus are correct; they are read by index only (tests/plans checks the plans)."""
 
 import re
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def scrape(http: httpx.AsyncClient) -> dict[str, float]:
     return samples
 
 
-async def test_x6_the_figures_say_what_is_going_on(http: httpx.AsyncClient, app: Hark, store: Store) -> None:
+async def test_x6_the_metrics_are_correct(http: httpx.AsyncClient, app: Hark, store: Store) -> None:
     await ask(store, "prom_1", "prom_2")
     await app.start("Order", id="o-1")
     await until(lambda: _parked(app), "the park")
@@ -72,7 +72,7 @@ async def _parked(app: Hark) -> bool:
     return (await app.get("o-1")).status == "awaiting_signal"
 
 
-async def test_x6_a_timer_nobody_fires_shows_as_lag(store: Store) -> None:
+async def test_x6_a_timer_that_does_not_fire_shows_as_lag(store: Store) -> None:
     app = app_on(store)
     async with app, serving(app, worker=False) as http:
         await app.start("Order", delay=0.001)
@@ -83,7 +83,7 @@ async def test_x6_a_timer_nobody_fires_shows_as_lag(store: Store) -> None:
         await until(late, "the timer to be late")
 
 
-async def test_x6_who_has_its_answer_is_not_waiting_while_nobody_runs_it(store: Store) -> None:
+async def test_x6_an_instance_with_its_answer_does_not_count_as_waiting_before_it_runs(store: Store) -> None:
     app = app_on(store)
     async with app, serving(app, worker=False) as http:
         await ask(store, "prom_1", "prom_2")
