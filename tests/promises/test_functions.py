@@ -854,7 +854,7 @@ async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
 ) -> None:
     import time
 
-    monkeypatch.setattr(watchdog, "_LOOK", 0.02)  # the watchdog needs nine checks, and gets many more than that
+    monkeypatch.setattr(watchdog, "_INTERVAL", 0.02)  # the watchdog needs nine checks, and gets many more than that
 
     @workflow
     async def sleepy(ctx: FunctionContext) -> None:
@@ -865,7 +865,7 @@ async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
         it = await app.start(sleepy)
         await app.drain()
         error = str((await it.get()).error)
-        assert "held the event loop" in error
+        assert "blocked the event loop" in error
         assert "test_functions.py" in error
         assert "ctx.run" in error
 
@@ -877,7 +877,7 @@ async def test_a_long_replay_is_not_mistaken_for_code_that_blocks_the_loop(
     """Between two journal lines it is as quick as it was live; only all of them together take long."""
     import time
 
-    monkeypatch.setattr(watchdog, "_LOOK", 0.05)  # nine checks: code that takes 0.01 s is not reported
+    monkeypatch.setattr(watchdog, "_INTERVAL", 0.05)  # nine checks: code that takes 0.01 s is not reported
 
     async def one() -> int:
         return 1
@@ -898,7 +898,7 @@ async def test_a_long_replay_is_not_mistaken_for_code_that_blocks_the_loop(
         it = await app.start(thorough)
         await app.drain()
         monkeypatch.undo()
-        monkeypatch.setattr(watchdog, "_LOOK", 0.05)
+        monkeypatch.setattr(watchdog, "_INTERVAL", 0.05)
         await it.signal("go")
         await app.drain()
         assert (await it.get()).error is None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from hark.model.links import LIFE, Keys, secrets_of
 from hark.model.names import check_name
-from hark.runtime.clerk import not_open
+from hark.runtime.caller_errors import not_open
 from hark.store import reads
 from hark.store.protocol import Store
 

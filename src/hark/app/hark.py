@@ -27,7 +27,8 @@ from hark.model.values import Rate
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
-from hark.runtime.worker import Worker, WorkerServices
+from hark.runtime.services import WorkerServices
+from hark.runtime.worker import Worker
 from hark.store import connect
 
 _BROADCAST_CHUNK = 5000

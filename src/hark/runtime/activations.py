@@ -58,7 +58,7 @@ class Activations:
             return None
         return self._run(item) if isinstance(item, Claim) else self._recover_refused(item)
 
-    def waits(self, item: Claim | Commit, task: shared_task.Task) -> None:
+    def keep_task(self, item: Claim | Commit, task: shared_task.Task) -> None:
         claim = _claim_of(item)
         if self._is_current(claim):
             self._tasks[claim.id] = (claim, task)

@@ -25,7 +25,6 @@ from hark.kernel.rules import Rules
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
 from hark.runtime import caller_errors
-from hark.runtime.caller_errors import not_open as not_open
 from hark.runtime.completions import Completions
 from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock

@@ -35,7 +35,7 @@ class OtherProcesses:
         self._check_again = False
 
     async def poll(self) -> None:
-        """For as long as the app is open: look for changes by other processes, dead workers and old instances."""
+        """For as long as the app is open: find changes by other processes, dead workers and old instances."""
         next_retention = time.monotonic() + _RETENTION
         next_reclaim = 0.0
         clerk = self._clerk

@@ -1,4 +1,4 @@
-"""What this process has code for. A worker never claims anything else (M6)."""
+"""Registry: the definitions this process has code for. A worker claims nothing else (M6)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,17 @@ class Program(Protocol):
 
 
 class Registry:
+    """Programs by name and version."""
+
     def __init__(self) -> None:
         self._programs: dict[tuple[str, int], Program] = {}
 
     def add(self, program: Program) -> bool:
-        """True when it is new. Two different definitions of one name and version are refused."""
+        """Register a program. False when it is registered already.
+
+        Raises:
+            InvalidDefinition: Another program has this name and version.
+        """
         key = (program.name, program.version)
         known = self._programs.get(key)
         if known is program:
@@ -55,20 +61,21 @@ class Registry:
         return True
 
     def find(self, name: str, version: int | None) -> Program | None:
+        """The program of this version, or of the newest; None when there is no code for it."""
         if version is not None:
             return self._programs.get((name, version))
         versions = [v for n, v in self._programs if n == name]
         return self._programs[(name, max(versions))] if versions else None
 
     def rows(self) -> list[DefinitionRow]:
-        """As they are recorded in the store."""
+        """The definitions, as they are recorded in the store."""
         return [
             DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest)
             for p in self._programs.values()
         ]
 
     def queues(self) -> set[str]:
-        """The queues its definitions use, and the default one."""
+        """The queues of its definitions, and the default one."""
         return {"default", *(program.queue for program in self._programs.values())}
 
     def lanes(self) -> dict[tuple[str, int], Traits]:

@@ -1,8 +1,8 @@
-"""A relay: many coroutines in one task, one after the other, for as long as none of them waits.
+"""Shared tasks: several coroutines run in one task, one after the other, as long as none of them has to wait.
 
-A task for every step costs more than most steps. So a round of steps shares one; the first that really
-waits for something keeps the task for itself, and the others go on in another. Each coroutine sees one task
-from its beginning to its end, and has a context of its own, as if the task were made for it.
+A task for every step costs more than most steps. So all steps that begin together share one; the first that has to wait
+keeps the task for itself, and the others continue in another. Each coroutine sees the same task from its first line to
+its last, and has a context of its own, as if the task were made for it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ T = TypeVar("T", contravariant=True)
 Task = asyncio.Task[None]
 
 
-class Round(Protocol, Generic[T]):
-    """Whose coroutines these are."""
+class Owner(Protocol, Generic[T]):
+    """Makes the coroutines that share a task."""
 
     def begin(self, item: T) -> Coroutine[Any, Any, None] | None:
-        """The coroutine of an item; None when nobody wants it any more."""
+        """The coroutine of an item; None when it is no longer needed."""
         ...
 
-    def waits(self, item: T, task: Task) -> None:
-        """This item has the task for itself now."""
+    def keep_task(self, item: T, task: Task) -> None:
+        """The coroutine of this item has to wait, and has the task for itself from now on."""
         ...
 
 
-def run(owner: Round[T], items: deque[T]) -> Task:
-    return asyncio.get_running_loop().create_task(_relay(owner, items))
+def run(owner: Owner[T], items: deque[T]) -> Task:
+    """Run the coroutines of all items, in their order."""
+    return asyncio.get_running_loop().create_task(_run_all(owner, items))
 
 
-async def _relay(owner: Round[T], items: deque[T]) -> None:
+async def _run_all(owner: Owner[T], items: deque[T]) -> None:
     task = asyncio.current_task()
     assert task is not None
     while items:
@@ -47,14 +48,14 @@ async def _relay(owner: Round[T], items: deque[T]) -> None:
         except StopIteration:
             pass
         else:
-            owner.waits(item, task)
-            _pass_on(owner, items)
+            owner.keep_task(item, task)
+            _run_in_another(owner, items)
             await _Rest(coroutine, context, awaited)
-        if task.cancelling():  # it asked for that itself: whoever comes next is not meant
-            _pass_on(owner, items)
+        if task.cancelling():  # the coroutine cancelled its own task: that must not reach the next one
+            _run_in_another(owner, items)
 
 
-def _pass_on(owner: Round[T], items: deque[T]) -> None:
+def _run_in_another(owner: Owner[T], items: deque[T]) -> None:
     if items:
         run(owner, deque(items))
         items.clear()

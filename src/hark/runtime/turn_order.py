@@ -1,4 +1,8 @@
-"""What may share a turn: a turn ends, starts and delivers, in this order, whatever came first."""
+"""TurnOrder: which requests may share a turn.
+
+A turn first ends instances, then starts them, then delivers signals, whatever the order of the requests. Requests about
+one instance that were made in another order must not share a turn.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,24 @@ from hark.kernel.requests import Cancel, Deliver, Request, RetryInstance, Signal
 
 
 class TurnOrder:
-    """The requests of one turn so far; what somebody asked for the other way round waits for the next."""
+    """The targets of the requests in one turn so far."""
 
     def __init__(self) -> None:
-        self._started: set[str] = set()
-        self._told: set[str] = set()
+        self._started: set[str] = set()  # ids and correlation keys
+        self._signalled: set[str] = set()
+        self._signalled_with_start: set[str | None] = set()
 
     def fits(self, request: Request) -> bool:
+        """False when the turn would handle this request before one that was made earlier."""
         match request:
             case Cancel(target=target) | RetryInstance(target=target):
-                return target not in self._started and target not in self._told
+                return target not in self._started and target not in self._signalled
             case StartInstances():
-                return self._told.isdisjoint(_started_names(request))
+                return self._signalled.isdisjoint(_started_names(request))
             case SignalWithStart(item=item):
-                return item.correlation_key not in self._told and item.correlation_key not in self._started
+                return item.correlation_key not in self._signalled and item.correlation_key not in self._started
             case Deliver(target=target):
-                return f"\0{target}" not in self._told
+                return target not in self._signalled_with_start
             case _:
                 return True
 
@@ -30,9 +36,10 @@ class TurnOrder:
             case StartInstances():
                 self._started.update(_started_names(request))
             case SignalWithStart(item=item):
-                self._told.update((item.correlation_key or "", f"\0{item.correlation_key}"))
+                self._signalled.add(item.correlation_key or "")
+                self._signalled_with_start.add(item.correlation_key)
             case Deliver(target=target):
-                self._told.add(target)
+                self._signalled.add(target)
             case _:
                 pass
 

@@ -1,8 +1,8 @@
-"""The watchdog: sees a function that holds the event loop, and where.
+"""LoopWatchdog: finds a durable function that blocks the event loop, and the line where it does.
 
-The code of a durable function only decides; what takes time belongs into `ctx.run`. A thread looks every
-moment whether one and the same piece of code is still at it. It counts its own looks and not the clock, so
-a machine that slept blames nobody.
+The code of a durable function only decides; work that takes time belongs into `ctx.run`. A thread checks regularly
+whether the same piece of code still runs. It counts its own checks and not the clock, so that a machine that was
+suspended does not look like a blocked loop.
 """
 
 from __future__ import annotations
@@ -12,37 +12,40 @@ import threading
 from types import FrameType
 from typing import Any, Protocol
 
-_LOOK = 0.25
-_LOOKS = 8  # two seconds
+_INTERVAL = 0.25  # seconds
+_CHECKS = 8  # two seconds
 
 
 class Watched(Protocol):
     driving: Any
+    """(session,) while the code of a function runs on the loop, a new tuple for each piece of it; else None."""
 
 
 class LoopWatchdog:
     def __init__(self, services: Watched, thread: int) -> None:
+        """`thread`: the id of the thread whose loop runs the functions."""
         self._services = services
         self._watched_thread = thread
-        self._over = threading.Event()
+        self._closed = threading.Event()
         threading.Thread(target=self._watch, name="hark-watchdog", daemon=True).start()
 
     def close(self) -> None:
-        self._over.set()
+        self._closed.set()
 
     def _watch(self) -> None:
-        seen, looks = None, 0
-        while not self._over.wait(_LOOK):
+        last, checks = None, 0
+        while not self._closed.wait(_INTERVAL):
             driving = self._services.driving
-            looks = looks + 1 if driving is not None and driving is seen else 0
-            seen = driving
-            if looks == _LOOKS:
+            checks = checks + 1 if driving is not None and driving is last else 0
+            last = driving
+            if checks == _CHECKS:
                 frame = sys._current_frames().get(self._watched_thread)
-                driving[0].stalled = _where(frame, driving[0].program)
+                (session,) = driving
+                session.stalled = _where(frame, session.program)
 
 
 def _where(frame: FrameType | None, program: Any) -> str:
-    """The line of the function itself that does not come back, as an error with a next step."""
+    """The text of the error: which line of the function does not return, and what to do."""
     code = program.function.__code__
     line, deepest = None, frame
     while frame is not None:
@@ -53,6 +56,6 @@ def _where(frame: FrameType | None, program: Any) -> str:
     at = f"{code.co_filename}:{line}" if line is not None else program.name
     busy = f" (in {deepest.f_code.co_name})" if deepest is not None and deepest is not frame else ""
     return (
-        f"workflow {program.name} held the event loop for more than {_LOOK * _LOOKS:g} seconds at {at}{busy}. "
-        "Put what takes time into a function and `await ctx.run(it)`, then retry the instance."
+        f"workflow {program.name} blocked the event loop for more than {_INTERVAL * _CHECKS:g} seconds at {at}{busy}. "
+        "Put the work that takes time into a function and `await ctx.run(it)`, then retry the instance."
     )

@@ -21,7 +21,7 @@ from hark.runtime.clerk import Clerk
 from hark.runtime.lease import LeaseRenewal
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
-from hark.runtime.services import WorkerServices as WorkerServices
+from hark.runtime.services import WorkerServices
 from hark.runtime.slots import Slots
 
 _log = logging.getLogger("hark")
