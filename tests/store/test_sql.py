@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 from types import ModuleType
@@ -173,6 +174,14 @@ def test_a_statement_belongs_to_one_topic(package: ModuleType) -> None:
     assert {*names} == {name for name, value in vars(package).items() if isinstance(value, Sql)}
     assert len(names) > 30
     assert not {topic.__name__.rpartition(".")[2] for topic in TOPICS[package]} & {*names}
+
+
+def test_every_statement_has_a_sentence() -> None:
+    """The comment above it says which promise it keeps, or what it is for."""
+    for topic in (*TOPICS[statements], *TOPICS[reads]):
+        lines = inspect.getsource(topic).splitlines()
+        for above, line in itertools.pairwise(lines):
+            assert not re.match(r"[a-z_]+ = Sql\(", line) or above.startswith("# "), (topic, line)
 
 
 def test_every_statement_is_static_text() -> None:

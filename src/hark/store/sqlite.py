@@ -25,6 +25,7 @@ from hark.store.protocol import Conflicted, Full, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
 _encode: Final = msgspec.json.Encoder().encode
+_LISTS: Final = (list, tuple, set)  # a name, because `list | tuple | set` builds a type for every value
 # How often a writer tries to get the lock of another one: 50 times after 0.2 ms, then after 1 ms, about 10 s in all.
 # `busy_timeout` waits up to 100 ms between two tries: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
 _MAX_TRIES: Final = 10_000
@@ -105,7 +106,7 @@ def _use_wal(db: apsw.Connection) -> None:
 def _run(db: apsw.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> list[R]:
     if rows is not None:
         values["rows"] = rows
-    bound = {k: _encode(v).decode() if isinstance(v, list | tuple | set) else v for k, v in values.items()}
+    bound = {k: _encode(v).decode() if isinstance(v, _LISTS) else v for k, v in values.items()}
     try:
         found: list[Any] = db.execute(sql.sqlite, bound).fetchall()
     except apsw.Error as error:
@@ -118,6 +119,15 @@ def _server(version: str, url: str) -> Server:
         problem = f"SQLite {version} can corrupt a shared WAL: upgrade with `pip install -U apsw`"
         return Server(f"SQLite {version}", problem)
     return Server(f"SQLite {version} ({url})")
+
+
+def _data_version(db: apsw.Connection) -> int:
+    """A number that changes when another connection commits."""
+    try:
+        [[version]] = db.execute("PRAGMA data_version").fetchall()
+    except apsw.Error as error:
+        raise _fault(error) from error
+    return int(version)  # type: ignore[arg-type]
 
 
 class SqliteTx:
@@ -168,7 +178,7 @@ class SqliteStore:
         self._db: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="hark-read") if self._path else None
-        # `PRAGMA data_version` as `changed` and `begin` last saw it: it moves when another connection commits.
+        # `_data_version` as `changed` and `begin` last saw it.
         self._polled_version = 0
         self._begun_version = 0
         self._other_writers_until = 0.0  # by the monotonic clock
@@ -235,10 +245,10 @@ class SqliteStore:
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
         self._last_tx = tx = SqliteTx(self._db, now, position)
         try:
-            version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
-        except apsw.Error as error:
+            version = _data_version(self._db)
+        except StoreFault:
             await tx.rollback()
-            raise _fault(error) from error
+            raise
         if version != self._begun_version:
             self._begun_version = version
             self._other_writers_until = time.monotonic() + 0.5
@@ -276,10 +286,7 @@ class SqliteStore:
 
     async def changed(self) -> bool:
         assert self._db is not None
-        try:
-            version: Any = self._db.execute("PRAGMA data_version").fetchall()[0][0]
-        except apsw.Error as error:
-            raise _fault(error) from error
+        version = _data_version(self._db)
         moved = bool(version != self._polled_version)
         self._polled_version = version
         return moved

@@ -7,8 +7,10 @@ from hark.store.statements import AwakeableRow
 
 _AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
         title, description, schema, assignees, answered_by, nonce"""
+
 # A5: what `show` shows.
 read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[text]", row=AwakeableRow)
+
 # The oldest first, by the unique index of (instance_id, entry_index).
 open_awakeables = Sql(
     f"""
@@ -17,6 +19,7 @@ open_awakeables = Sql(
     """,
     row=AwakeableRow,
 )
+
 # A5: newest first, after the position of the last row of the page before.
 list_awakeables = Sql(
     f"""
@@ -27,5 +30,6 @@ list_awakeables = Sql(
     """,
     row=AwakeableRow,
 )
+
 # X3: newest first. The first one signs, all of them verify.
 secrets = Sql("SELECT secret FROM secrets ORDER BY number DESC")

@@ -18,6 +18,7 @@ class EventRow(Row, frozen=True):
 
 
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
+
 # The history of one instance, newest first.
 events_of = Sql(
     f"""
@@ -26,6 +27,7 @@ events_of = Sql(
     """,
     row=EventRow,
 )
+
 # The newest events of all instances.
 latest_events = Sql(
     f"""
@@ -38,6 +40,7 @@ latest_events = Sql(
     """,
     row=EventRow,
 )
+
 # Invariant 17: a cursor over several instances does not pass a turn that is still running. A turn holds a shared lock
 # from before it gets its transaction number until it has ended, and pg_locks shows all locks at one instant. A turn
 # without a number may be about to get a low one: then the oldest transaction of the whole server is the limit. Read
@@ -62,6 +65,7 @@ horizon = Sql(
     # One writer: seq is the order of commits, and there is nothing to wait for.
     sqlite="SELECT 9223372036854775807",
 )
+
 # Invariant 17: the events of all instances after a cursor and below `horizon`, in the order of commits.
 events_after = Sql(
     f"""
@@ -74,6 +78,7 @@ events_after = Sql(
     """,
     row=EventRow,
 )
+
 # The events of some instances, each after a position of its own. An event is written under the lock of its instance
 # (invariant 3), so the seqs of one instance commit in order and none is skipped.
 follow = Sql(
@@ -91,8 +96,10 @@ follow = Sql(
     """,
     row=EventRow,
 )
+
 # X7: whole histories, for an export.
 events_of_all = Sql(f"SELECT {_EVENT} FROM events e WHERE e.instance_id IN :ids[text] ORDER BY e.seq", row=EventRow)
+
 # X7: by the three indexes that exist. A signal without a dedup key was consumed while one of these instances lived,
 # so a range of times finds it.
 signals_of_all = Sql(

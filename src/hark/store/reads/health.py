@@ -6,14 +6,18 @@ from hark.store.sql import Sql
 
 # Which migrations were applied.
 schema_version = Sql("SELECT max(version) FROM migrations")
+
 # All workers, also dead ones.
 all_workers = Sql("SELECT id, until, definitions, started_at FROM workers ORDER BY started_at, id LIMIT 1000")
+
 # Unfinished instances by definition and status.
 count_unfinished = Sql(
     "SELECT definition, version, status, count(*) FROM instances WHERE finished_at IS NULL GROUP BY 1, 2, 3"
 )
+
 # Rows that a live worker would have handled by now.
 count_overdue = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")
+
 # M5: executing instances whose worker has no valid lease.
 abandoned_count = Sql(
     """

@@ -35,6 +35,7 @@ read_instances = Sql(
     """,
     row=InstanceRow,
 )
+
 # Every definition that has instances: one step through the index per definition, not per instance.
 definitions_in_use = Sql(
     """
@@ -45,12 +46,15 @@ definitions_in_use = Sql(
     SELECT definition FROM used WHERE definition IS NOT NULL
     """
 )
+
 # Newest first; (at, after) is the position of the last row of the page before. A lane here is a definition and a
 # status. The index leads to the newest row of each lane, and a page takes the lanes with the newest rows, so rows in
 # other lanes are not read.
 _LANE = """i.definition = r.definition AND i.status = r.status AND (:kind::text IS NULL OR i.kind = :kind::text)
             AND (i.created_at, i.id) < (:at::bigint, :after::text) ORDER BY i.created_at DESC, i.id DESC"""
 _NEWEST = "ORDER BY c.created_at DESC, c.id DESC LIMIT :size::bigint"
+
+# A page of `list`.
 list_instances = Sql(
     f"""
     WITH heads AS (
@@ -69,6 +73,7 @@ list_instances = Sql(
         SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT :size) {_NEWEST}
     """,
 )
+
 # The instance that each target means, and how it ended if it has.
 results = Sql(
     f"""
@@ -76,15 +81,19 @@ results = Sql(
     LEFT JOIN instances i ON i.id = a.id
     """
 )
+
 # Which of these instances have ended, and how.
 outcomes = Sql(
     """
     SELECT id, status, result, error FROM instances WHERE id IN :ids[text] AND finished_at IS NOT NULL
     """
 )
+
 # For callers that wait for a condition: one statement for all of them.
 statuses = Sql("SELECT id, status FROM instances WHERE id IN :ids[text]")
+
 # Which of these instances will have more events.
 unfinished = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
+
 # The queues with unfinished instances.
 queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")

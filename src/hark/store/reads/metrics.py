@@ -11,6 +11,7 @@ count_busy = Sql(
         (SELECT count(*) FROM (SELECT 1 FROM instances WHERE blocked_on IS NOT NULL LIMIT :most::bigint) b)
     """
 )
+
 # From lane to lane (queue, definition, version) by the claim index, not row by row.
 _READY = "i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL"
 _QUEUED = f"i.queue = l.queue AND i.definition = l.definition AND i.version = l.version AND {_READY}"
@@ -21,6 +22,7 @@ _COUNT = f"""SELECT l.queue,
             SELECT i.since FROM instances i WHERE {_QUEUED} ORDER BY i.priority, i.since LIMIT :most::bigint) n)),
         min((SELECT i.since FROM instances i WHERE {_QUEUED} ORDER BY i.priority, i.since LIMIT 1))
     FROM lanes l GROUP BY l.queue"""
+
 # X6: claimable instances of each queue, and since when the oldest waits.
 count_ready = Sql(
     f"""

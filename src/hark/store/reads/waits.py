@@ -24,6 +24,7 @@ class OpenWait(Row, frozen=True):
 _UNANSWERED = """(o.kind <> 'awakeable'
             OR EXISTS (SELECT 1 FROM awakeables a WHERE a.id = o.name AND a.status = 'PENDING'))"""
 _OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
+
 # What these instances wait for, in the order in which the waits were armed.
 open_waits_of = Sql(
     """
@@ -33,6 +34,7 @@ open_waits_of = Sql(
     row=OpenWait,
 )
 _WAIT = "w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since"
+
 # Open waits, longest first, after the position of the last row of the page before: one index scan per kind.
 read_waits = Sql(
     f"""
@@ -55,17 +57,20 @@ read_waits = Sql(
     """,
     row=OpenWait,
 )
+
 # The longest open wait of all kinds.
 oldest_wait = Sql(
     f"""
     SELECT o.instance_id, o.kind, o.name, o.since FROM waits o WHERE {_OPEN} ORDER BY o.since, o.id LIMIT 1
     """
 )
+
 # ORDER BY, so that the planner does not prefer a scan for the few rows it expects.
 _OLDEST = f"""(
             SELECT w.id, w.kind, w.name, w.since FROM waits w
             WHERE w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL
             ORDER BY w.since, w.id LIMIT :most::bigint) o WHERE {_UNANSWERED}"""
+
 # X6: of the oldest `most` waits. Waits that have their answer and are queued count towards the limit, so that the
 # scan ends.
 count_waits = Sql(

@@ -47,8 +47,10 @@ why_instance = Sql(
     """,
     row=WhyInstance,
 )
+
 # Which workers could run it.
 live_workers = Sql("SELECT id, definitions FROM workers WHERE until >= :now::bigint ORDER BY id LIMIT 1000")
+
 # Which instances have the slots of the concurrency key it waits for.
 slot_holders = Sql(
     """
@@ -56,8 +58,10 @@ slot_holders = Sql(
     ORDER BY id LIMIT 5
     """
 )
+
 # When the sweep will check the bucket it waits for.
 bucket_due = Sql("SELECT min(due_at) FROM buckets WHERE kind = :kind::text AND key = :key::text")
+
 # Which children it still waits for.
 unfinished_children = Sql(
     """
@@ -65,6 +69,7 @@ unfinished_children = Sql(
     WHERE parent_wait IN :waits[text] AND finished_at IS NULL ORDER BY created_at, id LIMIT 20
     """
 )
+
 # What is in its inbox and did not wake it.
 unconsumed_signals = Sql(
     """
@@ -72,6 +77,7 @@ unconsumed_signals = Sql(
     ORDER BY seq DESC LIMIT 200
     """
 )
+
 # Among the latest signals of all instances, those with such a name that went to another instance. Only a window is
 # read: an index over names would cost every signal.
 signals_to_others = Sql(
@@ -83,6 +89,7 @@ signals_to_others = Sql(
     ORDER BY s.seq DESC LIMIT 5
     """
 )
+
 # Broadcasts of such a name that were sent since it was started.
 broadcasts_named = Sql(
     """
@@ -91,6 +98,7 @@ broadcasts_named = Sql(
     """
 )
 _MISS = "seq, at, kind, target, name, reason, instance_id"
+
 # Signals that were addressed to it and not stored.
 misses_of = Sql(
     f"""
@@ -100,6 +108,7 @@ misses_of = Sql(
     """,
     row=Miss,
 )
+
 # Signals of such a name that reached no instance.
 misses_named = Sql(
     f"""

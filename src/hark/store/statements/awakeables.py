@@ -20,6 +20,7 @@ insert_awakeables = Sql(
     WHERE awakeables.status = 'CANCELLED'
     """
 )
+
 # A2: the instance that asked, to lock it. Only for ids that do not contain the instance id.
 awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
 
@@ -73,6 +74,7 @@ awakeable_states = Sql(
     """,
     row=AwakeableState,
 )
+
 # Invariant 8: settled once; the instance is under lock. A wait that is kept after its answer must not time out later:
 # `asker` is the instance that has such a wait, and null if the wait will not be kept.
 _SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
@@ -82,12 +84,14 @@ _SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, 
 _ANSWERED = """UPDATE waits AS w SET fired_at = :now::bigint
     FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
     WHERE w.instance_id = r.asker AND w.kind = 'awakeable' AND w.name = r.id"""
+
 # A1, invariant 8: settle awakeables, and fire the waits that are kept.
 settle = Sql(
     f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
     # SQLite has no UPDATE in a WITH, but executes two statements in one call.
     sqlite=f"{_SETTLE}; {_ANSWERED}",
 )
+
 # Invariant 11: an instance that has ended has no pending awakeables.
 cancel_awakeables = Sql(
     """
@@ -95,6 +99,7 @@ cancel_awakeables = Sql(
     WHERE instance_id IN :ids[text] AND status = 'PENDING'
     """
 )
+
 # X8: a retry asks again what the failure cancelled: its wait is still there, closed. Questions that were withdrawn
 # have no wait and stay cancelled.
 reopen_awakeables = Sql(

@@ -11,6 +11,7 @@ subscribers = Sql(
     WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name IN :names[text] LIMIT :size::bigint
     """
 )
+
 # B1, S7: broadcasts with this dedup key that were sent before.
 broadcast_seen = Sql(
     """
@@ -18,6 +19,7 @@ broadcast_seen = Sql(
     JOIN broadcasts b ON b.name = r.name AND b.dedup_key = r.dedup_key
     """
 )
+
 # B1: record a broadcast, also one without subscribers.
 insert_broadcasts = Sql(
     """
@@ -26,6 +28,7 @@ insert_broadcasts = Sql(
     FROM {rows: id text, name text, payload text, dedup_key text, count integer}
     """
 )
+
 # B1, invariant 9: a broadcast that is too large for one turn marks all its subscribers in one transaction and is
 # delivered in chunks.
 mark = Sql(
@@ -35,8 +38,10 @@ mark = Sql(
     JOIN waits w ON w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name = r.name
     """
 )
+
 # B1: how many subscribers were marked.
 marked = Sql("SELECT broadcast_id, count(*) FROM deliveries WHERE broadcast_id IN :ids[text] GROUP BY broadcast_id")
+
 # B1: the next chunk. A mark is deleted in the commit that writes the inbox row, so no subscriber receives it twice.
 take_marks = Sql(
     """
@@ -46,7 +51,9 @@ take_marks = Sql(
     RETURNING broadcast_id, instance_id
     """
 )
+
 # B1: what to write into the inboxes of a chunk.
 broadcasts_by_id = Sql("SELECT id, name, payload FROM broadcasts WHERE id IN :ids[text]")
+
 # B1: whether a large broadcast still has chunks to deliver.
 any_marks = Sql("SELECT 1 FROM deliveries LIMIT 1")

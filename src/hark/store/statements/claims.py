@@ -29,6 +29,7 @@ claimable = Sql(
     ORDER BY c.priority, c.since
     """,
 )
+
 # X2, invariant 2: claim rows for this worker: a new epoch fences off every earlier claim. Also takes rows that are
 # still parked and that this turn has woken.
 claim = Sql(
@@ -40,12 +41,14 @@ claim = Sql(
         concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight
     """
 )
+
 # M7, M9: a row that a bucket refused leaves the claim index until the bucket promotes it. The bucket is locked.
 block = Sql(
     """
     UPDATE instances AS i SET blocked_on = r.bucket FROM {rows: id text, bucket text} WHERE i.id = r.id
     """
 )
+
 # S6, M2: delays that are over and deadlines that have come. A locked row is left for the next sweep.
 due = Sql(
     """
@@ -53,8 +56,10 @@ due = Sql(
     ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
     """
 )
+
 # M2: a delay is over: the row is claimable, and its queue position is the time it was due.
 make_ready = Sql("UPDATE instances SET since = due_at, due_at = NULL WHERE id IN :ids[text]")
+
 # When the next sweep has something to do.
 next_due = Sql(
     """

@@ -12,6 +12,7 @@ insert_events = Sql(
     FROM {rows: id text, type text, step text, data text} ORDER BY r.ord
     """
 )
+
 # X5, after a lost connection: a turn that wrote events has committed if they are there. Its transaction number alone
 # is not enough, since a server that crashed may give the number to another transaction. A broadcast may write no
 # event at all.

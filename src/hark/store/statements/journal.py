@@ -19,6 +19,7 @@ journal_of = Sql(
     CROSS JOIN journal j ON j.instance_id = r.id AND j.visit = r.visit ORDER BY r.ord, j.seq
     """,
 )
+
 # The lines of a commit are in the transaction of its outcome (invariant 1).
 insert_journal = Sql(
     """
@@ -27,6 +28,7 @@ insert_journal = Sql(
     FROM {rows: id text, visit integer, seq integer, entry integer, kind text, name text, value text, error text}
     """
 )
+
 # X8: delete the lines that a retry runs again, and the journals of earlier visits.
 cut_journal = Sql(
     """

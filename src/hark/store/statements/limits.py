@@ -15,6 +15,7 @@ insert_buckets = Sql(
     ON CONFLICT DO NOTHING
     """
 )
+
 # M7, M9: lock buckets in key order. A bucket that another worker holds is left out; its candidates are decided in a
 # later turn.
 try_buckets = Sql(
@@ -24,6 +25,7 @@ try_buckets = Sql(
     ORDER BY b.kind, b.key, b.shard FOR NO KEY UPDATE OF b SKIP LOCKED
     """
 )
+
 # M9: freeing a slot waits for the lock of its bucket, so that the promotion sees a row that was blocked meanwhile.
 hold_buckets = Sql(
     """
@@ -31,6 +33,7 @@ hold_buckets = Sql(
     WHERE kind = 'slot' AND key IN :keys[text] ORDER BY kind, key, shard FOR NO KEY UPDATE
     """
 )
+
 # M7: the time of the last refill never moves back: after a clock jump an hour would be refilled twice.
 save_buckets = Sql(
     """
@@ -41,6 +44,7 @@ save_buckets = Sql(
     WHERE b.kind = r.kind AND b.key = r.key AND b.shard = r.shard
     """
 )
+
 # M9: slots are counted, not stored, so a crash cannot leak one.
 slots_used = Sql(
     """
@@ -48,6 +52,7 @@ slots_used = Sql(
     WHERE concurrency_key IN :keys[text] AND status = 'executing' GROUP BY concurrency_key
     """
 )
+
 # M9: which of these buckets still have blocked rows.
 blocked_keys = Sql(
     """
@@ -55,6 +60,7 @@ blocked_keys = Sql(
     WHERE EXISTS (SELECT 1 FROM instances i WHERE i.blocked_on = r.bucket)
     """
 )
+
 # M7: the first blocked row of each bucket: no later row may overtake it.
 blocked_heads = Sql(
     """
@@ -69,12 +75,14 @@ blocked_heads = Sql(
         SELECT h.rowid FROM instances h WHERE h.blocked_on = r.bucket ORDER BY h.priority, h.since LIMIT 1)
     """,
 )
+
 # M9: a slot became free: the bucket is due, and the sweep promotes the next blocked row.
 open_buckets = Sql(
     """
     UPDATE buckets SET due_at = :now::bigint WHERE kind = 'slot' AND key IN :keys[text]
     """
 )
+
 # M7, M9: buckets that may have room again. A bucket that another worker holds is left for the next sweep.
 due_buckets = Sql(
     """
@@ -82,6 +90,7 @@ due_buckets = Sql(
     WHERE due_at <= :now::bigint ORDER BY due_at, kind, key, shard LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
     """
 )
+
 # M7, M9: the first blocked rows of each bucket return to the claim index. A locked row is skipped.
 promote = Sql(
     """

@@ -14,6 +14,7 @@ _ADVANCE = """UPDATE instances AS i SET step = r.step, state = r.state, attempt 
 _ADVANCED = """INSERT INTO events (tx, instance_id, type, step, at)
     SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text} ORDER BY r.ord"""
+
 # M2: a `Next` runs ahead: the row moves on under the same claim. Under lock.
 advance = Sql(
     f"WITH moved AS ({_ADVANCE}) {_ADVANCED}",
@@ -24,6 +25,7 @@ _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
     SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text}
     JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
+
 # M2: a plain turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
 # and compares the epoch again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the ids
 # of those with has_signals.
@@ -40,6 +42,7 @@ advance_all = Sql(
     {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_signals THEN id END
     """,
 )
+
 # M2: back to the backlog, for a `Retry`, a `Next` under a limit or with another key, and a `Next` that yields its
 # slot to a more urgent row. Under lock.
 requeue = Sql(
@@ -53,6 +56,7 @@ requeue = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
+
 # S2: park, or stay runnable if the answer is already in the inbox. Under lock.
 park = Sql(
     """
@@ -63,6 +67,7 @@ park = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
+
 # M2, invariant 11: the outcome that ends an instance. Its limits stay in the row, for a retry. Under lock.
 finish = Sql(
     """
@@ -73,6 +78,7 @@ finish = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
+
 # M5: a stopping worker returns its claims: this counts neither as an attempt nor as a crash. Under lock.
 hand_back = Sql(
     """
@@ -82,6 +88,7 @@ hand_back = Sql(
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
+
 # M5: a lost lease adds one to `attempt` and to `crashes`. Under lock.
 reclaim = Sql(
     """
@@ -90,6 +97,7 @@ reclaim = Sql(
     WHERE id IN :ids[text]
     """
 )
+
 # X8, M5: cancelled or quarantined, that is ended by something other than its own outcome. Under lock.
 end = Sql(
     """
@@ -99,6 +107,7 @@ end = Sql(
     FROM {rows: id text, status text, error text} WHERE i.id = r.id
     """
 )
+
 # X8: a failed instance runs again from its failed step. Under lock.
 retry_instances = Sql(
     """

@@ -9,6 +9,7 @@ _ANCESTOR = """
                 SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
                 UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
             SELECT 1 FROM above WHERE finished_at IS NULL"""
+
 # X7, read outside a turn: a page of the instances that finished long ago, and whether each has no live ancestor. A
 # page also counts instances that must stay, so that it is short however many those are.
 finished_before = Sql(
@@ -18,6 +19,7 @@ finished_before = Sql(
     ORDER BY i.finished_at, i.id LIMIT :size::bigint
     """
 )
+
 # X7, in the turn: lock those of the page for which it still holds. `coalesce` keeps the planner on the primary key: a
 # plain comparison implies NOT NULL and allows the index over everything old.
 expired = Sql(
@@ -27,6 +29,7 @@ expired = Sql(
     FOR NO KEY UPDATE OF i SKIP LOCKED
     """
 )
+
 # X7, M11: a `forever` key stays taken after its instance is removed.
 insert_tombstones = Sql(
     """
@@ -36,8 +39,10 @@ insert_tombstones = Sql(
     ON CONFLICT DO NOTHING
     """
 )
+
 # X7: the instance itself, last.
 forget_instances = Sql("DELETE FROM instances WHERE id IN :ids[text]")
+
 # X7: by the two indexes that exist; signals consumed without a dedup key are old enough for `forget_consumed`.
 forget_signals = Sql(
     """
@@ -46,12 +51,19 @@ forget_signals = Sql(
         UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL)
     """
 )
+
 # X7: the closed waits of a failed instance.
 forget_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
-# X7: what else belongs to the removed instances.
+
+# X7: the awakeables of the removed instances.
 forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]")
+
+# X7: their journals.
 forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
+
+# X7: their history.
 forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
+
 # X7: signals that a live instance consumed long ago. Without a dedup key the row is removed; with one only the
 # payload is (`empty_consumed`), because deduplication outlives consumption (invariant 7).
 forget_consumed = Sql(
@@ -62,6 +74,7 @@ forget_consumed = Sql(
     RETURNING seq
     """
 )
+
 # X7, invariant 7: remove the payload, keep the dedup key.
 empty_consumed = Sql(
     """
@@ -71,6 +84,7 @@ empty_consumed = Sql(
     RETURNING seq
     """
 )
+
 # X7: except broadcasts that still have chunks to deliver.
 forget_broadcasts = Sql(
     """
@@ -78,6 +92,7 @@ forget_broadcasts = Sql(
         AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.broadcast_id = broadcasts.id)
     """
 )
+
 # X7: lock idle buckets. `forget_buckets` decides in a second statement, which sees the commit of every earlier
 # holder.
 idle_buckets = Sql(
@@ -86,6 +101,7 @@ idle_buckets = Sql(
     ORDER BY kind, key, shard LIMIT :size::bigint FOR UPDATE SKIP LOCKED
     """
 )
+
 # X7: delete the locked buckets that no blocked and no executing instance needs.
 forget_buckets = Sql(
     """

@@ -11,6 +11,7 @@ seen = Sql(
     JOIN signals s ON s.instance_id = r.id AND s.dedup_key = r.dedup_key
     """
 )
+
 # S9: which kept instance of a correlation key has seen this dedup key; if several have, the latest comes last.
 seen_by_holders = Sql(
     """
@@ -20,6 +21,7 @@ seen_by_holders = Sql(
     ORDER BY i.created_at
     """
 )
+
 # S1: write inbox rows, in the order of the calls (S10). Under lock, so that a park that commits later sees them
 # (invariant 4).
 insert_signals = Sql(
@@ -32,6 +34,7 @@ insert_signals = Sql(
     """
 )
 _ALIKE = "{rows: ids text, kind text, name text, wait_id text, payload text, dedup_key text}"
+
 # B1: the same signal to many instances. A broadcast sends its payload once and its subscribers as one text, instead
 # of fifty thousand rows.
 insert_same_signal = Sql(
@@ -53,6 +56,7 @@ insert_same_signal = Sql(
     RETURNING seq
     """,
 )
+
 # S2: the unconsumed signals of claimed instances, in the order of arrival.
 inbox = Sql(
     """
@@ -60,6 +64,7 @@ inbox = Sql(
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL ORDER BY seq
     """
 )
+
 # Invariant 4: what a park must check after it has armed its waits, without the payloads.
 inbox_heads = Sql(
     """
@@ -67,10 +72,13 @@ inbox_heads = Sql(
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL
     """
 )
+
 # S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
 consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]")
+
 # S4, X8: a retry that runs lines of the journal again gets back the signals that those lines had consumed.
 restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]")
+
 # Invariant 4: parked instances whose wait was answered become claimable, at the end of their queue.
 wake = Sql(
     """
@@ -79,6 +87,7 @@ wake = Sql(
     WHERE id IN :ids[text]
     """
 )
+
 # Where the woken instances are in the backlog: a worker of the same process may claim them in this turn.
 woken = Sql(
     """
@@ -86,8 +95,10 @@ woken = Sql(
     WHERE id IN :ids[text]
     """
 )
+
 # The first signal of an instance that was not woken by it: from now on its inbox is read.
 mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]")
+
 # D7: remember signals that reached no wait. No lock and no conflict: nothing but reads and retention touch these
 # rows.
 insert_misses = Sql(
@@ -97,6 +108,7 @@ insert_misses = Sql(
     FROM {rows: kind text, target text, name text, reason text, instance_id text} ORDER BY r.ord
     """
 )
+
 # D7, X7: remove near misses that are older than the retention, and all but the newest few thousand.
 forget_misses = Sql(
     """

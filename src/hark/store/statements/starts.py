@@ -13,6 +13,7 @@ taken = Sql(
     UNION ALL SELECT key, instance_id FROM tombstones WHERE key IN :names[text]
     """
 )
+
 # M1, M8: start instances in the order of the calls. A row with an error is a child that could not start: it is
 # inserted as finished and counted.
 insert_instances = Sql(
@@ -30,6 +31,7 @@ insert_instances = Sql(
     ORDER BY r.ord
     """
 )
+
 # M6: what this process has registered, for other processes to start. The latest registration wins.
 record_definitions = Sql(
     """
@@ -41,5 +43,6 @@ record_definitions = Sql(
         initial = excluded.initial, source = excluded.source, digest = excluded.digest
     """
 )
+
 # M6: the definitions that can be started by name from a process without their code.
 definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions ORDER BY name, version")

@@ -11,8 +11,10 @@ ADDRESSES = """SELECT t.target AS target, coalesce(
         (SELECT i.id FROM instances i WHERE i.correlation_key = t.target AND i.holds_key),
         (SELECT i.id FROM instances i WHERE i.correlation_key = t.target ORDER BY i.created_at DESC LIMIT 1)) AS id
     FROM (SELECT DISTINCT r.target FROM {rows: target text}) t"""
+
 # M11: find what the targets of a turn mean. Read before the lock; `lock` decides whether it still exists.
 addresses = Sql(ADDRESSES)
+
 # Invariant 3: lock all instance rows of a turn, in id order, before anything else is read.
 lock = Sql(
     """
@@ -50,6 +52,7 @@ details = Sql(
     """,
     row=Details,
 )
+
 # X8: a cancel ends all live instances below these, itself not included. Children of a parent that has already ended
 # are included.
 descendants = Sql(

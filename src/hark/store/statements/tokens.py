@@ -23,6 +23,7 @@ class HashedToken(TokenRow, frozen=True):
 
 
 _TOKEN = "id, name, scopes, created_at, expires_at, revoked_at"
+
 # X3: only the hash is stored; the secret is shown once.
 insert_tokens = Sql(
     f"""
@@ -33,6 +34,7 @@ insert_tokens = Sql(
     """,
     row=TokenRow,
 )
+
 # X3: a token that was revoked before keeps its first time.
 revoke_tokens = Sql(
     f"""
@@ -40,8 +42,10 @@ revoke_tokens = Sql(
     """,
     row=TokenRow,
 )
+
 # X3: all tokens, also expired and revoked ones, for people.
 read_tokens = Sql(f"SELECT {_TOKEN} FROM tokens ORDER BY created_at, id", row=TokenRow)
+
 # X3: the tokens of these hashes, except expired and revoked ones.
 live_tokens = Sql(
     f"""
@@ -50,6 +54,7 @@ live_tokens = Sql(
     """,
     row=HashedToken,
 )
+
 # X3: whether any request has to be authenticated.
 any_live_token = Sql(
     """

@@ -11,6 +11,7 @@ waits_of = Sql(
     WHERE instance_id IN :ids[text] AND closed_at IS NULL ORDER BY id
     """
 )
+
 # S2: arm waits. The inbox is read afterwards (invariant 4).
 insert_waits = Sql(
     """
@@ -20,12 +21,16 @@ insert_waits = Sql(
         remaining integer}
     """
 )
+
 # Disarm waits.
 delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
+
 # Invariant 11: an instance that is done or cancelled has no waits.
 drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+
 # Invariant 11, X8: a failed instance has no open waits; they are kept, closed, for a retry.
 close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
+
 # X8, B4: the messages that failed instances waited for, with the instance that waits for each of them now.
 closed_messages = Sql(
     """
@@ -35,10 +40,13 @@ closed_messages = Sql(
     WHERE w.instance_id IN :ids[text] AND w.kind = 'message' AND w.closed_at IS NOT NULL AND w.fired_at IS NULL
     """
 )
+
 # X8: a retry waits again for what the failed step waited for.
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
+
 # S6, invariant 10: a wait that is answered or timed out must not fire again.
 fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
+
 # M8: the end of a child counts against its own wait, once. The parent is under lock.
 count_children = Sql(
     """
@@ -55,6 +63,7 @@ count_children = Sql(
     RETURNING id, instance_id, remaining, closed_at
     """,
 )
+
 # B4: the one instance that waits for a message. The unique index `waits_message` allows no second.
 message_waits = Sql(
     """
@@ -63,6 +72,7 @@ message_waits = Sql(
         AND w.name = r.name AND w.key = r.key
     """
 )
+
 # M8: the children behind these waits, in the order of the spawn.
 children_of = Sql(
     """

@@ -12,11 +12,14 @@ renew = Sql(
     ON CONFLICT (id) DO UPDATE SET until = excluded.until, definitions = excluded.definitions
     """
 )
+
 # M5: remove workers that stop or are dead. A worker that was dead when it was read and has renewed its lease since
 # then stays.
 retire = Sql("DELETE FROM workers WHERE id IN :ids[text] AND (until < :now::bigint OR id IN :leaving[text])")
+
 # M5: workers whose lease has expired.
 dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
+
 # M5: instances left executing by these owners, unless the owner has renewed its lease since.
 abandoned = Sql(
     """
@@ -25,6 +28,7 @@ abandoned = Sql(
     ORDER BY i.id LIMIT 1000
     """
 )
+
 # M5: owners of executing instances that have no row in `workers`, for example after a restored backup.
 unknown_owners = Sql(
     """
@@ -32,6 +36,7 @@ unknown_owners = Sql(
         AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = i.lease_owner)
     """
 )
+
 # Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see commit.advance),
 # or only looks.
 epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND status = 'executing'")
