@@ -1,8 +1,8 @@
-"""The kernel parks on any number of waits of every kind at once, each at its place.
+"""An instance parks on any number of waits of every kind at once, each at its place.
 
-One instance waits for a signal, a message, two timers and two joins together (and for a broadcast and an
-awakeable, so that no kind is missing). Functions, jobs and BPMN need exactly this. Turns are driven by
-hand: no worker, no interpreter, and a clock that only the test moves.
+One instance waits for a signal, a message, two timers, two joins, a broadcast and an awakeable together. Functions,
+jobs and BPMN need this. The tests run the turns themselves: no worker, no interpreter, and a clock that only the test
+moves.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -45,7 +45,7 @@ EVERYTHING = Park(
 
 
 class Stage:
-    """The parked instance `m`, its children in the hand of a worker, and the clock."""
+    """The parked instance `m`, its executing children, and the clock."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -70,7 +70,7 @@ class Stage:
         return await self.turns.nobody_runs("M")
 
     async def park(self, claim: Claim, *arm: Arm, disarm: Sequence[str] = (), consume: bool = True) -> None:
-        """As an interpreter would: what it was handed is consumed, or left and named as handed."""
+        """Park as an interpreter does: the signals it was handed are consumed, or left and named as handed."""
         seqs = [row.seq for row in claim.inbox]
         move = Park(arm, disarm=tuple(disarm))
         await self.turns.commit(claim, move, consume=seqs if consume else (), handed=seqs)
@@ -80,7 +80,7 @@ class Stage:
         return {id: (place, deadline, fired is not None) for id, place, deadline, fired in found}
 
     async def due(self) -> float | None:
-        """Seconds from now until the sweep must look at `m`."""
+        """Seconds until `m` is due."""
         [[due]] = await rows(self.store, "SELECT due_at FROM instances WHERE id = 'm'")
         return None if due is None else (due - self.now) / SECOND
 
@@ -101,7 +101,7 @@ async def parked(store: Store) -> AsyncIterator[Stage]:
         yield stage
 
 
-# Each way to be woken: what happens, and what is then in the inbox.
+# Each way to wake the instance: what happens, and the row that is then in its inbox.
 SOURCES: dict[str, tuple[Callable[[Stage], Awaitable[None]], tuple[str, str, str | None]]] = {
     "signal": (lambda s: s.send(Deliver(target="m", name="go")), ("signal", "go", None)),
     "message": (lambda s: s.send(Message(name="paid", key="order-1")), ("message", "paid", "w-message")),
@@ -117,7 +117,7 @@ SOURCES: dict[str, tuple[Callable[[Stage], Awaitable[None]], tuple[str, str, str
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_each_of_them_wakes_it_and_leaves_the_others_armed(store: Store, source: str) -> None:
+async def test_each_answer_wakes_it_and_leaves_the_other_waits_armed(store: Store, source: str) -> None:
     happen, (kind, name, wait_id) = SOURCES[source]
     async with parked(store) as stage:
         assert await stage.status() == "awaiting_children"
@@ -131,7 +131,7 @@ async def test_each_of_them_wakes_it_and_leaves_the_others_armed(store: Store, s
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_what_happens_while_it_executes_is_not_lost(store: Store, source: str) -> None:
+async def test_an_answer_while_it_executes_is_not_lost(store: Store, source: str) -> None:
     happen, (kind, name, wait_id) = SOURCES[source]
     async with parked(store) as stage:
         await stage.send(Deliver(target="m", name="go", payload='"first"'))
@@ -145,19 +145,19 @@ async def test_what_happens_while_it_executes_is_not_lost(store: Store, source: 
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_what_it_was_handed_and_left_does_not_wake_it_again(store: Store, source: str) -> None:
+async def test_an_answer_it_was_handed_and_left_does_not_wake_it_again(store: Store, source: str) -> None:
     happen, _ = SOURCES[source]
     async with parked(store) as stage:
         await happen(stage)
         claim = await stage.claim()
         await stage.park(claim, consume=False)
         assert await stage.sleeps()
-        # But the next answer does, and both are there.
+        # The next answer does, and both are in the inbox.
         await stage.send(Deliver(target="m", name="go", payload='"next"'))
         assert len((await stage.claim()).inbox) == 2
 
 
-async def test_one_after_the_other_each_disarmed_as_it_comes(store: Store) -> None:
+async def test_the_waits_are_answered_and_disarmed_one_after_the_other(store: Store) -> None:
     async with parked(store) as stage:
         left = dict(await stage.waits())
         order = [
@@ -179,20 +179,20 @@ async def test_one_after_the_other_each_disarmed_as_it_comes(store: Store) -> No
         assert [(row.kind, row.name, row.wait_id) for row in claim.inbox] == [("timer", "later", "w-later")]
         await stage.turns.commit(claim, Finish("done"))
         assert await count(store, "waits") == 0
-        # The leftover child lives on, and its end concerns nobody.
+        # The last child is still live; its end has no effect on the parent.
         await stage.end("right-1")
         assert await stage.status() == "done"
 
 
-async def test_due_at_is_the_earliest_deadline_that_is_left(store: Store) -> None:
+async def test_due_at_is_the_earliest_open_deadline(store: Store) -> None:
     async with parked(store) as stage:
         assert await stage.due() == 10
         await stage.send(Deliver(target="m", name="go"))
-        assert await stage.due() is None  # runnable: the sweep has nothing to look for
+        assert await stage.due() is None  # runnable: the sweep has nothing to fire
         claim = await stage.claim()
         stage.now += 4 * SECOND
         await stage.park(claim)
-        assert await stage.due() == 6  # the deadline was not pushed away
+        assert await stage.due() == 6  # the deadline has not moved
         await stage.send(Deliver(target="m", name="go"))
         await stage.park(await stage.claim(), disarm=["w-soon"])
         assert await stage.due() == 16
@@ -206,13 +206,13 @@ async def test_due_at_is_the_earliest_deadline_that_is_left(store: Store) -> Non
         assert await stage.sleeps()
 
 
-async def test_both_timers_fire_each_at_its_time_and_once(store: Store) -> None:
+async def test_each_timer_fires_at_its_time_and_once(store: Store) -> None:
     async with parked(store) as stage:
         for seconds, place in ((10, "soon"), (10, "later")):
             await stage.pass_time(seconds)
             claim = await stage.claim()
             assert [(row.kind, row.name) for row in claim.inbox] == [("timer", place)]
-            await stage.park(claim)  # not disarmed: fired is fired
+            await stage.park(claim)  # not disarmed, but fired already
         await stage.pass_time(5)
         assert await stage.sleeps()
         assert {id: fired for id, (_, _, fired) in (await stage.waits()).items() if fired} == {
@@ -220,14 +220,14 @@ async def test_both_timers_fire_each_at_its_time_and_once(store: Store) -> None:
         }  # fmt: skip
 
 
-async def test_two_timers_that_are_due_together_are_one_wake_and_two_answers(store: Store) -> None:
+async def test_two_timers_that_are_due_together_are_one_wake_up_and_two_inbox_rows(store: Store) -> None:
     async with parked(store) as stage:
         await stage.pass_time(25)
         claim = await stage.claim()
         assert sorted(row.name for row in claim.inbox) == ["later", "soon"]
 
 
-async def test_an_awakeable_times_out_where_it_waits(store: Store) -> None:
+async def test_the_deadline_of_an_awakeable_settles_it(store: Store) -> None:
     async with parked(store) as stage:
         await stage.pass_time(10)
         await stage.park(await stage.claim(), disarm=["w-soon", "w-later"])
@@ -249,10 +249,10 @@ async def test_a_deadline_that_passes_while_it_executes_fires_when_it_parks(stor
 
 
 @pytest.mark.parametrize("source", ["message", "awakeable"])
-async def test_what_was_answered_while_it_executed_and_is_kept_does_not_time_out_later(
+async def test_a_wait_that_was_answered_while_it_executed_and_is_kept_does_not_time_out_later(
     store: Store, source: str
 ) -> None:
-    """Its deadline is no deadline any more: no second answer, and no sweep that finds it due again and again."""
+    """No second answer comes from its deadline, and no sweep finds it due again and again."""
     async with parked(store) as stage:
         await stage.send(Deliver(target="m", name="go"))
         claim = await stage.claim()
@@ -266,7 +266,7 @@ async def test_what_was_answered_while_it_executed_and_is_kept_does_not_time_out
             await stage.send(SettleAwakeable(settle=Settle("prom_1x", "RESOLVED", "1")))
         park = Park(disarm=("w-timed",) if source == "awakeable" else ("w-awakeable",))
         parking = outcome(claim, park, consume=[row.seq for row in claim.inbox])
-        [answered] = (await stage.turns.run(parking, lanes=["M"])).claims  # in the very turn that parks it
+        [answered] = (await stage.turns.run(parking, lanes=["M"])).claims  # in the turn that parks it
         assert [row.kind for row in answered.inbox] == [source]
         await stage.park(answered)
         await stage.pass_time(60)
@@ -275,7 +275,7 @@ async def test_what_was_answered_while_it_executed_and_is_kept_does_not_time_out
         assert await count(store, "signals", "consumed_at IS NULL") == 0
 
 
-async def test_everything_in_one_turn_is_one_wake_and_nothing_is_lost(store: Store) -> None:
+async def test_all_answers_in_one_turn_are_one_wake_up_and_none_is_lost(store: Store) -> None:
     async with parked(store) as stage:
         stage.now += 10 * SECOND
         ends = [outcome(stage.children[id], Finish("done")) for id in ("left-1", "left-2", "right-1", "right-2")]
@@ -292,12 +292,12 @@ async def test_everything_in_one_turn_is_one_wake_and_nothing_is_lost(store: Sto
             ("awakeable", None), ("children", "w-left"), ("children", "w-right"), ("message", "w-message"),
             ("signal", None),
         ]  # fmt: skip
-        # The deadline lost against them; it comes when it parks again with it.
+        # The signals won over the deadline, which fires when the instance parks on it again.
         await stage.park(claim, disarm=["w-signal", "w-message", "w-left", "w-right", "w-awakeable"])
         assert [row.name for row in (await stage.claim()).inbox] == ["soon"]
 
 
-async def test_fault_69_near_misses_wake_nobody(store: Store) -> None:
+async def test_fault_69_near_misses_wake_no_instance(store: Store) -> None:
     async with parked(store) as stage:
         for name in ("x", "paid", "soon", "left", "w-soon", "w-left", "prom_1x", "children", "timer"):
             signal = Deliver(target="m", name=name)
@@ -317,7 +317,7 @@ async def test_fault_69_near_misses_wake_nobody(store: Store) -> None:
         assert not any(fired for _, _, fired in (await stage.waits()).values())
 
 
-async def test_a_message_has_one_receiver_once(store: Store) -> None:
+async def test_a_message_is_received_once(store: Store) -> None:
     async with parked(store) as stage:
         first, second = (Message(name="paid", key="order-1") for _ in range(2))
         await stage.send(first, second)
@@ -333,7 +333,7 @@ async def test_a_message_has_one_receiver_once(store: Store) -> None:
         assert [row.wait_id for row in (await stage.claim()).inbox] == ["w-again"]
 
 
-async def test_a_withdrawn_join_lets_its_children_live_and_hears_nothing_of_them(store: Store) -> None:
+async def test_the_children_of_a_disarmed_join_continue_and_answer_nothing(store: Store) -> None:
     async with parked(store) as stage:
         await stage.send(Deliver(target="m", name="go"))
         await stage.park(await stage.claim(), disarm=["w-left"])
@@ -342,14 +342,14 @@ async def test_a_withdrawn_join_lets_its_children_live_and_hears_nothing_of_them
         assert await count(store, "signals", "kind = 'children'") == 0
 
 
-async def test_without_a_join_the_label_is_awaiting_signal(store: Store) -> None:
+async def test_without_a_join_the_status_is_awaiting_signal(store: Store) -> None:
     async with parked(store) as stage:
         await stage.send(Deliver(target="m", name="go"))
         await stage.park(await stage.claim(), disarm=["w-left", "w-right"])
         assert await stage.status() == "awaiting_signal"
 
 
-async def test_disarming_nothing_in_particular_disarms_everything(store: Store) -> None:
+async def test_a_park_that_names_no_waits_to_disarm_disarms_all_of_them(store: Store) -> None:
     async with parked(store) as stage:
         await stage.send(Deliver(target="m", name="go"))
         claim = await stage.claim()
@@ -361,7 +361,7 @@ async def test_disarming_nothing_in_particular_disarms_everything(store: Store) 
         assert await stage.sleeps()
 
 
-async def test_a_crash_keeps_every_wait_and_every_answer(store: Store) -> None:
+async def test_a_crash_loses_no_wait_and_no_answer(store: Store) -> None:
     async with parked(store) as stage:
         await SOURCES["message"][0](stage)
         lost = await stage.claim()
@@ -372,7 +372,7 @@ async def test_a_crash_keeps_every_wait_and_every_answer(store: Store) -> None:
         assert {wait.id for wait in again.waits} == set(PLACES)
 
 
-async def test_a_cancel_takes_all_of_it_away(store: Store) -> None:
+async def test_a_cancel_deletes_all_waits_and_ends_the_children(store: Store) -> None:
     async with parked(store) as stage:
         await stage.send(Cancel(target="m"))
         assert await count(store, "waits") == 0
@@ -383,7 +383,7 @@ async def test_a_cancel_takes_all_of_it_away(store: Store) -> None:
         assert await count(store, "signals") == 0
 
 
-async def test_a_retry_has_all_of_its_waits_back(store: Store) -> None:
+async def test_a_retry_has_all_its_waits_again(store: Store) -> None:
     async with parked(store) as stage:
         await stage.send(Deliver(target="m", name="go"))
         await stage.turns.commit(await stage.claim(), Finish("failed", error="broken"))

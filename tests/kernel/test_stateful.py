@@ -1,7 +1,7 @@
-"""The kernel against its model: whatever is asked of it, in whatever order and company.
+"""The kernel does what its model says, for random requests in random order, combined into turns at random.
 
-Requests are queued and then sent as one turn, as the clerk does it, by hand and with a clock by hand. After every
-turn each answer, each instance and each claim must be what the model says, and the audit must find nothing.
+Requests are queued and then run as one turn, as the clerk does, with a clock that only the test moves. After every turn
+each answer, each instance and each claim must be what the model says, and the audit must pass.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Kernel(RuleBasedStateMachine):
 
         self.await_(clear())
 
-    # -- what is asked ----------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def _token(self) -> str:
         self.made += 1
@@ -109,7 +109,7 @@ class Kernel(RuleBasedStateMachine):
         )
 
     def _target(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from([*self.model.all, "k1", "k2", "nobody"]), "target")
+        return data.draw(st.sampled_from([*self.model.all, "k1", "k2", "missing"]), "target")
 
     def _effects(self, data: st.DataObject) -> list[Effect]:
         made: list[Effect] = []
@@ -123,7 +123,7 @@ class Kernel(RuleBasedStateMachine):
         return made
 
     def ask(self, data: st.DataObject) -> None:
-        """Something that can be asked now; what leads on more often than what disturbs."""
+        """Queue a request that is possible now; requests that make progress are more frequent than disturbances."""
         live = sum(inst.live for inst in self.model.all.values())
         asks = [self.signal, self.disturb] if live else []
         asks += [self.start] * (3 if live < 3 else live < 8)
@@ -146,7 +146,7 @@ class Kernel(RuleBasedStateMachine):
         )
 
     def answer(self, data: st.DataObject) -> None:
-        """What somebody waits for."""
+        """Queue an answer that an instance waits for."""
         id, kind, name = data.draw(st.sampled_from(self._awaited()), "wait")
         if kind == "signal":
             self.queue.append(Deliver(target=id, name=name, payload=self._token(), dedup_key=data.draw(_DEDUP)))
@@ -189,7 +189,7 @@ class Kernel(RuleBasedStateMachine):
                 self.queue.append(stop(claim, *effects))
 
     def park(self, data: st.DataObject) -> None:
-        """On any number of waits at once, of every kind; those not answered yet may stay armed."""
+        """Park on any number of waits of every kind; waits without an answer may stay armed."""
         claim = self._claim(data)
         names = data.draw(st.sets(st.sampled_from(["a", "b", "news", "timer", "children"]), min_size=1), "names")
         timeout = data.draw(st.sampled_from([None, None, 10 * SECOND, 20 * SECOND, -SECOND]), "timeout")
@@ -209,8 +209,8 @@ class Kernel(RuleBasedStateMachine):
 
     def zombie(self, data: st.DataObject) -> None:
         claim, effects = data.draw(st.sampled_from(self.zombies), "zombie"), self._effects(data)
-        lives_on = data.draw(st.booleans(), "lives on")
-        self.queue.append(spawn(claim, [self._item(data)], *effects) if lives_on else done(claim, *effects))
+        continues = data.draw(st.booleans(), "continues")
+        self.queue.append(spawn(claim, [self._item(data)], *effects) if continues else done(claim, *effects))
 
     def _claim(self, data: st.DataObject) -> Claim:
         return copy(self.claims[data.draw(st.sampled_from(sorted(self.claims)), "claim")])
@@ -247,10 +247,8 @@ class Kernel(RuleBasedStateMachine):
     ) -> tuple[TurnResult, Content]:
         tx = await self.store.begin()
         try:
-            hungry = capacity(worker, room) if worker else None
-            turn = await run_turn(
-                tx, self.rules, self.catalog, requests, hungry, sweep=sweep, plain=are_plain(requests)
-            )
+            free = capacity(worker, room) if worker else None
+            turn = await run_turn(tx, self.rules, self.catalog, requests, free, sweep=sweep, plain=are_plain(requests))
         except BaseException:
             await tx.rollback()
             raise
@@ -266,9 +264,9 @@ class Kernel(RuleBasedStateMachine):
             before = self.claims[id]
             self.zombies.append(copy(before))
             before.run_ahead(commit.decision, turn.now, turn.inboxes.get(id))
-            assert sorted(row.payload for row in before.inbox) == sorted(letter[2] for letter in inst.inbox)
+            assert sorted(row.payload for row in before.inbox) == sorted(payload for _, _, payload, _ in inst.inbox)
         elif inst.status == "executing":
-            inst.status, inst.owner = "runnable", None  # somebody more urgent took its seat
+            inst.status, inst.owner = "runnable", None  # more urgent work got its slot
 
     def _claimed(self, claim: Claim, worker: str, content: Content) -> None:
         inst = self.model.all[claim.id]
@@ -277,9 +275,9 @@ class Kernel(RuleBasedStateMachine):
             self.zombies.append(self.claims[claim.id])
         self.claims[claim.id] = claim
         assert (claim.attempt, claim.crashes) == (inst.attempt, inst.crashes)
-        letters = [(row.kind, row.name, row.payload, row.wait_id) for row in claim.inbox]
-        assert sorted(map(repr, letters)) == sorted(map(repr, inst.inbox))
-        assert [x for x in letters if x[0] == "signal"] == [x for x in inst.inbox if x[0] == "signal"], "FIFO"
+        rows = [(row.kind, row.name, row.payload, row.wait_id) for row in claim.inbox]
+        assert sorted(map(repr, rows)) == sorted(map(repr, inst.inbox))
+        assert [x for x in rows if x[0] == "signal"] == [x for x in inst.inbox if x[0] == "signal"], "FIFO"
         stored = {w.id: _seen(w, w.fired_at) for w in content.waits_of(claim.id)}
         assert {w.id: _seen(w, w.fired_at) for w in claim.waits} == stored
 
@@ -304,7 +302,7 @@ class Kernel(RuleBasedStateMachine):
         assert self.model.all.keys() <= content.instances.keys()
 
     def teardown(self) -> None:
-        """Whoever can run does, in the end: nobody is left behind a limit, a delay or a lost lease."""
+        """Every instance that can run does so in the end: none is left behind a limit, a delay or a lost lease."""
         self.queue = [Reclaim(owners=["w1", "w2"])]
         for _ in range(200):
             self.clock.advance(11 * SECOND)

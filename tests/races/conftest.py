@@ -1,4 +1,4 @@
-"""A stage with two sides for every race: one per file, swept clean for each test."""
+"""A stage with two sides for every race: one per file, emptied before each test."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -25,13 +25,13 @@ def schema(postgres: Postgres) -> Iterator[Store]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def theatre(schema: Store, make_rules: Callable[[], Rules]) -> AsyncIterator[Stage]:
+async def shared_stage(schema: Store, make_rules: Callable[[], Rules]) -> AsyncIterator[Stage]:
     async with staged(schema, make_rules) as stage:
         yield stage
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stage(theatre: Stage, postgres: Postgres) -> AsyncIterator[Stage]:
-    await theatre.clear(whole=True)
-    with no_deadlock(theatre, postgres):
-        yield theatre
+async def stage(shared_stage: Stage, postgres: Postgres) -> AsyncIterator[Stage]:
+    await shared_stage.clear(whole=True)
+    with no_deadlock(shared_stage, postgres):
+        yield shared_stage

@@ -1,4 +1,4 @@
-"""A1, B4: an awakeable settles once, a message has one receiver, whoever comes at the same time."""
+"""A1, B4: an awakeable settles once and a message has one receiver, whatever happens at the same time."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def _asking(stage: Stage, timeout: int | None = None) -> None:
     await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))
 
 
-async def test_fault_42_two_settlers_at_once_are_one_answer_and_one_conflict_that_says_who_won(stage: Stage) -> None:
+async def test_fault_42_of_two_concurrent_answers_one_settles_and_the_other_gets_a_conflict(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
         answers = [_resolve(by="ann"), _reject()]
@@ -43,7 +43,7 @@ async def test_fault_42_two_settlers_at_once_are_one_answer_and_one_conflict_tha
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_43_an_answer_and_the_timeout_leave_one_terminal_state_and_one_signal(stage: Stage) -> None:
+async def test_fault_43_an_answer_concurrent_with_the_timeout_leaves_one_status_and_one_inbox_row(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage, timeout=MINUTE)
         stage.clock.advance(MINUTE)
@@ -61,7 +61,7 @@ async def test_fault_43_an_answer_and_the_timeout_leave_one_terminal_state_and_o
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_46_an_answer_and_a_cancel_leave_one_terminal_state(stage: Stage) -> None:
+async def test_fault_46_an_answer_concurrent_with_a_cancel_leaves_one_status(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
         answer = _resolve()
@@ -77,8 +77,8 @@ async def test_fault_46_an_answer_and_a_cancel_leave_one_terminal_state(stage: S
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_44_an_answer_that_meets_the_park_on_it_wakes(stage: Stage) -> None:
-    """The question was asked earlier; the asker does something else and comes to wait for the answer."""
+async def test_fault_44_an_answer_concurrent_with_the_park_on_it_wakes_the_instance(stage: Stage) -> None:
+    """The awakeable was created earlier; its instance did something else before it parks on the answer."""
 
     async def prepare() -> Duel:
         await stage.one.run(park(await stage.executing("x"), on("poke"), awakeables=(asked("question")[0],)))
@@ -96,7 +96,7 @@ async def test_fault_44_an_answer_that_meets_the_park_on_it_wakes(stage: Stage) 
     await stage.explore(prepare, deep=True)
 
 
-async def test_a1_an_answered_question_does_not_time_out_later_though_its_wait_is_kept(stage: Stage) -> None:
+async def test_a1_a_settled_awakeable_does_not_time_out_later_although_its_wait_is_kept(stage: Stage) -> None:
     question, wait = asked("question", timeout=MINUTE)
     await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))
     await stage.one.run(_resolve())
@@ -108,10 +108,10 @@ async def test_a1_an_answered_question_does_not_time_out_later_though_its_wait_i
     await stage.one.run(sweep=True)
     content = await stage.content()
     assert content.awakeables["question"].status == "RESOLVED"
-    assert content.kinds("x") == ["awakeable"], "one settlement, one signal"
+    assert content.kinds("x") == ["awakeable"], "one settlement, one inbox row"
 
 
-async def test_a1_an_answer_meets_the_end_of_its_asker(stage: Stage) -> None:
+async def test_a1_an_answer_concurrent_with_the_end_of_its_instance(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
         await stage.one.run(_resolve())
@@ -133,7 +133,7 @@ async def test_a1_an_answer_meets_the_end_of_its_asker(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_two_messages_of_one_key_have_one_receiver(stage: Stage) -> None:
+async def test_b4_of_two_concurrent_messages_with_one_key_one_is_received(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("payment", "message", key="order-42"))
         messages = [Message(name="payment", key="order-42") for _ in range(2)]
@@ -149,7 +149,7 @@ async def test_b4_two_messages_of_one_key_have_one_receiver(stage: Stage) -> Non
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_a_message_that_meets_the_park_on_it_is_taken_or_refused_whole(stage: Stage) -> None:
+async def test_b4_a_message_concurrent_with_the_park_on_it_is_delivered_or_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("x")
         message = Message(name="payment", key="order-42")

@@ -1,4 +1,4 @@
-"""B1: who subscribes while a broadcast is on its way is consistently in or out, and nobody gets it twice."""
+"""B1: an instance that subscribes during a broadcast is consistently in or out, and receives it at most once."""
 
 import pytest
 
@@ -15,7 +15,9 @@ def _news(name: str = "news") -> object:
     return on(name, "broadcast")
 
 
-async def test_fault_60_who_subscribes_during_a_broadcast_is_in_or_out_and_the_count_says_which(stage: Stage) -> None:
+async def test_fault_60_an_instance_that_subscribes_during_a_broadcast_is_in_or_out_as_the_count_says(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("x")
         await stage.parked("y", _news())
@@ -32,8 +34,8 @@ async def test_fault_60_who_subscribes_during_a_broadcast_is_in_or_out_and_the_c
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_60_who_subscribes_again_is_always_in(stage: Stage) -> None:
-    """Its waits live until the outcome that replaces them: there is no moment at which it does not wait."""
+async def test_fault_60_an_instance_that_subscribes_again_is_always_in(stage: Stage) -> None:
+    """A wait exists until the commit of the outcome that replaces it: the instance subscribes at every moment."""
 
     async def prepare() -> Duel:
         await stage.parked("x", _news(), on("poke"))
@@ -52,7 +54,9 @@ async def test_fault_60_who_subscribes_again_is_always_in(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_60_who_goes_on_during_a_broadcast_got_it_if_it_was_counted(stage: Stage) -> None:
+async def test_fault_60_an_instance_that_advances_during_a_broadcast_receives_it_if_it_was_counted(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", _news(), on("poke"))
         await stage.one.run(Deliver(target="x", name="poke"))
@@ -67,7 +71,7 @@ async def test_fault_60_who_goes_on_during_a_broadcast_got_it_if_it_was_counted(
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_57_a_broadcast_that_meets_the_end_of_a_subscriber_reaches_the_others(stage: Stage) -> None:
+async def test_fault_57_a_broadcast_concurrent_with_the_end_of_a_subscriber_reaches_the_others(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "abc":
             await stage.parked(id, _news())
@@ -83,7 +87,7 @@ async def test_fault_57_a_broadcast_that_meets_the_end_of_a_subscriber_reaches_t
     await stage.explore(prepare, deep=True)
 
 
-async def test_b1_two_broadcasts_to_the_same_crowd_reach_everybody_with_both(stage: Stage) -> None:
+async def test_b1_two_concurrent_broadcasts_both_reach_every_subscriber(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "abc":
             await stage.parked(id, _news(), _news("alarm"))
@@ -99,7 +103,7 @@ async def test_b1_two_broadcasts_to_the_same_crowd_reach_everybody_with_both(sta
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_19_a_broadcast_sent_twice_under_one_dedup_key_happens_once_and_both_get_its_count(
+async def test_fault_19_a_broadcast_sent_twice_with_one_dedup_key_is_delivered_once_and_both_calls_return_its_count(
     stage: Stage,
 ) -> None:
     async def prepare() -> Duel:
@@ -117,7 +121,7 @@ async def test_fault_19_a_broadcast_sent_twice_under_one_dedup_key_happens_once_
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_54_throwers_that_catch_each_other_do_not_deadlock(stage: Stage) -> None:
+async def test_fault_54_instances_that_broadcast_to_each_other_do_not_deadlock(stage: Stage) -> None:
     async def prepare() -> Duel:
         claims = {}
         for id in "ab":
@@ -128,7 +132,7 @@ async def test_fault_54_throwers_that_catch_each_other_do_not_deadlock(stage: St
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
-            # The second to commit finds the first gone on to a step that waits for nothing.
+            # When the second commits, the first has advanced to a step that waits for nothing.
             assert sorted(len(content.inbox(id)) for id in "ab") == [1, 2]
 
         return Duel(part(throws[0]), part(throws[1]), check)
@@ -136,8 +140,8 @@ async def test_fault_54_throwers_that_catch_each_other_do_not_deadlock(stage: St
     await stage.explore(prepare, deep=True)
 
 
-async def test_b1_what_ran_on_in_the_turn_of_a_broadcast_has_left_its_waits_behind(stage: Stage) -> None:
-    """The thrower rides the same turn as a subscriber that goes on, and that is claimed again at once."""
+async def test_b1_an_instance_that_runs_ahead_in_the_turn_of_a_broadcast_has_no_waits_any_more(stage: Stage) -> None:
+    """The sender commits in the same turn as a subscriber that advances and is claimed again immediately."""
     await stage.parked("x", _news(), on("poke"))
     await stage.one.run(Deliver(target="x", name="poke"))
     [claim] = await stage.claim()
@@ -149,4 +153,4 @@ async def test_b1_what_ran_on_in_the_turn_of_a_broadcast_has_left_its_waits_behi
     )
     [again] = turn.claims
     assert (again.id, again.waits) == ("x", [])
-    assert [row.kind for row in again.inbox] == ["broadcast"], "it subscribed until its outcome"
+    assert [row.kind for row in again.inbox] == ["broadcast"], "it subscribed until its outcome was committed"

@@ -1,4 +1,4 @@
-"""Definitions are recorded by every process that opens; two that do so at once must not wait for each other."""
+"""Every process records its definitions when it opens; two processes that do so at once do not deadlock."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def _register(*names: str) -> Register:
     return Register(rows=[DefinitionRow(name, 1, "machine", "default", "start") for name in names])
 
 
-async def test_two_processes_that_register_in_another_order_do_not_deadlock(stage: Stage) -> None:
+async def test_two_processes_that_register_in_different_orders_do_not_deadlock(stage: Stage) -> None:
     async def prepare() -> Duel:
         return Duel(
             part(_register("a"), _register("b", "c"), _register("a")), part(_register("c", "b"), _register("a"))

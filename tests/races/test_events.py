@@ -1,4 +1,4 @@
-"""Invariant 17: a reader by cursor skips nothing, though seqs and transactions commit out of order."""
+"""Invariant 17: a reader with a cursor skips no event, although seqs and transactions commit out of order."""
 
 import asyncpg
 import pytest
@@ -16,7 +16,7 @@ Cursor = tuple[int, int]
 
 
 class Reader:
-    """Follows the log, from the cursor of the last event it saw."""
+    """Reads the events after the cursor of the last event it has read."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -29,8 +29,8 @@ class Reader:
             self.cursor = event.cursor
 
 
-async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_later(stage: Stage) -> None:
-    """At every statement of the slow one: another, younger, begins, writes its events and commits."""
+async def test_fault_71_a_reader_does_not_skip_a_lower_transaction_that_commits_later(stage: Stage) -> None:
+    """At every statement of the slow turn, a younger turn begins, writes its events and commits."""
     for at in range(20):
         await stage.clear()
         reader = Reader(stage)
@@ -39,7 +39,7 @@ async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_
         await stage.two.run(StartInstances(items=[new("quick")]))
         await reader.read()
         if not over:
-            assert reader.seen == [], "what it may not pass is still on its way"
+            assert reader.seen == [], "an older turn has not committed yet"
         await slow.finish()
         await until(lambda reader=reader: _read_all(reader, 3), "the log to be read to its end")
         assert sorted(reader.seen) == ["quick started", "slow signal", "slow started"]
@@ -48,7 +48,7 @@ async def test_fault_71_a_reader_does_not_pass_a_lower_transaction_that_commits_
     raise AssertionError("the turn never ended")
 
 
-async def test_fault_71_a_reader_of_small_pages_sees_every_event_once_and_in_order(stage: Stage) -> None:
+async def test_fault_71_a_reader_of_small_pages_reads_every_event_once_and_in_order(stage: Stage) -> None:
     reader = Reader(stage)
     slow = stage.one.act(part(*(StartInstances(items=[new(f"slow-{n}")]) for n in range(3))))
     await slow.before("commit")
@@ -60,7 +60,7 @@ async def test_fault_71_a_reader_of_small_pages_sees_every_event_once_and_in_ord
     assert reader.seen == [f"slow-{n} started" for n in range(3)] + [f"quick-{n} started" for n in range(3)]
 
 
-async def test_fault_71_a_turn_that_rolls_back_holds_nobody_up_for_ever(stage: Stage) -> None:
+async def test_fault_71_a_turn_that_rolls_back_does_not_block_readers(stage: Stage) -> None:
     reader = Reader(stage)
     doomed = stage.one.act(part(StartInstances(items=[new("doomed")])))
     await doomed.before("commit")
@@ -70,14 +70,16 @@ async def test_fault_71_a_turn_that_rolls_back_holds_nobody_up_for_ever(stage: S
     assert reader.seen == ["quick started"]
 
 
-async def test_fault_71_somebody_elses_transaction_holds_no_reader_up(stage: Stage, postgres: Postgres) -> None:
-    """Another program's, in this database or in another one, as old and as long as it likes."""
+async def test_fault_71_a_transaction_of_another_program_does_not_block_readers(
+    stage: Stage, postgres: Postgres
+) -> None:
+    """In this database or in another one of the server, however old it is."""
     reader = Reader(stage)
     writers = [await asyncpg.connect(postgres.url) for _ in range(2)]
     try:
         for writer in writers:
             await writer.execute("BEGIN; SELECT pg_current_xact_id()")
-        await writers[1].execute("SELECT pg_advisory_xact_lock_shared(1, -1)")  # with a lock of its own
+        await writers[1].execute("SELECT pg_advisory_xact_lock_shared(1, -1)")  # with an advisory lock of its own
         await stage.two.run(StartInstances(items=[new("quick")]))
         await reader.read()
         assert reader.seen == ["quick started"]
@@ -86,8 +88,8 @@ async def test_fault_71_somebody_elses_transaction_holds_no_reader_up(stage: Sta
             await writer.close()
 
 
-async def test_fault_71_a_turn_without_a_number_yet_is_waited_for(stage: Stage) -> None:
-    """It holds the lock, and could be about to get a lower number than the one that has committed."""
+async def test_fault_71_a_reader_waits_for_a_turn_that_has_no_transaction_number_yet(stage: Stage) -> None:
+    """The turn holds the shared lock, and may still get a lower number than a turn that has committed."""
     reader = Reader(stage)
     async with stage.eye.transaction():
         await stage.eye.execute("SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1)")

@@ -1,4 +1,4 @@
-"""M8, X8: ends are counted exactly, and a cancel takes the whole tree, also what was born while it looked."""
+"""M8, X8: ends of children are counted exactly; a cancel reaches the whole tree, also children started during it."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.turns import capacity, done, new, on, park, spawn, stop
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_m8_two_children_that_end_at_once_are_counted_exactly(stage: Stage) -> None:
+async def test_m8_two_children_that_end_concurrently_are_counted_exactly(stage: Stage) -> None:
     for end in (done, stop):
 
         async def prepare(end: object = end) -> Duel:
@@ -28,7 +28,7 @@ async def test_m8_two_children_that_end_at_once_are_counted_exactly(stage: Stage
         await stage.explore(prepare, deep=True)
 
 
-async def test_m8_a_join_of_one_is_answered_once_though_two_end_at_once(stage: Stage) -> None:
+async def test_m8_a_join_of_one_is_answered_once_although_two_children_end_concurrently(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, second, _ = await stage.family("parent", "a", "b", "c", join=1)
 
@@ -37,14 +37,14 @@ async def test_m8_a_join_of_one_is_answered_once_though_two_end_at_once(stage: S
             assert content.kinds("parent") == ["children"]
             assert [w.remaining for w in content.waits_of("parent")] == [-1]
             [claim] = await stage.claim()
-            assert sorted(child[1] for child in claim.children) == ["a", "b", "c"]
+            assert sorted(child.id for child in claim.children) == ["a", "b", "c"]
 
         return Duel(part(done(first)), part(done(second)), check)
 
     await stage.explore(prepare, deep=True)
 
 
-async def test_m8_two_of_three_are_not_enough(stage: Stage) -> None:
+async def test_m8_two_ended_children_do_not_answer_a_join_of_three(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, second, _ = await stage.family("parent", "a", "b", "c")
 
@@ -58,7 +58,7 @@ async def test_m8_two_of_three_are_not_enough(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_m8_a_child_that_ends_meets_its_quarantined_sibling(stage: Stage) -> None:
+async def test_m8_a_child_ends_while_its_sibling_is_quarantined(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, _ = await stage.family("parent", "a", "b")
         await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'b'")
@@ -73,7 +73,7 @@ async def test_m8_a_child_that_ends_meets_its_quarantined_sibling(stage: Stage) 
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_the_end_of_a_child_meets_the_cancel_of_its_parent(stage: Stage) -> None:
+async def test_x8_a_child_ends_while_its_parent_is_cancelled(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, _ = await stage.family("parent", "a", "b")
         ending = done(first)
@@ -89,7 +89,7 @@ async def test_x8_the_end_of_a_child_meets_the_cancel_of_its_parent(stage: Stage
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_the_end_of_a_child_meets_its_own_cancel_and_counts_once(stage: Stage) -> None:
+async def test_x8_a_child_that_ends_while_it_is_cancelled_counts_once(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, _ = await stage.family("parent", "a", "b")
         ending, cancel = done(first), Cancel(target="a")
@@ -104,7 +104,7 @@ async def test_x8_the_end_of_a_child_meets_its_own_cancel_and_counts_once(stage:
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_a_spawn_between_the_look_and_the_lock_of_a_cancel_leaves_no_orphan(stage: Stage) -> None:
+async def test_x8_a_spawn_between_the_plan_and_the_lock_of_a_cancel_leaves_no_orphan(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("parent")
         fan = spawn(claim, [new("a"), new("b")])
@@ -120,7 +120,7 @@ async def test_x8_a_spawn_between_the_look_and_the_lock_of_a_cancel_leaves_no_or
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_a_grandchild_born_under_a_cancel_is_cancelled_too(stage: Stage) -> None:
+async def test_x8_a_grandchild_started_during_a_cancel_is_cancelled_too(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, second = await stage.family("root", "a", "b")
         fans = [spawn(first, [new("a1"), new("a2")]), spawn(second, [new("b1")])]
@@ -134,7 +134,7 @@ async def test_x8_a_grandchild_born_under_a_cancel_is_cancelled_too(stage: Stage
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_two_cancels_of_a_tree_from_both_ends_meet_without_a_deadlock(stage: Stage) -> None:
+async def test_x8_two_concurrent_cancels_in_one_tree_do_not_deadlock(stage: Stage) -> None:
     async def prepare() -> Duel:
         first, _ = await stage.family("a-root", "m", "z")
         await stage.one.run(spawn(first, [new("b"), new("y")]))
@@ -150,7 +150,7 @@ async def test_x8_two_cancels_of_a_tree_from_both_ends_meet_without_a_deadlock(s
     await stage.explore(prepare, deep=True)
 
 
-async def test_s4_a_child_that_ends_while_its_parent_fails_is_in_the_inbox_of_the_retry(stage: Stage) -> None:
+async def test_s4_the_end_of_a_child_while_its_parent_fails_is_in_the_inbox_of_the_retry(stage: Stage) -> None:
     async def prepare() -> Duel:
         [child] = await stage.family("parent", "a", also=[on("poke")])
         await stage.one.run(Deliver(target="parent", name="poke"))
@@ -158,7 +158,7 @@ async def test_s4_a_child_that_ends_while_its_parent_fails_is_in_the_inbox_of_th
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             await stage.one.run(RetryInstance(target="parent"))
-            content = await stage.look()
+            content = await stage.audited_content()
             assert content.kinds("parent") == ["poke", "children"]
             assert [w.remaining for w in content.waits_of("parent") if w.kind == "children"] == [0]
 
@@ -167,7 +167,7 @@ async def test_s4_a_child_that_ends_while_its_parent_fails_is_in_the_inbox_of_th
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_a_child_that_ends_meets_the_retry_of_its_parent(stage: Stage) -> None:
+async def test_x8_a_child_ends_while_its_parent_is_retried(stage: Stage) -> None:
     async def prepare() -> Duel:
         [child] = await stage.family("parent", "a", also=[on("poke")])
         await stage.one.run(Deliver(target="parent", name="poke"))
@@ -184,8 +184,8 @@ async def test_x8_a_child_that_ends_meets_the_retry_of_its_parent(stage: Stage) 
     await stage.explore(prepare, deep=True)
 
 
-async def test_m8_a_child_that_ends_meets_a_parent_that_waits_on_for_it(stage: Stage) -> None:
-    """The parent was woken by something else and parks again; the join it keeps is answered meanwhile."""
+async def test_m8_a_child_ends_while_its_parent_parks_again_on_the_same_join(stage: Stage) -> None:
+    """The parent was woken by a signal and parks again; the join that it keeps is answered meanwhile."""
 
     async def prepare() -> Duel:
         [child] = await stage.family("parent", "a", also=[on("poke")])
@@ -205,8 +205,8 @@ async def test_m8_a_child_that_ends_meets_a_parent_that_waits_on_for_it(stage: S
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_a_cancel_from_above_counts_with_a_failed_parent_in_between(stage: Stage) -> None:
-    """What it left behind is cancelled with its grandparent; a retry finds that in its inbox."""
+async def test_x8_a_cancel_from_above_counts_for_a_failed_parent_in_between(stage: Stage) -> None:
+    """The children of the failed parent are cancelled with their grandparent; its retry finds that in the inbox."""
 
     async def prepare() -> Duel:
         [middle] = await stage.family("root", "middle")
@@ -219,7 +219,9 @@ async def test_x8_a_cancel_from_above_counts_with_a_failed_parent_in_between(sta
 
         async def check(cancelling: TurnResult, retrying: TurnResult) -> None:
             content = await stage.content()
-            if content.instances["middle"].status == "runnable":  # else it came first, and was cancelled too
+            if (
+                content.instances["middle"].status == "runnable"
+            ):  # otherwise the retry came first, and the cancel reached it too
                 assert content.kinds("middle") == ["poke", "children"]
             assert content.instances["leaf"].status == "cancelled"
 
@@ -245,7 +247,7 @@ async def test_fault_75_a_retried_child_ends_again_and_does_not_count_twice(stag
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_74_a_claim_and_a_cancel_meet_and_the_cancel_stands(stage: Stage) -> None:
+async def test_fault_74_a_cancel_concurrent_with_a_claim_wins(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.start("x", concurrency_key="k")
 
@@ -256,7 +258,7 @@ async def test_fault_74_a_claim_and_a_cancel_meet_and_the_cancel_stands(stage: S
                 assert late.fenced
             assert (await stage.content()).instances["x"].status == "cancelled"
             await stage.start("y", concurrency_key="k")
-            assert [claim.id for claim in await stage.drain()] == ["y"], "the slot is free at the cancel"
+            assert [claim.id for claim in await stage.drain()] == ["y"], "the cancel frees the slot"
 
         return Duel(part(claim=capacity("ours")), part(Cancel(target="x")), check)
 

@@ -1,4 +1,4 @@
-"""What one process does, the worker in another hears of at once: long before it would look by itself (S6, X8, M10)."""
+"""A hint makes the worker of another process act immediately, long before its next poll (S6, X8, M10)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tests.promises.support_signals import Gate, statuses
 from tests.support.inspect import pass_through_the_clerk, until
 from tests.support.stores import Store
 
-SOON = 20.0  # seconds a test waits; nobody polls in that time
+SOON = 20.0  # seconds a test waits; no process polls in that time
 
 
 class Here(Machine):
@@ -41,7 +41,7 @@ class Sleeper(Machine, queue="beds"):
 
 
 @pytest.fixture(autouse=True)
-def _nobody_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     never = property(lambda store: 3600.0, lambda store, seconds: None)
     monkeypatch.setattr(PostgresStore, "poll", never, raising=False)
 
@@ -55,7 +55,7 @@ async def listening(store: Store, *definitions: type[Machine]) -> AsyncIterator[
         yield app
 
 
-async def test_x8_a_cancel_elsewhere_reaches_the_running_step(pg_store: Store) -> None:
+async def test_x8_a_cancel_by_another_process_reaches_the_running_step(pg_store: Store) -> None:
     gate, ended = Gate(), asyncio.Event()
 
     class Busy(Machine):
@@ -76,7 +76,7 @@ async def test_x8_a_cancel_elsewhere_reaches_the_running_step(pg_store: Store) -
 
 
 @pytest.mark.parametrize("queues", [{"default": 1}, {"default": 1, "beds": 1}], ids=["one queue", "two queues"])
-async def test_x8_a_seat_that_a_cancel_elsewhere_makes_free_is_taken_at_once(
+async def test_x8_a_slot_freed_by_a_cancel_in_another_process_is_filled_immediately(
     pg_store: Store, queues: dict[str, int]
 ) -> None:
     gate = Gate()
@@ -95,8 +95,8 @@ async def test_x8_a_seat_that_a_cancel_elsewhere_makes_free_is_taken_at_once(
         assert await waits.result(timeout=SOON) == "here"
 
 
-async def test_x8_a_seat_is_taken_at_once_also_when_the_refused_outcome_is_what_makes_it_free(pg_store: Store) -> None:
-    """The step comes back before it could be told; all hints were heard by then."""
+async def test_x8_a_slot_freed_by_a_fenced_outcome_is_filled_immediately(pg_store: Store) -> None:
+    """The step ends before the cancel reaches it, and every hint has been handled by then."""
     gate, looked = Gate(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -110,7 +110,7 @@ async def test_x8_a_seat_is_taken_at_once_also_when_the_refused_outcome_is_what_
         async def end(self, ctx: Context) -> Done:
             return Done()
 
-    async def look_away() -> None:
+    async def ignore_hints() -> None:
         loop.call_soon_threadsafe(looked.set)
 
     async with (
@@ -121,8 +121,8 @@ async def test_x8_a_seat_is_taken_at_once_also_when_the_refused_outcome_is_what_
         await worker.start(Busy, id="b")
         await asyncio.wait_for(gate.reached.wait(), SOON)
         waits = await worker.start(Here)
-        await until(lambda: not worker._clerk.others.checking, "the look at what was before")
-        worker._clerk.others.find_lost_steps = look_away
+        await until(lambda: not worker._clerk.others.checking, "the check that the hints before caused")
+        worker._clerk.others.find_lost_steps = ignore_hints
         await other.cancel("b")
         await asyncio.wait_for(looked.wait(), SOON)
         await pass_through_the_clerk(worker)
@@ -130,13 +130,13 @@ async def test_x8_a_seat_is_taken_at_once_also_when_the_refused_outcome_is_what_
         assert await waits.result(timeout=SOON) == "here"
 
 
-async def test_m10_a_short_delay_made_elsewhere_is_kept(pg_store: Store) -> None:
+async def test_m10_a_short_delay_started_by_another_process_ends_in_time(pg_store: Store) -> None:
     async with listening(pg_store, Here) as worker, listening(pg_store, Here) as other, worker.worker():
         handle = await other.start(Here, delay=0.3)
         assert await worker.result(handle, timeout=SOON) == "here"
 
 
-async def test_s6_who_sits_down_keeps_the_timeouts_that_were_armed_before(pg_store: Store) -> None:
+async def test_s6_a_worker_that_starts_fires_timeouts_that_were_armed_before(pg_store: Store) -> None:
     async with listening(pg_store, Sleeper) as early, listening(pg_store, Sleeper) as late:
         async with early.worker({"beds": 1}):
             handle = await early.start(Sleeper)
@@ -145,7 +145,7 @@ async def test_s6_who_sits_down_keeps_the_timeouts_that_were_armed_before(pg_sto
             assert await late.result(handle, timeout=SOON) is None
 
 
-async def test_s6_a_timeout_is_kept_by_another_when_its_worker_has_left(pg_store: Store) -> None:
+async def test_s6_a_timeout_is_fired_by_another_worker_when_its_own_has_left(pg_store: Store) -> None:
     async with listening(pg_store, Sleeper) as leaving, listening(pg_store, Here) as staying, staying.worker():
         async with leaving.worker({"beds": 1}):
             await leaving.start(Sleeper, id="s")
@@ -157,7 +157,7 @@ async def test_s6_a_timeout_is_kept_by_another_when_its_worker_has_left(pg_store
         await until(is_woken, "the one that stays to fire it", SOON)
 
 
-async def test_m6_a_start_by_a_worker_that_has_other_code_is_heard_by_the_one_that_has_it(pg_store: Store) -> None:
+async def test_m6_a_start_by_a_worker_without_the_code_is_claimed_by_the_worker_that_has_it(pg_store: Store) -> None:
     async with (
         listening(pg_store, Here) as one,
         listening(pg_store, There, Here) as two,
@@ -165,11 +165,11 @@ async def test_m6_a_start_by_a_worker_that_has_other_code_is_heard_by_the_one_th
         two.worker(),
     ):
         assert await one.result(await one.start("There"), timeout=SOON) == "there"
-        # Also when it is due only later, and the one without the code is the first to notice.
+        # Also when the start is due later, and the worker without the code sweeps first.
         assert await one.result(await one.start("There", delay=0.2), timeout=SOON) == "there"
 
 
-async def test_m10_a_start_for_a_queue_without_a_seat_here_is_heard_by_another(pg_store: Store) -> None:
+async def test_m10_a_start_for_a_queue_without_a_slot_here_is_claimed_by_another_worker(pg_store: Store) -> None:
     async with (
         listening(pg_store, Here) as one,
         listening(pg_store, Here) as two,
@@ -179,7 +179,9 @@ async def test_m10_a_start_for_a_queue_without_a_seat_here_is_heard_by_another(p
         assert await one.result(await one.start(Here, queue="express"), timeout=SOON) == "here"
 
 
-async def test_a_process_that_does_not_listen_yet_is_heard(pg_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_hints_of_a_process_that_does_not_listen_yet_are_received(
+    pg_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with listening(pg_store, Here) as worker, worker.worker():
 
         async def deaf(store: PostgresStore) -> bool:
@@ -193,7 +195,7 @@ async def test_a_process_that_does_not_listen_yet_is_heard(pg_store: Store, monk
         assert await worker.result(handle.id, timeout=SOON) == "here"
 
 
-async def test_an_app_that_was_closed_in_the_middle_of_a_look_looks_again_when_it_is_opened(pg_store: Store) -> None:
+async def test_an_app_that_was_closed_during_a_check_checks_again_when_it_is_opened(pg_store: Store) -> None:
     app = Hark(pg_store.url, **pg_store.options)
     app.register(Here)
     async with app, app.worker():
@@ -204,13 +206,15 @@ async def test_an_app_that_was_closed_in_the_middle_of_a_look_looks_again_when_i
         assert await other.result(handle, timeout=SOON) == "here"
 
 
-async def test_a_hint_in_the_middle_of_a_turn_is_not_lost(pg_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hint_during_a_turn_is_not_lost(pg_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(pg_store, Here) as worker, listening(pg_store, Here) as other, worker.worker():
         await worker.result(await worker.start(Here), timeout=SOON)
         commit, handles = PostgresTx.commit, []
 
         async def commit_after_another_start(tx: PostgresTx) -> None:
-            if tx._db is worker._clerk.store._db and not handles:  # our turn has claimed; now somebody makes work
+            if (
+                tx._db is worker._clerk.store._db and not handles
+            ):  # this turn has claimed; now another process makes work
                 handles.append(None)
                 handles[0] = await other.start(Here)
                 worker._clerk.hint()
@@ -227,14 +231,14 @@ async def _silence(store: PostgresStore) -> None:
     pass
 
 
-async def test_any_number_of_hints_is_a_look_now_and_one_more(pg_store: Store) -> None:
+async def test_any_number_of_hints_causes_one_check_now_and_one_more(pg_store: Store) -> None:
     async with listening(pg_store, Here) as app, app.worker():
-        looks = 0
+        checks = 0
         read = app._clerk.store.read
 
         async def counted(sql: Any, *args: Any, **values: Any) -> Any:
-            nonlocal looks
-            looks += sql is statements.next_due
+            nonlocal checks
+            checks += sql is statements.next_due
             return await read(sql, *args, **values)
 
         app._clerk.store.read = counted
@@ -242,6 +246,6 @@ async def test_any_number_of_hints_is_a_look_now_and_one_more(pg_store: Store) -
         for _ in range(500):
             app._clerk.hint()
             await asyncio.sleep(0)
-        await until(lambda: looks and not app._clerk.others.checking, "the looks to settle")
+        await until(lambda: checks and not app._clerk.others.checking, "the checks to end")
         took = asyncio.get_running_loop().time() - since
-        assert looks <= took / other_processes._CALM + 4  # a look takes its time; 500 hints are not 500 looks
+        assert checks <= took / other_processes._CALM + 4  # 500 hints are not 500 checks

@@ -1,4 +1,4 @@
-"""B1, very large: one commit marks everybody it reaches, chunks deliver; nobody twice, nobody missed."""
+"""B1, very large: one commit marks all subscribers and chunks deliver to each of them exactly once."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ async def _deliver_the_rest(stage: Stage) -> None:
     assert await stage.eye.fetchval("SELECT count(*) FROM deliveries") == 0
 
 
-async def test_fault_58_two_that_deliver_the_chunks_reach_everybody_once(stage: Stage) -> None:
+async def test_fault_58_two_processes_that_deliver_chunks_reach_every_subscriber_once(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "abcde":
             await stage.parked(id, _news())
@@ -39,7 +39,7 @@ async def test_fault_58_two_that_deliver_the_chunks_reach_everybody_once(stage: 
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look()
+            content = await stage.audited_content()
             assert [content.kinds(id) for id in "abcde"] == [["broadcast"]] * 5
 
         return Duel(part(marks=True), part(marks=True), check)
@@ -47,20 +47,22 @@ async def test_fault_58_two_that_deliver_the_chunks_reach_everybody_once(stage: 
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_58_a_chunk_that_is_never_committed_is_delivered_by_another(stage: Stage) -> None:
+async def test_fault_58_a_chunk_that_is_not_committed_is_delivered_by_another_process(stage: Stage) -> None:
     for id in "abcde":
         await stage.parked(id, _news())
     await stage.one.run(Publish(name="news"))
     dying = stage.one.act(part(marks=True))
     await dying.before("commit")
-    assert await stage.two.act(part(marks=True)).run() == "done", "it skips what the other holds"
+    assert await stage.two.act(part(marks=True)).run() == "done", "it skips the marks that the other has locked"
     await dying.drop()
     await _deliver_the_rest(stage)
-    content = await stage.look()
+    content = await stage.audited_content()
     assert [content.kinds(id) for id in "abcde"] == [["broadcast"]] * 5
 
 
-async def test_fault_60_who_subscribes_during_a_marking_is_in_or_out_and_the_count_says_which(stage: Stage) -> None:
+async def test_fault_60_an_instance_that_subscribes_during_the_marking_is_in_or_out_as_the_count_says(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         for id in "ab":
             await stage.parked(id, _news())
@@ -69,7 +71,7 @@ async def test_fault_60_who_subscribes_during_a_marking_is_in_or_out_and_the_cou
 
         async def check(subscribing: TurnResult, publishing: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look()
+            content = await stage.audited_content()
             assert publish.answer == 2 + len(content.inbox("x"))
 
         return Duel(part(park(claim, _news())), part(publish), check)
@@ -77,7 +79,7 @@ async def test_fault_60_who_subscribes_during_a_marking_is_in_or_out_and_the_cou
     await stage.explore(prepare, deep=True)
 
 
-async def test_b1_who_was_marked_gets_it_also_if_it_woke_and_went_on_meanwhile(stage: Stage) -> None:
+async def test_b1_a_marked_instance_receives_it_also_if_it_woke_and_advanced_meanwhile(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "ab":
             await stage.parked(id, _news(), on("poke"))
@@ -87,7 +89,7 @@ async def test_b1_who_was_marked_gets_it_also_if_it_woke_and_went_on_meanwhile(s
 
         async def check(advancing: TurnResult, delivering: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look()
+            content = await stage.audited_content()
             assert content.kinds("a") == ["broadcast"]
             assert content.kinds("b") == ["broadcast"]
 
@@ -96,7 +98,7 @@ async def test_b1_who_was_marked_gets_it_also_if_it_woke_and_went_on_meanwhile(s
     await stage.explore(prepare, deep=True)
 
 
-async def test_b1_who_was_marked_and_ended_is_passed_over(stage: Stage) -> None:
+async def test_b1_a_marked_instance_that_ended_is_skipped(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "abc":
             await stage.parked(id, _news())
@@ -104,7 +106,7 @@ async def test_b1_who_was_marked_and_ended_is_passed_over(stage: Stage) -> None:
 
         async def check(cancelling: TurnResult, delivering: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look()
+            content = await stage.audited_content()
             assert [content.kinds(id) for id in "bc"] == [["broadcast"]] * 2
 
         return Duel(part(Cancel(target="a")), part(marks=True), check)
@@ -112,7 +114,7 @@ async def test_b1_who_was_marked_and_ended_is_passed_over(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_60_a_marked_one_that_parks_again_is_woken_by_the_chunk(stage: Stage) -> None:
+async def test_fault_60_a_marked_instance_that_parks_again_is_woken_by_the_chunk(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "ab":
             await stage.parked(id, _news(), on("poke"))
@@ -122,7 +124,7 @@ async def test_fault_60_a_marked_one_that_parks_again_is_woken_by_the_chunk(stag
 
         async def check(parking: TurnResult, delivering: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look(seen=[s.seq for s in claim.inbox])
+            content = await stage.audited_content(seen=[s.seq for s in claim.inbox])
             assert content.instances["a"].status == "runnable"
             assert content.kinds("a") == ["poke", "broadcast"]
 
@@ -131,7 +133,7 @@ async def test_fault_60_a_marked_one_that_parks_again_is_woken_by_the_chunk(stag
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_19_a_large_broadcast_sent_twice_under_one_dedup_key_is_marked_once(stage: Stage) -> None:
+async def test_fault_19_a_large_broadcast_sent_twice_with_one_dedup_key_is_marked_once(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "abc":
             await stage.parked(id, _news())
@@ -139,7 +141,7 @@ async def test_fault_19_a_large_broadcast_sent_twice_under_one_dedup_key_is_mark
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look()
+            content = await stage.audited_content()
             assert [send.answer for send in sends] == [3, 3]
             assert [content.kinds(id) for id in "abc"] == [["broadcast"]] * 3
 
@@ -148,7 +150,7 @@ async def test_fault_19_a_large_broadcast_sent_twice_under_one_dedup_key_is_mark
     await stage.explore(prepare, deep=True)
 
 
-async def test_b1_a_subscriber_that_ends_during_the_marking_costs_nobody_else_anything(stage: Stage) -> None:
+async def test_b1_a_subscriber_that_ends_during_the_marking_does_not_affect_the_others(stage: Stage) -> None:
     async def prepare() -> Duel:
         for id in "abc":
             await stage.parked(id, _news(), on("poke"))
@@ -157,7 +159,7 @@ async def test_b1_a_subscriber_that_ends_during_the_marking_costs_nobody_else_an
 
         async def check(ending: TurnResult, publishing: TurnResult) -> None:
             await _deliver_the_rest(stage)
-            content = await stage.look()
+            content = await stage.audited_content()
             assert [content.kinds(id) for id in "ac"] == [["broadcast"]] * 2
 
         return Duel(part(done(claim)), part(Publish(name="news")), check)

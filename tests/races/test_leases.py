@@ -1,4 +1,4 @@
-"""M5: who is dead loses its work once; who lives keeps it; renewing, reclaiming and handing back do not deadlock."""
+"""M5: work of a dead worker is reclaimed once, of a live one never; renew, reclaim and hand back do not deadlock."""
 
 import asyncio
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
-    """Whom a worker would reclaim from now."""
+    """The owners from which a worker would reclaim now."""
     late = await side.store.read(sql.dead_workers, now=stage.clock(), me=me)
     return sorted({row[0] for row in (*late, *await side.store.read(sql.unknown_owners))} - {me})
 
 
-async def test_x2_two_claimers_share_what_is_there_and_never_a_row(stage: Stage) -> None:
+async def test_x2_two_workers_that_claim_concurrently_never_claim_the_same_row(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.start("a", "b", "c")
 
@@ -32,7 +32,7 @@ async def test_x2_two_claimers_share_what_is_there_and_never_a_row(stage: Stage)
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_28_two_living_workers_never_take_from_each_other(stage: Stage) -> None:
+async def test_fault_28_two_live_workers_never_reclaim_from_each_other(stage: Stage) -> None:
     await stage.renew("ours", "theirs")
     await stage.executing("a", owner="ours")
     await stage.executing("b", owner="theirs")
@@ -40,7 +40,7 @@ async def test_fault_28_two_living_workers_never_take_from_each_other(stage: Sta
     assert await _dead(stage, stage.two, "theirs") == []
 
 
-async def test_fault_28_each_takes_only_from_those_whose_lease_is_over(stage: Stage) -> None:
+async def test_fault_28_a_worker_reclaims_only_from_workers_whose_lease_has_expired(stage: Stage) -> None:
     await stage.renew("ours", "theirs")
     await stage.executing("a", owner="ours")
     await stage.executing("b", owner="theirs")
@@ -49,12 +49,12 @@ async def test_fault_28_each_takes_only_from_those_whose_lease_is_over(stage: St
     assert await _dead(stage, stage.one, "ours") == ["theirs"]
     assert await _dead(stage, stage.two, "theirs") == []
     await stage.one.run(Reclaim(owners=["theirs"]))
-    rows = (await stage.look()).instances
+    rows = (await stage.audited_content()).instances
     assert (rows["a"].lease_owner, rows["a"].crashes) == ("ours", 0)
     assert (rows["b"].status, rows["b"].crashes) == ("runnable", 1)
 
 
-async def test_fault_28_two_reapers_count_one_death_once(stage: Stage) -> None:
+async def test_fault_28_two_concurrent_reclaims_count_one_crash(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.executing("x", owner="dead")
         await stage.executing("y", owner="dead", concurrency_key="k")
@@ -68,7 +68,7 @@ async def test_fault_28_two_reapers_count_one_death_once(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_m5_two_reapers_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> None:
+async def test_m5_two_concurrent_reclaims_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.family("parent", "x", "y")
         await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'x'")
@@ -84,7 +84,7 @@ async def test_m5_two_reapers_quarantine_once_and_the_parent_counts_one_end(stag
 
 
 async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(stage: Stage) -> None:
-    """A worker that was given up comes back, renews and stops, while another takes its work away."""
+    """A worker that was taken for dead renews and stops while another worker reclaims its work."""
     for at in range(20):
         await stage.clear()
         await stage.renew("ours", "theirs")
@@ -96,15 +96,15 @@ async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(s
         await leaving.run()
         async with asyncio.timeout(60):
             await asyncio.gather(reclaim.finish(), leaving.finish(), renewing)
-        content = await stage.look()
+        content = await stage.audited_content()
         assert {row.status for row in content.instances.values()} == {"runnable"}
-        assert len({row.crashes for row in content.instances.values()}) == 1, "all of it, by one of them"
+        assert len({row.crashes for row in content.instances.values()}) == 1, "one of them reclaimed all rows"
         if over:
             return
     raise AssertionError("the turn never ended")
 
 
-async def test_fault_34_two_workers_that_stop_while_they_bury_each_other_do_not_deadlock(stage: Stage) -> None:
+async def test_fault_34_two_workers_that_stop_while_they_retire_each_other_do_not_deadlock(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.renew("ours", "theirs")
         stage.clock.advance(2 * MINUTE)
@@ -121,7 +121,7 @@ async def test_fault_34_two_workers_that_stop_while_they_bury_each_other_do_not_
     await stage.explore(prepare, deep=True)
 
 
-async def test_m5_a_reclaim_and_an_outcome_of_another_row_pass_each_other(stage: Stage) -> None:
+async def test_m5_a_reclaim_and_an_outcome_of_another_row_do_not_wait_for_each_other(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.executing("a", owner="dead")
         claim = await stage.executing("b", owner="alive")

@@ -1,4 +1,4 @@
-"""M7, M9: never above K, never more tokens than there are, and nobody is left in a line that nobody serves."""
+"""M7, M9: slots and tokens are never exceeded, and every blocked row is promoted in the end."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ def free(request: pytest.FixtureRequest) -> Callable[[Claim], Request]:
 
 
 async def _run_all(stage: Stage, *wanted: str) -> None:
-    """Everybody runs and ends, those who execute now included; these must have their turn."""
+    """Run everything to its end, executing instances included; the wanted ones must have run."""
     executing = {row.lease_owner for row in (await stage.content()).instances.values() if row.lease_owner}
     turn = await stage.one.run(Reclaim(owners=sorted(executing)), sweep=True, claim=capacity("all", 10))
     ran = {claim.id for claim in turn.claims}
@@ -43,7 +43,7 @@ async def _run_all(stage: Stage, *wanted: str) -> None:
     raise AssertionError(f"never ran: {set(wanted) - ran}")
 
 
-async def test_m9_a_row_that_is_blocked_while_the_slot_comes_free_is_promoted(
+async def test_m9_a_row_that_is_blocked_while_the_slot_is_freed_is_promoted(
     stage: Stage, free: Callable[[Claim], Request]
 ) -> None:
     async def prepare() -> Duel:
@@ -58,13 +58,13 @@ async def test_m9_a_row_that_is_blocked_while_the_slot_comes_free_is_promoted(
     await stage.explore(prepare)
 
 
-async def test_m9_a_row_that_was_blocked_before_is_promoted_by_whoever_frees_the_slot(stage: Stage) -> None:
+async def test_m9_a_row_that_was_blocked_before_is_promoted_when_the_slot_is_freed(stage: Stage) -> None:
     async def prepare() -> Duel:
         first = await stage.executing("a", concurrency_key="two:k")
         second = await stage.executing("b", concurrency_key="two:k")
         await stage.start("x", "y", concurrency_key="two:k")
         assert await stage.claim(room=3) == []
-        assert {row.blocked_on for row in (await stage.look()).instances.values()} == {None, "slot:two:k"}
+        assert {row.blocked_on for row in (await stage.audited_content()).instances.values()} == {None, "slot:two:k"}
 
         return Duel(part(done(first), claim=capacity("ours")), part(done(second), claim=capacity("theirs")))
 
@@ -72,7 +72,9 @@ async def test_m9_a_row_that_was_blocked_before_is_promoted_by_whoever_frees_the
     await _run_all(stage, "x", "y")
 
 
-async def test_m9_two_claimers_of_one_key_never_exceed_it_whether_its_bucket_is_new_or_not(stage: Stage) -> None:
+async def test_m9_two_concurrent_claims_never_exceed_the_slots_of_a_key_with_a_new_bucket_or_an_old_one(
+    stage: Stage,
+) -> None:
     for known in (False, True):
 
         async def prepare(known: bool = known) -> Duel:
@@ -89,7 +91,7 @@ async def test_m9_two_claimers_of_one_key_never_exceed_it_whether_its_bucket_is_
         await stage.explore(prepare)
 
 
-async def test_m7_two_claimers_of_one_bucket_never_spend_a_token_twice(stage: Stage) -> None:
+async def test_m7_two_concurrent_claims_never_spend_a_token_twice(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.start("x", "y", "z", rate_limit="rate")
 
@@ -99,7 +101,7 @@ async def test_m7_two_claimers_of_one_bucket_never_spend_a_token_twice(stage: St
             for _ in range(3):
                 stage.clock.advance(11_000_000)
                 await stage.drain()
-                await stage.look()
+                await stage.audited_content()
             rows = (await stage.content()).instances.values()
             assert [row.status for row in rows] == ["executing"] * 3
 
@@ -108,8 +110,8 @@ async def test_m7_two_claimers_of_one_bucket_never_spend_a_token_twice(stage: St
     await stage.explore(prepare)
 
 
-async def test_m9_two_claimers_that_meet_new_buckets_in_another_order_do_not_deadlock(stage: Stage) -> None:
-    """A refused row makes room for another round of claims, and that may need a bucket the other has just made."""
+async def test_m9_two_concurrent_claims_that_insert_buckets_in_different_orders_do_not_deadlock(stage: Stage) -> None:
+    """A refused row leads to another round of claims, which may need a bucket that the other turn has just inserted."""
 
     async def prepare() -> Duel:
         await stage.executing("full-1", concurrency_key="f1")
@@ -123,7 +125,7 @@ async def test_m9_two_claimers_that_meet_new_buckets_in_another_order_do_not_dea
     await _run_all(stage, *"abcdef")
 
 
-async def test_m9_the_cancel_of_the_next_in_line_does_not_strand_the_one_behind(stage: Stage) -> None:
+async def test_m9_the_cancel_of_a_promoted_row_does_not_strand_the_next_blocked_one(stage: Stage) -> None:
     async def prepare() -> Duel:
         holder = await stage.executing("holder", concurrency_key="k")
         await stage.start("x", concurrency_key="k")
@@ -138,22 +140,26 @@ async def test_m9_the_cancel_of_the_next_in_line_does_not_strand_the_one_behind(
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_32_a_next_in_line_whose_code_is_gone_does_not_keep_the_slot_for_ever(stage: Stage) -> None:
-    """A rolling deploy: the worker of the old version is gone, its blocked row is promoted, and nobody takes it."""
+async def test_fault_32_a_promoted_row_that_no_worker_has_code_for_does_not_keep_the_slot_for_ever(
+    stage: Stage,
+) -> None:
+    """A rolling deploy: the worker of the old version has left; its blocked row is promoted and no worker claims it."""
     holder = await stage.executing("holder", concurrency_key="k")
     await stage.start("old", concurrency_key="k", version=2)
     assert (await stage.one.run(claim=capacity("gone", version=2))).claims == []
     await stage.start("new", concurrency_key="k")
     assert await stage.claim() == []
     await stage.one.run(done(holder))
-    assert {row.id: row.blocked_on for row in (await stage.look()).instances.values() if row.status == "runnable"} == {
+    assert {
+        row.id: row.blocked_on for row in (await stage.audited_content()).instances.values() if row.status == "runnable"
+    } == {
         "old": None,
         "new": "slot:k",
     }
     await _run_all(stage, "new")
 
 
-async def test_m9_a_promotion_that_meets_a_row_held_by_a_delivery_looks_again(stage: Stage) -> None:
+async def test_m9_a_promotion_that_meets_a_row_locked_by_a_delivery_is_repeated(stage: Stage) -> None:
     async def prepare() -> Duel:
         holder = await stage.executing("holder", concurrency_key="k")
         await stage.start("x", concurrency_key="k")
@@ -167,7 +173,7 @@ async def test_m9_a_promotion_that_meets_a_row_held_by_a_delivery_looks_again(st
     await stage.explore(prepare, deep=True)
 
 
-async def test_m9_a_bucket_is_not_swept_away_under_those_who_use_it(stage: Stage) -> None:
+async def test_m9_retention_does_not_delete_a_bucket_that_is_in_use(stage: Stage) -> None:
     for blocked in (False, True):
 
         async def prepare(blocked: bool = blocked) -> Duel:
@@ -186,7 +192,7 @@ async def test_m9_a_bucket_is_not_swept_away_under_those_who_use_it(stage: Stage
         await stage.explore(prepare)
 
 
-async def test_m9_run_ahead_keeps_its_slot_while_others_claim(stage: Stage) -> None:
+async def test_m9_an_instance_that_runs_ahead_keeps_its_slot_while_others_claim(stage: Stage) -> None:
     async def prepare() -> Duel:
         holder = await stage.executing("holder", concurrency_key="k")
         await stage.start("x", concurrency_key="k")

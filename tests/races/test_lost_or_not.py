@@ -1,4 +1,4 @@
-"""A look for lost steps that meets a commit: who has just gone on is not lost."""
+"""A check for lost steps during a commit: a step whose outcome has just been committed is not lost."""
 
 from typing import Any
 
@@ -26,24 +26,26 @@ async def ten(ctx: FunctionContext) -> int:
     return 10
 
 
-async def test_x2_a_look_between_a_commit_and_its_echo_takes_nobody_for_lost(
+async def test_x2_a_check_between_a_commit_and_its_reply_does_not_take_a_step_for_lost(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database has committed and the worker has not been told: the store is one epoch ahead of it."""
+    """The database has committed and the worker has no result yet: the store is one epoch ahead of the worker."""
     app = Hark(store.url, **store.options)
     app.register(Ten, ten)
-    looks, taken = 0, []
+    checks, taken = 0, []
     kind = store.database.tx
     commit = kind.commit
 
-    async def commit_and_look(tx: Any) -> None:
-        nonlocal looks
+    async def commit_and_check(tx: Any) -> None:
+        nonlocal checks
         await commit(tx)
         if app._clerk.worker is not None:
-            looks += 1
+            checks += 1
             await app._clerk.others.find_lost_steps()
 
-    async with app, app.worker() as worker:
+    async with app, app.worker():
+        worker = app._clerk.worker
+        assert worker is not None
         abandon = worker.abandon
 
         def take(ids: set[str]) -> None:
@@ -51,9 +53,9 @@ async def test_x2_a_look_between_a_commit_and_its_echo_takes_nobody_for_lost(
             abandon(ids)
 
         monkeypatch.setattr(worker, "abandon", take)
-        monkeypatch.setattr(kind, "commit", commit_and_look)
+        monkeypatch.setattr(kind, "commit", commit_and_check)
         started = await app.start_many([(Ten, None), (ten, None)] * 3)
         assert [await one.result(timeout=20) for one in started] == [10] * 6
         monkeypatch.undo()
-    assert looks > 10
+    assert checks > 10
     assert taken == []

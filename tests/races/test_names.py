@@ -1,4 +1,4 @@
-"""M11, S9: whoever comes at the same time with the same name, one has it, and the other is told who."""
+"""M11, S9: of two concurrent starts with the same name, one gets it and the other an error with its holder."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def _joint(id: str, key: str = "order:1", **options: str) -> SignalWithStart:
     return SignalWithStart(item=new(id, correlation_key=key), name="paid", **options)
 
 
-async def test_m11_two_starts_of_one_key_are_one_instance_and_one_duplicate(stage: Stage) -> None:
+async def test_m11_of_two_concurrent_starts_with_one_key_one_starts_and_one_is_a_duplicate(stage: Stage) -> None:
     async def prepare() -> Duel:
         starts = [StartInstances(items=[new(id, correlation_key="order:1")]) for id in ("a", "b")]
 
@@ -31,7 +31,7 @@ async def test_m11_two_starts_of_one_key_are_one_instance_and_one_duplicate(stag
     await stage.explore(prepare, deep=True)
 
 
-async def test_m11_two_starts_of_one_id_and_a_key_equal_to_an_id_are_refused(stage: Stage) -> None:
+async def test_m11_concurrent_starts_with_one_id_or_a_key_equal_to_an_id_are_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
         by_id, by_key = StartInstances(items=[new("a")]), StartInstances(items=[new("b", correlation_key="a")])
 
@@ -46,7 +46,7 @@ async def test_m11_two_starts_of_one_id_and_a_key_equal_to_an_id_are_refused(sta
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_33_two_batches_with_the_same_new_keys_reversed_do_not_deadlock(stage: Stage) -> None:
+async def test_fault_33_two_batches_with_the_same_new_keys_in_reverse_order_do_not_deadlock(stage: Stage) -> None:
     keys = [f"key-{n}" for n in range(6)]
 
     async def prepare() -> Duel:
@@ -64,8 +64,8 @@ async def test_fault_33_two_batches_with_the_same_new_keys_reversed_do_not_deadl
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_33_batches_one_request_each_reversed_do_not_deadlock(stage: Stage) -> None:
-    """The same, as a turn collects it from many callers, with ends and deliveries of the same rows in between."""
+async def test_fault_33_turns_of_single_starts_in_reverse_order_do_not_deadlock(stage: Stage) -> None:
+    """As a turn collects them from many callers, with ends and deliveries of the same rows in between."""
 
     async def prepare() -> Duel:
         claims = [await stage.executing(id, correlation_key=f"key-{id}") for id in "abc"]
@@ -88,7 +88,9 @@ async def test_fault_33_batches_one_request_each_reversed_do_not_deadlock(stage:
     await stage.explore(prepare)
 
 
-async def test_s9_two_signal_with_start_of_one_key_start_one_and_deliver_both(stage: Stage) -> None:
+async def test_s9_two_concurrent_signal_with_start_of_one_key_start_one_instance_and_deliver_both_signals(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         joints = [_joint("a"), _joint("b")]
 
@@ -103,7 +105,7 @@ async def test_s9_two_signal_with_start_of_one_key_start_one_and_deliver_both(st
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_16_two_signal_with_start_of_one_key_and_dedup_key_deliver_once(stage: Stage) -> None:
+async def test_fault_16_two_concurrent_signal_with_start_of_one_dedup_key_deliver_once(stage: Stage) -> None:
     async def prepare() -> Duel:
         joints = [_joint("a", dedup_key="evt"), _joint("b", dedup_key="evt")]
 
@@ -118,7 +120,9 @@ async def test_fault_16_two_signal_with_start_of_one_key_and_dedup_key_deliver_o
     await stage.explore(prepare, deep=True)
 
 
-async def test_s9_signal_with_start_reaches_the_holder_before_its_end_or_starts_another(stage: Stage) -> None:
+async def test_s9_signal_with_start_concurrent_with_the_end_of_the_holder_reaches_it_or_starts_another(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("a", correlation_key="order:1")
         joint = _joint("b")
@@ -135,7 +139,7 @@ async def test_s9_signal_with_start_reaches_the_holder_before_its_end_or_starts_
     await stage.explore(prepare, deep=True)
 
 
-async def test_s9_a_redelivery_that_meets_the_end_of_its_holder_starts_nothing(stage: Stage) -> None:
+async def test_s9_a_redelivery_concurrent_with_the_end_of_its_holder_starts_nothing(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(_joint("a", dedup_key="evt"))
         [claim] = await stage.claim()
@@ -152,7 +156,7 @@ async def test_s9_a_redelivery_that_meets_the_end_of_its_holder_starts_nothing(s
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_75_a_retry_and_a_start_of_the_same_key_leave_one_holder(stage: Stage) -> None:
+async def test_fault_75_a_retry_concurrent_with_a_start_of_its_key_leaves_one_holder(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
         revive, start = RetryInstance(target="a"), StartInstances(items=[new("b", correlation_key="order:1")])
@@ -172,7 +176,7 @@ async def test_fault_75_a_retry_and_a_start_of_the_same_key_leave_one_holder(sta
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_75_a_retry_and_a_signal_with_start_of_the_same_key_leave_one_holder(stage: Stage) -> None:
+async def test_fault_75_a_retry_concurrent_with_a_signal_with_start_of_its_key_leaves_one_holder(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(stop(await stage.executing("a", correlation_key="order:1")))
         revive, joint = RetryInstance(target="a"), _joint("b")
@@ -188,7 +192,7 @@ async def test_fault_75_a_retry_and_a_signal_with_start_of_the_same_key_leave_on
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_two_retries_of_one_failure_are_one_retry(stage: Stage) -> None:
+async def test_x8_of_two_concurrent_retries_one_is_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("a", correlation_key="order:1")
         await stage.one.run(stop(claim))
@@ -203,8 +207,8 @@ async def test_x8_two_retries_of_one_failure_are_one_retry(stage: Stage) -> None
     await stage.explore(prepare, deep=True)
 
 
-async def test_s1_a_signal_by_key_meets_the_change_of_its_holder(stage: Stage) -> None:
-    """The old holder ends and a new one starts, in two commits, while a signal to their key is on its way."""
+async def test_s1_a_signal_by_key_reaches_the_old_or_the_new_holder(stage: Stage) -> None:
+    """The old holder ends and a new one starts, in two commits, while a signal to their key is being delivered."""
 
     async def prepare() -> Duel:
         claim = await stage.executing("a", correlation_key="order:1")
@@ -224,7 +228,7 @@ async def test_s1_a_signal_by_key_meets_the_change_of_its_holder(stage: Stage) -
     await stage.explore(prepare, deep=True)
 
 
-async def test_s9_signal_with_start_meets_the_park_of_its_holder(stage: Stage) -> None:
+async def test_s9_signal_with_start_concurrent_with_the_park_of_its_holder_wakes_it(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("a", correlation_key="order:1")
         joint = _joint("b")

@@ -1,4 +1,4 @@
-"""S3, S4, S5: a signal that arrives before, during or after the outcome is never lost, and never seen twice."""
+"""S3, S4, S5: a signal that arrives before, during or after an outcome is not lost, and is not handed out twice."""
 
 from copy import copy
 from dataclasses import replace
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize("id", ["x", "01900000-0000-7000-8000-000000000000"], ids=["id given", "id made"])
-async def test_fault_1_and_3_a_park_and_a_delivery_meet_at_every_statement(stage: Stage, id: str) -> None:
+async def test_fault_1_and_3_a_delivery_at_any_statement_of_a_park_wakes_the_instance(stage: Stage, id: str) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing(id)
         delivery = Deliver(target=id, name="paid")
@@ -31,7 +31,7 @@ async def test_fault_1_and_3_a_park_and_a_delivery_meet_at_every_statement(stage
     assert await stage.explore(prepare, deep=True, every=True) > 40
 
 
-async def test_s3_a_key_that_looks_like_an_id_is_found_while_its_holder_parks(stage: Stage) -> None:
+async def test_s3_a_key_that_has_the_shape_of_an_id_is_found_while_its_holder_parks(stage: Stage) -> None:
     key = "01900000-0000-7000-8000-000000000001"
 
     async def prepare() -> Duel:
@@ -48,8 +48,10 @@ async def test_s3_a_key_that_looks_like_an_id_is_found_while_its_holder_parks(st
     await stage.explore(prepare)
 
 
-async def test_s3_a_delivery_that_claims_at_once_meets_everything_else_that_wakes_or_ends(stage: Stage) -> None:
-    """Who is woken in a turn that may run it is claimed straight from its park."""
+async def test_s3_a_delivery_that_claims_in_its_turn_concurrent_with_all_that_wakes_or_ends_the_instance(
+    stage: Stage,
+) -> None:
+    """An instance that is woken in a turn with a free slot is claimed directly from its park."""
     others = {
         "a signal": part(Deliver(target="x", name="paid")),
         "a timeout": part(sweep=True),
@@ -85,7 +87,7 @@ def _fresh(part: Part) -> list[Request]:
     return [copy(request) for request in part.requests]
 
 
-async def test_fault_13_a_delivery_of_another_name_leaves_the_park_alone(stage: Stage) -> None:
+async def test_fault_13_a_signal_of_another_name_does_not_wake_a_park(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("x")
 
@@ -99,7 +101,7 @@ async def test_fault_13_a_delivery_of_another_name_leaves_the_park_alone(stage: 
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_7_a_pack_that_waits_on_does_not_spin_and_hears_the_latecomer(stage: Stage) -> None:
+async def test_fault_7_a_step_that_awaits_again_does_not_spin_and_is_woken_by_a_later_signal(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("item"))
         await stage.one.run(Deliver(target="x", name="item"))
@@ -116,18 +118,18 @@ async def test_fault_7_a_pack_that_waits_on_does_not_spin_and_hears_the_latecome
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_7_a_pack_that_waits_on_alone_sleeps(stage: Stage) -> None:
+async def test_fault_7_a_step_that_awaits_again_without_a_new_signal_stays_parked(stage: Stage) -> None:
     await stage.parked("x", on("item"))
     await stage.one.run(Deliver(target="x", name="item"))
     [claim] = await stage.claim()
     await stage.one.run(park(claim, on("item")))
-    content = await stage.look(seen=handed(claim))
+    content = await stage.audited_content(seen=handed(claim))
     assert content.instances["x"].status == "awaiting_signal"
     assert content.kinds("x") == ["item"]
 
 
-async def test_fault_8_a_signal_with_a_lower_number_that_commits_later_wakes(stage: Stage) -> None:
-    """What a step was handed is a set: a high-water mark would sleep on this one for ever."""
+async def test_fault_8_a_signal_with_a_lower_seq_that_commits_later_wakes_the_instance(stage: Stage) -> None:
+    """The signals handed to a step are a set: with a high-water mark this one would never wake it."""
     await stage.parked("x", on("item"))
     seq = await stage.eye.fetchval("SELECT nextval(pg_get_serial_sequence('signals', 'seq'))")
     await stage.one.run(Deliver(target="x", name="item"))
@@ -139,10 +141,10 @@ async def test_fault_8_a_signal_with_a_lower_number_that_commits_later_wakes(sta
         seq,
     )
     await stage.one.run(park(claim, on("item")))
-    assert (await stage.look(seen=handed(claim))).instances["x"].status == "runnable"
+    assert (await stage.audited_content(seen=handed(claim))).instances["x"].status == "runnable"
 
 
-async def test_fault_9_a_latecomer_survives_the_outcome_that_was_not_handed_it(stage: Stage) -> None:
+async def test_fault_9_a_signal_that_arrives_during_a_step_survives_its_outcome(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("item"))
         await stage.one.run(Deliver(target="x", name="item"))
@@ -155,7 +157,7 @@ async def test_fault_9_a_latecomer_survives_the_outcome_that_was_not_handed_it(s
             [before, late] = [s for s in content.signals if s.instance_id == "x"]
             assert before.consumed_at is not None
             assert late.consumed_at is None
-            # It ran on with it, or its inbox is known to have mail.
+            # It ran ahead with the signal, or its row says that it has signals.
             assert [row.seq for row in advancing.inboxes.get("x", ())] in ([], [late.seq])
             assert content.instances["x"].has_signals
 
@@ -164,7 +166,7 @@ async def test_fault_9_a_latecomer_survives_the_outcome_that_was_not_handed_it(s
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_10_a_retry_consumes_nothing_whatever_arrives_meanwhile(stage: Stage) -> None:
+async def test_fault_10_a_retry_consumes_nothing_even_if_signals_arrive_meanwhile(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("item"))
         await stage.one.run(Deliver(target="x", name="item"))
@@ -173,14 +175,14 @@ async def test_fault_10_a_retry_consumes_nothing_whatever_arrives_meanwhile(stag
         async def check(retrying: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds("x") == ["item", "item"]
-            assert content.instances["x"].due_at is not None, "it waits out its delay"
+            assert content.instances["x"].due_at is not None, "its delay is not over"
 
         return Duel(part(retry(claim, delay=5_000_000)), part(Deliver(target="x", name="item")), check)
 
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_12_a_delivery_to_one_that_ends_is_stored_before_the_end_or_refused_whole(stage: Stage) -> None:
+async def test_fault_12_a_delivery_concurrent_with_the_end_is_stored_before_it_or_refused(stage: Stage) -> None:
     for end in (done, stop):
 
         async def prepare(end: object = end) -> Duel:
@@ -200,7 +202,7 @@ async def test_fault_12_a_delivery_to_one_that_ends_is_stored_before_the_end_or_
         await stage.explore(prepare, deep=True)
 
 
-async def test_fault_14_two_senders_to_one_sleeper_are_both_heard_and_one_of_them_wakes(stage: Stage) -> None:
+async def test_fault_14_signals_of_two_senders_are_both_stored_and_one_of_them_wakes(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("item"))
         ours = [Deliver(target="x", name="item", payload=f'"{n}"') for n in "ab"]
@@ -217,7 +219,9 @@ async def test_fault_14_two_senders_to_one_sleeper_are_both_heard_and_one_of_the
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_16_the_same_dedup_key_at_the_same_time_is_one_row_and_both_are_told_fine(stage: Stage) -> None:
+async def test_fault_16_two_concurrent_signals_with_one_dedup_key_are_one_row_and_both_calls_succeed(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("paid"))
         sends = [Deliver(target="x", name="paid", dedup_key="evt-7") for _ in range(2)]
@@ -231,7 +235,7 @@ async def test_fault_16_the_same_dedup_key_at_the_same_time_is_one_row_and_both_
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_18_a_redelivery_that_meets_the_consumption_is_still_a_duplicate(stage: Stage) -> None:
+async def test_fault_18_a_redelivery_concurrent_with_the_consumption_is_a_duplicate(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("paid"))
         await stage.one.run(Deliver(target="x", name="paid", dedup_key="evt-7"))

@@ -1,4 +1,4 @@
-"""A turn of nothing but `Next` is one statement: it locks, fences, updates and tells, whoever it meets (X2, S3)."""
+"""The plain turn is one statement that locks, fences, updates and writes the events (X2, S3)."""
 
 import pytest
 
@@ -32,7 +32,9 @@ async def _events(stage: Stage, id: str) -> int:
     return int(await stage.eye.fetchval("SELECT count(*) FROM events WHERE instance_id = $1 AND type = 'next'", id))
 
 
-async def test_x2_it_meets_whoever_takes_one_away_at_every_statement(stage: Stage) -> None:
+async def test_x2_a_plain_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fences_what_was_taken(
+    stage: Stage,
+) -> None:
     def cancel(claim: Claim) -> Request:
         return Cancel(target=claim.id)
 
@@ -54,12 +56,12 @@ async def test_x2_it_meets_whoever_takes_one_away_at_every_statement(stage: Stag
                 for commit in late:
                     id, fenced = commit.claim.id, commit.fenced
                     assert commit.answer is (None if fenced else True)
-                    assert await _events(stage, id) == (0 if fenced else 1), "what is refused is told to nobody"
+                    assert await _events(stage, id) == (0 if fenced else 1), "a fenced outcome has no event"
                     row = (await stage.content()).instances[id]
                     assert (row.step == "after-next") is not fenced
                 assert [c.claim.id for c in running.ran_ahead] == [c.claim.id for c in late if not c.fenced]
                 if take is not reclaim:
-                    assert not late[0].fenced, "its neighbour is not touched"
+                    assert not late[0].fenced, "the other outcome is not affected"
 
             return Duel(part(take(a)), part(*late, plain=True), check)
 
@@ -67,14 +69,16 @@ async def test_x2_it_meets_whoever_takes_one_away_at_every_statement(stage: Stag
         assert fates == {True, False}, take.__name__
 
 
-async def test_s3_mail_that_comes_meanwhile_is_seen_now_or_at_the_park(stage: Stage, postgres: Postgres) -> None:
-    """Both get a signal in one turn, and lie in the other order in the plain one: nobody waits for the other."""
+async def test_s3_a_signal_concurrent_with_a_plain_turn_is_read_by_it_or_by_the_park(
+    stage: Stage, postgres: Postgres
+) -> None:
+    """One turn delivers to both, and the plain turn has them in another order: the turns do not deadlock."""
     seen = set()
 
     async def prepare() -> Duel:
         a, b = await _two(stage)
         late = _plain(b, a)
-        mail = [Deliver(target=id, name="go", payload=f'"{id}"') for id in ("b", "a")]
+        signals = [Deliver(target=id, name="go", payload=f'"{id}"') for id in ("b", "a")]
 
         async def check(delivering: TurnResult, running: TurnResult) -> None:
             assert not any(commit.fenced for commit in late)
@@ -89,33 +93,33 @@ async def test_s3_mail_that_comes_meanwhile_is_seen_now_or_at_the_park(stage: St
             claims = await stage.claim(room=2)
             assert {claim.id: [row.payload for row in claim.inbox] for claim in claims} == {"a": ['"a"'], "b": ['"b"']}
 
-        return Duel(part(*mail), part(*late, plain=True), check)
+        return Duel(part(*signals), part(*late, plain=True), check)
 
     with no_deadlock(stage, postgres):
         await stage.explore(prepare, every=True)
     assert seen == {True, False}
 
 
-async def test_who_is_refused_is_not_waited_for(stage: Stage, postgres: Postgres) -> None:
-    """It holds those that moved by then: to wait for a lower id would be against the order (invariant 3)."""
+async def test_a_plain_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage: Stage, postgres: Postgres) -> None:
+    """It has locked the rows that moved: waiting for a lower id would break the lock order (invariant 3)."""
 
     async def prepare() -> Duel:
         a, b = await _two(stage)
         late = _plain(a, b)
         await stage.two.run(HandBack(claims=[a]))
-        mail = [Deliver(target=id, name="go", payload="1") for id in ("a", "b")]
+        signals = [Deliver(target=id, name="go", payload="1") for id in ("a", "b")]
 
         async def check(delivering: TurnResult, running: TurnResult) -> None:
             assert [commit.fenced for commit in late] == [True, False]
             assert [await _events(stage, id) for id in ("a", "b")] == [0, 1]
 
-        return Duel(part(*mail), part(*late, plain=True), check)
+        return Duel(part(*signals), part(*late, plain=True), check)
 
     with no_deadlock(stage, postgres):
         await stage.explore(prepare, every=True)
 
 
-async def test_m2_it_writes_what_the_other_road_writes(stage: Stage) -> None:
+async def test_m2_a_plain_turn_writes_the_same_rows_as_a_full_turn(stage: Stage) -> None:
     columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, has_signals"
     found = []
     for plain in (False, True):
@@ -125,12 +129,12 @@ async def test_m2_it_writes_what_the_other_road_writes(stage: Stage) -> None:
         claims = await stage.claim(room=2)
         await stage.one.run(*_plain(*claims), plain=plain)
         rows = await stage.eye.fetch(f"SELECT {columns} FROM instances ORDER BY id")
-        told = await stage.eye.fetch("SELECT instance_id, type, step, data FROM events ORDER BY seq")
-        found.append((rows, told))
+        events = await stage.eye.fetch("SELECT instance_id, type, step, data FROM events ORDER BY seq")
+        found.append((rows, events))
     assert found[0] == found[1]
 
 
-async def test_a_function_s_lines_are_written_by_it_and_of_the_fenced_none(stage: Stage) -> None:
+async def test_a_plain_turn_writes_journal_lines_and_none_of_a_fenced_outcome(stage: Stage) -> None:
     a, b = await _two(stage)
     commits = _plain(a, b)
     for commit in commits:
@@ -144,11 +148,11 @@ async def test_a_function_s_lines_are_written_by_it_and_of_the_fenced_none(stage
     await stage.eye.execute("DELETE FROM journal")
 
 
-async def test_only_what_asks_for_nothing_else_is_plain(stage: Stage) -> None:
+async def test_only_outcomes_that_bring_nothing_else_along_are_plain(stage: Stage) -> None:
     a, b = await _two(stage)
     plain = advance(a)
     assert are_plain([plain, advance(b)])
-    assert not are_plain([plain, plain]), "two outcomes of one instance: a zombie is among them"
+    assert not are_plain([plain, plain]), "two outcomes of one instance: one is from a zombie"
     assert not are_plain([plain, done(b)])
     assert not are_plain([plain, Cancel(target="b")])
     assert not are_plain([advance(a, rate_limit="rate")])
@@ -156,11 +160,11 @@ async def test_only_what_asks_for_nothing_else_is_plain(stage: Stage) -> None:
     await stage.one.run(park(b, on("go")))
     await stage.one.run(Deliver(target="b", name="go"))
     [woken] = (await stage.one.run(claim=capacity("worker", 1))).claims
-    assert not are_plain([advance(woken)]), "it consumes, and its wait goes"
+    assert not are_plain([advance(woken)]), "it consumes a signal and deletes a wait"
 
 
-async def test_it_takes_its_locks_in_id_order_whatever_the_order_of_its_outcomes(stage: Stage) -> None:
-    """Invariant 3, within the one statement: who waits for `b` holds `a` already."""
+async def test_a_plain_turn_locks_in_id_order_whatever_the_order_of_its_outcomes(stage: Stage) -> None:
+    """Invariant 3, within the one statement: while it waits for `b`, it has locked `a`."""
     a, b = await _two(stage)
     async with stage.eye.transaction():
         await stage.eye.fetch("SELECT id FROM instances WHERE id = 'b' FOR UPDATE")

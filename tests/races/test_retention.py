@@ -1,4 +1,4 @@
-"""X7: what is forgotten is forgotten whole, and nobody writes to it, or is written to, while it goes."""
+"""X7: an instance is deleted completely, and nothing is written to it or by it while it is deleted."""
 
 import pytest
 
@@ -17,7 +17,7 @@ async def _old(stage: Stage) -> Retain:
 
 
 async def _finished(stage: Stage, before: int) -> Retain:
-    """As the clerk asks: whoever has finished, by a look before the turn."""
+    """The request of the clerk: the finished instances, read before the turn."""
     ids = await stage.eye.fetch("SELECT id FROM instances WHERE finished_at < $1 ORDER BY finished_at, id", before)
     return Retain(before=before, ids=[row[0] for row in ids])
 
@@ -27,7 +27,7 @@ async def _nothing_is_left_of(stage: Stage, id: str) -> None:
         assert await stage.eye.fetchval(f"SELECT count(*) FROM {table} WHERE instance_id = $1", id) == 0, table
 
 
-async def test_x7_a_redelivery_that_meets_the_forgetting_is_a_duplicate_or_has_no_target(stage: Stage) -> None:
+async def test_x7_a_redelivery_concurrent_with_the_deletion_is_a_duplicate_or_has_no_target(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.start("x")
         await stage.one.run(Deliver(target="x", name="paid", dedup_key="evt"))
@@ -45,7 +45,7 @@ async def test_x7_a_redelivery_that_meets_the_forgetting_is_a_duplicate_or_has_n
     await stage.explore(prepare, deep=True)
 
 
-async def test_x7_a_retry_that_meets_the_forgetting_comes_first_or_finds_nothing(stage: Stage) -> None:
+async def test_x7_a_retry_concurrent_with_the_deletion_comes_first_or_finds_nothing(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(stop(await stage.executing("x", correlation_key="order:1")))
         revive = RetryInstance(target="x")
@@ -63,7 +63,7 @@ async def test_x7_a_retry_that_meets_the_forgetting_comes_first_or_finds_nothing
     await stage.explore(prepare, deep=True)
 
 
-async def test_x7_a_key_taken_forever_stays_taken_while_its_holder_is_forgotten(stage: Stage) -> None:
+async def test_x7_a_forever_key_stays_taken_while_its_holder_is_deleted(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(done(await stage.executing("x", correlation_key="order:1", scope="forever")))
         start = StartInstances(items=[new("y", correlation_key="order:1")])
@@ -78,7 +78,9 @@ async def test_x7_a_key_taken_forever_stays_taken_while_its_holder_is_forgotten(
     await stage.explore(prepare, deep=True)
 
 
-async def test_x7_signal_with_start_that_meets_the_forgetting_of_the_last_holder_starts_another(stage: Stage) -> None:
+async def test_x7_signal_with_start_concurrent_with_the_deletion_of_the_last_holder_starts_another(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         await stage.one.run(done(await stage.executing("x", correlation_key="order:1")))
         joint = SignalWithStart(item=new("y", correlation_key="order:1"), name="paid")
@@ -92,7 +94,7 @@ async def test_x7_signal_with_start_that_meets_the_forgetting_of_the_last_holder
     await stage.explore(prepare, deep=True)
 
 
-async def test_x7_two_that_forget_at_once_do_not_meet(stage: Stage) -> None:
+async def test_x7_two_concurrent_deletions_do_not_wait_for_each_other(stage: Stage) -> None:
     async def prepare() -> Duel:
         claims = [await stage.executing(id) for id in "abcd"]
         await stage.one.run(*(done(claim) for claim in claims))
@@ -115,7 +117,7 @@ async def test_x7_two_that_forget_at_once_do_not_meet(stage: Stage) -> None:
     await stage.explore(prepare)
 
 
-async def test_x7_a_child_that_ends_while_its_finished_parent_is_forgotten_ends(stage: Stage) -> None:
+async def test_x7_a_child_can_end_while_its_finished_parent_is_deleted(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.one.run(spawn(await stage.executing("parent"), [new("a"), new("b")], join=1))
         first, second = await stage.claim(room=2)
@@ -127,7 +129,7 @@ async def test_x7_a_child_that_ends_while_its_finished_parent_is_forgotten_ends(
         async def check(retaining: TurnResult, ending: TurnResult) -> None:
             assert (await stage.content()).instances[second.id].status == "done"
             await stage.one.run(await _old(stage))
-            assert (await stage.look()).instances == {}
+            assert (await stage.audited_content()).instances == {}
 
         return Duel(part(await _old(stage)), part(done(second)), check)
 

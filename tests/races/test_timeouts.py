@@ -1,4 +1,4 @@
-"""S6: a timeout is a wake. It fires once, and a signal that meets it loses nothing."""
+"""S6: a timeout is a wake-up. It fires once, and a concurrent signal is not lost."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.turns import MINUTE, capacity, new, on, park, timer
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothing(stage: Stage) -> None:
+async def test_fault_20_a_signal_concurrent_with_the_timeout_wakes_once_and_is_not_lost(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("paid", timeout=MINUTE))
         stage.clock.advance(MINUTE)
@@ -20,7 +20,7 @@ async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothin
             content = await stage.content()
             kinds = content.kinds("x")
             woke = delivery.answer.status == "woke"
-            # Whoever came first woke it; the signal is there in either case, and the timer did not fire after it.
+            # The first of them woke it; the signal is stored in either case, and the timer does not fire after it.
             assert kinds == (["paid"] if woke else ["timer", "paid"])
             assert content.instances["x"].status == "runnable"
             assert (await stage.drain())[0].id == "x"
@@ -30,13 +30,13 @@ async def test_fault_20_a_timeout_and_a_signal_at_once_wake_once_and_lose_nothin
     assert await stage.explore(prepare, deep=True, every=True) > 30
 
 
-async def test_s6_a_signal_in_the_very_turn_of_its_deadline_wins(stage: Stage) -> None:
+async def test_s6_a_signal_in_the_turn_of_its_deadline_wins(stage: Stage) -> None:
     for claim in (None, capacity("ours")):
         await stage.clear()
         await stage.parked("x", on("paid", timeout=MINUTE))
         stage.clock.advance(MINUTE)
         turn = await stage.one.run(Deliver(target="x", name="paid"), sweep=True, claim=claim)
-        content = await stage.look()
+        content = await stage.audited_content()
         assert content.kinds("x") == ["paid"]
         assert [w.fired_at for w in content.waits_of("x")] == [None]
         assert [row.name for got in turn.claims for row in got.inbox] == ["paid"] * len(turn.claims)
@@ -48,8 +48,8 @@ async def test_fault_13_a_signal_of_another_name_does_not_keep_a_timeout_from_fi
         stage.clock.advance(MINUTE)
 
         async def check(sweeping: TurnResult, delivering: TurnResult) -> None:
-            await stage.one.run(sweep=True)  # the first one may have met a locked row: it is due still
-            content = await stage.look()
+            await stage.one.run(sweep=True)  # the first sweep may have skipped the locked row, which is still due
+            content = await stage.audited_content()
             assert content.instances["x"].status == "runnable"
             assert sorted(content.kinds("x")) == ["other", "timer"]
 
@@ -58,7 +58,7 @@ async def test_fault_13_a_signal_of_another_name_does_not_keep_a_timeout_from_fi
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_61_two_sweepers_fire_a_timer_once(stage: Stage) -> None:
+async def test_fault_61_two_concurrent_sweeps_fire_a_timer_once(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("paid", timeout=MINUTE), on("refused", timeout=MINUTE))
         await stage.parked("y", timer(timeout=MINUTE))
@@ -75,7 +75,7 @@ async def test_fault_61_two_sweepers_fire_a_timer_once(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_m10_two_sweepers_make_a_delayed_start_ready_once_and_one_worker_gets_it(stage: Stage) -> None:
+async def test_m10_two_concurrent_sweeps_make_a_delayed_start_claimable_once(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.start("x", delay=MINUTE)
         stage.clock.advance(MINUTE)
@@ -90,7 +90,7 @@ async def test_m10_two_sweepers_make_a_delayed_start_ready_once_and_one_worker_g
     await stage.explore(prepare, deep=True)
 
 
-async def test_x8_a_timeout_and_a_cancel_end_in_a_cancel(stage: Stage) -> None:
+async def test_x8_a_timeout_concurrent_with_a_cancel_ends_cancelled(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("paid", timeout=MINUTE))
         stage.clock.advance(MINUTE)
@@ -105,7 +105,7 @@ async def test_x8_a_timeout_and_a_cancel_end_in_a_cancel(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
-async def test_s6_a_deadline_armed_while_others_sweep_is_not_forgotten(stage: Stage) -> None:
+async def test_s6_a_deadline_armed_during_a_sweep_fires(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("x")
         await stage.parked("y", timer(timeout=1000))
@@ -114,7 +114,7 @@ async def test_s6_a_deadline_armed_while_others_sweep_is_not_forgotten(stage: St
 
         async def check(parking: TurnResult, sweeping: TurnResult) -> None:
             assert {claim.id for claim in await stage.drain()} == {"x", "y", "z"}
-            assert (await stage.look()).kinds("x") == ["timer"]
+            assert (await stage.audited_content()).kinds("x") == ["timer"]
 
         return Duel(part(park(claim, past), begin), part(sweep=True), check)
 

@@ -1,4 +1,4 @@
-"""Fault 28 through the whole engine: two workers with the same hostname and pid, which they have in one process."""
+"""Fault 28 with the whole engine: two workers in one process have the same hostname and pid."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.support.stores import Store
 
 
 class Held(Machine):
-    """Runs until it is let go; says how often it was begun."""
+    """Runs until the test releases it, and records how often it began."""
 
     begun: list[str] = []  # noqa: RUF012
     let_go: asyncio.Event
@@ -19,7 +19,7 @@ class Held(Machine):
         return Done(ctx.attempt)
 
 
-async def test_fault_28_two_workers_in_one_process_do_not_take_each_others_work(pg_store: Store) -> None:
+async def test_fault_28_two_workers_in_one_process_do_not_reclaim_from_each_other(pg_store: Store) -> None:
     Held.begun, Held.let_go = [], asyncio.Event()
     async with Hark(pg_store.url, **pg_store.options) as ours, Hark(pg_store.url, **pg_store.options) as theirs:
         ours.register(Held)
@@ -33,7 +33,7 @@ async def test_fault_28_two_workers_in_one_process_do_not_take_each_others_work(
                 for app in (ours, theirs):
                     await app.sweep()
                 assert [(await app.get(h)).attempt for app, h in ((ours, first), (theirs, second))] == [0, 0]
-            # Ours left: what it held goes back, what the other holds stays where it is.
+            # The first worker left: its work is handed back, that of the other worker is not touched.
             assert (await ours.get(second)).status == "runnable"
             assert (await ours.get(first)).status == "executing"
             await theirs.sweep()

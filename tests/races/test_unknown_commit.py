@@ -1,4 +1,4 @@
-"""Faults 37 and 70: the connection is cut in COMMIT. What became of it is asked, never guessed, and it happens once."""
+"""Faults 37 and 70: after a connection lost in COMMIT the result is read, never guessed; the turn is applied once."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ class Friend(Machine):
 
 @pytest.fixture(params=["before the server committed", "after the server committed"])
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Callable[[], int]]:
-    """Cut these many of the next commits; ask how many are left to cut."""
+    """Cut this many of the next commits. The returned function says how many are left to cut."""
     original = PostgresTx.commit
     left = 0
 
@@ -57,7 +57,7 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Call
     return arm
 
 
-async def test_fault_70_a_signal_and_a_start_whose_commit_is_cut_happen_once(
+async def test_fault_70_a_signal_and_a_start_whose_commit_is_cut_are_applied_once(
     pg_store: Store, cut: Callable[[int], Callable[[], int]]
 ) -> None:
     async with Hark(pg_store.url, **pg_store.options) as app:
@@ -73,7 +73,7 @@ async def test_fault_70_a_signal_and_a_start_whose_commit_is_cut_happen_once(
             assert await friend.result(timeout=30) == 1
 
 
-async def test_fault_70_outcomes_whose_commits_are_cut_again_and_again_happen_once(
+async def test_fault_70_outcomes_whose_commits_are_cut_repeatedly_are_applied_once(
     pg_store: Store, cut: Callable[[int], Callable[[], int]]
 ) -> None:
     async with Hark(pg_store.url, **pg_store.options) as app:

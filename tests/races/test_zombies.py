@@ -1,4 +1,4 @@
-"""X2: a worker whose lease was lost commits nothing, whatever it comes back with, however it meets the reclaim."""
+"""X2: a worker whose lease was lost commits nothing, whatever its outcome, at every point of the reclaim."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ def outcome(request: pytest.FixtureRequest) -> Callable[..., Commit]:
 
 
 async def _doomed(stage: Stage) -> Claim:
-    """`x`, the child of `parent`, woken by a signal, executing on a worker that dies; and all it could touch."""
+    """`x`, a child of `parent`, woken by a signal, executing on a worker that dies; and all it could write to."""
     question, wait = asked("question")
     await stage.one.run(park(await stage.executing("asker"), wait, awakeables=(question,)))
     await stage.parked("friend", on("hello"))
@@ -62,7 +62,7 @@ async def _doomed(stage: Stage) -> Claim:
 
 
 async def _untouched(stage: Stage) -> None:
-    """Nothing of a refused outcome is anywhere: not in its inbox, its parent, or with those it wrote to."""
+    """Nothing of a fenced outcome was written: not to its inbox, its parent or the targets of its effects."""
     content = await stage.content()
     assert content.kinds("x") == ["go"]
     assert [w.name for w in content.waits_of("x")] == ["go"]
@@ -74,7 +74,7 @@ async def _untouched(stage: Stage) -> None:
 
 
 async def _arrived(stage: Stage) -> None:
-    """The effects of an outcome that counts: all of them."""
+    """All effects of a committed outcome were applied."""
     content = await stage.content()
     assert "born" in content.instances
     assert content.kinds("friend") == ["hello"]
@@ -82,7 +82,7 @@ async def _arrived(stage: Stage) -> None:
     assert content.awakeables["question"].status == "RESOLVED"
 
 
-async def test_fault_26_a_zombie_and_the_reclaim_meet_at_every_statement(
+async def test_fault_26_an_outcome_of_a_zombie_at_any_statement_of_the_reclaim_is_fenced_or_came_first(
     stage: Stage, outcome: Callable[..., Commit]
 ) -> None:
     fates = set()
@@ -98,7 +98,7 @@ async def test_fault_26_a_zombie_and_the_reclaim_meet_at_every_statement(
                 assert (row.status, row.attempt, row.crashes) == ("runnable", 1, 1)
                 await _untouched(stage)
             else:
-                assert row.step == late.decision.step, "what was reclaimed, if anything, is its next step"
+                assert row.step == late.decision.step, "if anything was reclaimed, it is the next step"
                 await _arrived(stage)
 
         return Duel(part(Reclaim(owners=["dead"])), part(late), check, seen=handed(claim))
@@ -107,7 +107,7 @@ async def test_fault_26_a_zombie_and_the_reclaim_meet_at_every_statement(
     assert fates == {True, False}
 
 
-async def test_fault_27_a_zombie_that_comes_after_its_successor_changes_nothing(
+async def test_fault_27_an_outcome_of_a_zombie_after_that_of_its_successor_changes_nothing(
     stage: Stage, outcome: Callable[..., Commit]
 ) -> None:
     claim = await _doomed(stage)
@@ -124,10 +124,10 @@ async def test_fault_27_a_zombie_that_comes_after_its_successor_changes_nothing(
                                   "(SELECT count(*) n FROM events) e ORDER BY id")  # fmt: skip
     assert before == after
     await stage.two.run(done(successor))
-    assert (await stage.look()).instances["x"].status == "done"
+    assert (await stage.audited_content()).instances["x"].status == "done"
 
 
-async def test_fault_74_a_cancel_and_an_outcome_meet_at_every_statement(
+async def test_fault_74_a_cancel_at_any_statement_of_an_outcome_wins_or_finds_it_committed(
     stage: Stage, outcome: Callable[..., Commit]
 ) -> None:
     async def prepare() -> Duel:
@@ -147,20 +147,20 @@ async def test_fault_74_a_cancel_and_an_outcome_meet_at_every_statement(
             ended = "cancelled" if isinstance(cancel.answer, str) else ends[late.decision.label]
             assert content.instances["x"].status == ended
             assert all(content.instances[id].status == "cancelled" for id in content.instances if "child-" in id)
-            assert content.kinds("parent") == ["children"], "its end counts once"
+            assert content.kinds("parent") == ["children"], "the end of the child counts once"
 
         return Duel(part(cancel), part(late), check, seen=handed(claim))
 
     await stage.explore(prepare)
 
 
-async def test_fault_74_a_cancel_in_the_very_turn_of_an_outcome_refuses_its_effects_too(
+async def test_fault_74_a_cancel_in_the_turn_of_an_outcome_drops_its_effects_too(
     stage: Stage, outcome: Callable[..., Commit]
 ) -> None:
     claim = await _doomed(stage)
     late = outcome(claim, *EFFECTS)
     await stage.one.run(late, Cancel(target="x"))
-    content = await stage.look()
+    content = await stage.audited_content()
     assert late.fenced
     assert content.instances.keys() == {"x", "parent", "friend", "reader", "asker"}
     assert [content.kinds(id) for id in ("friend", "reader", "asker")] == [[], [], []]
@@ -184,7 +184,7 @@ async def test_fault_70_a_turn_that_is_sent_again_is_applied_once(stage: Stage, 
     await stage.explore(prepare)
 
 
-async def test_fault_29_a_fan_out_that_meets_the_reaper_is_whole_or_absent(stage: Stage) -> None:
+async def test_fault_29_a_spawn_concurrent_with_the_reclaim_is_committed_whole_or_not_at_all(stage: Stage) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing("x", owner="dead")
         fan = spawn(claim, [new(f"child-{n}") for n in range(3)])
@@ -205,7 +205,7 @@ async def test_fault_29_a_fan_out_that_meets_the_reaper_is_whole_or_absent(stage
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_26_an_outcome_of_work_that_was_handed_back_is_refused(
+async def test_fault_26_an_outcome_of_work_that_was_handed_back_is_fenced(
     stage: Stage, outcome: Callable[..., Commit]
 ) -> None:
     async def prepare() -> Duel:
@@ -225,7 +225,9 @@ async def test_fault_26_an_outcome_of_work_that_was_handed_back_is_refused(
     await stage.explore(prepare)
 
 
-async def test_fault_26_a_zombie_meets_the_claim_of_its_successor(stage: Stage) -> None:
+async def test_fault_26_an_outcome_of_a_zombie_concurrent_with_the_claim_of_its_successor_is_fenced_or_came_first(
+    stage: Stage,
+) -> None:
     async def prepare() -> Duel:
         claim = await _doomed(stage)
         late = done(claim, *EFFECTS)

@@ -268,7 +268,7 @@ class Stage:
         """The whole content, read through a third connection."""
         return Content({table: await self.eye.fetch(text) for table, text in _CONTENT.items()})
 
-    async def look(self, seen: Sequence[int] = ()) -> Content:
+    async def audited_content(self, seen: Sequence[int] = ()) -> Content:
         """The whole content, audited."""
         content = await self.content()
         audit(content, self.one.rules, seen)
@@ -357,7 +357,7 @@ class Stage:
                 assert act.turn is not None
                 if act.turn.again:
                     await act.side.run(*act.turn.again)
-            await self.look(duel.seen)
+            await self.audited_content(duel.seen)
             if duel.check is not None:
                 assert one.turn is not None
                 assert two.turn is not None
