@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-compare format clean
+.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-compare format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ chromium:  ## the browser of tests/browser: the system's own package
 
 test: lint types layers unit  ## lint, types, layers and tests
 
+quick: lint types layers  ## lint, types, layers and the fast tests, mostly on SQLite: an answer in under a minute
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow and not crash and not browser' -k 'not postgres' \
+		tests/model tests/store tests/kernel tests/runtime tests/promises tests/docs tests/test_public_names.py tests/test_walking_skeleton.py tests/test_markers.py
+
 lint: $(STAMP)  ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -34,7 +38,7 @@ lint: $(STAMP)  ## ruff: rules and format
 types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy
 
-layers: $(STAMP)  ## import-linter: who may import whom
+layers: $(STAMP)  ## import-linter: which layer may import which
 	$(BIN)/lint-imports
 
 unit: $(STAMP) chromium  ## pytest; WORKERS=4 for more processes, ARGS='-k signal' for a part

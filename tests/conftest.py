@@ -24,6 +24,8 @@ settings.register_profile("ci", deadline=None, max_examples=100, derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 _SERVER = pytest.StashKey[Postgres]()
+_TESTS = Path(__file__).parent
+_MARKED_FOLDERS = ("crash", "browser")  # each test in them has the marker of this name
 _PARAMETRIZED = ("database", "module_database")
 
 
@@ -44,7 +46,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(name, databases, ids=[database.name for database in databases], indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by these markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for folder in _MARKED_FOLDERS:
+            if item.path.is_relative_to(_TESTS / folder):
+                item.add_marker(folder)
     if config.getoption("--store"):
         others = [item for item in items if not {*_PARAMETRIZED} & {*getattr(item, "fixturenames", ())}]
         items[:] = [item for item in items if item not in others]

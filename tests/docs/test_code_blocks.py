@@ -93,6 +93,7 @@ def run_shell(folder: Path, line: str, servers: ExitStack, addresses: list[str])
             pytest.fail(f"This test does not run such a line: {line}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
     found = blocks(page)

@@ -57,6 +57,7 @@ class Server:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "body", "result"), [
     ("resolve", {"ok": True}, {"verdict": {"ok": True}}),
     ("reject", {"error": "not today"}, {"refused": "not today"}),

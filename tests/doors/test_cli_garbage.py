@@ -48,6 +48,7 @@ lines = st.sampled_from(sorted(ARGUMENTS)).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(line=lines)
 def test_x4_no_command_line_prints_a_traceback(

@@ -11,6 +11,7 @@ from tests.doors.support_cli import HARK, run_cli, run_process
 from tests.doors.test_cli_server import serving
 
 
+@pytest.mark.slow
 def test_d4_init_writes_a_project_and_prints_commands_that_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -26,6 +27,7 @@ def test_d4_init_writes_a_project_and_prints_commands_that_work(
     assert "request-1" in run_cli("instance", "list").out
 
 
+@pytest.mark.slow
 def test_d4_the_tests_it_writes_pass(tmp_path: Path) -> None:
     assert "pip install pytest pytest-asyncio" in run_cli("init", str(tmp_path)).out
     done = subprocess.run(

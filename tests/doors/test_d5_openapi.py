@@ -93,6 +93,7 @@ def map_body(context: Any, body: Any) -> Any:
     return body
 
 
+@pytest.mark.slow
 @SCHEMA.exclude(path_regex="/stream$").parametrize()
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_d5_a_fuzzer_finds_only_documented_responses(case: Any, url: str) -> None:

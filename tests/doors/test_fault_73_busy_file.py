@@ -4,9 +4,13 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
 from hark import Await, Context, Done, Hark, Machine, Next, Start, step
 from hark.app.door_access import DoorAccess
 from tests.support.stores import Store
+
+pytestmark = pytest.mark.slow
 
 HARK = str(Path(sys.executable).parent / "hark")
 

@@ -120,6 +120,7 @@ async def test_invalid_streams_are_refused(http: httpx.AsyncClient, app: Hark) -
     assert (head.status_code, head.content) == (200, b"")
 
 
+@pytest.mark.slow
 async def test_a_hundred_clients_share_one_reader_and_leave_no_task_behind(
     http: httpx.AsyncClient, app: Hark, applications: list[AsgiApp], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ from tests.support.turns import (
     timer,
 )  # fmt: skip
 
-pytestmark = pytest.mark.timeout(600)  # a failure is shrunk before it is shown
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a failure is shrunk before it is shown
 SECOND = 1_000_000
 _CONTENT = {table: Sql(f"SELECT {', '.join(columns)} FROM {table}") for table, columns in TABLES.items()}
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in (*TABLES, "events", "broadcasts", "deliveries")]

@@ -16,6 +16,7 @@ import pytest
 from hark.store import migrate
 from hark.store.postgres import PostgresStore
 from tests.support import crowd
+from tests.support.inspect import query, until
 from tests.support.postgres import Postgres
 from tests.support.stores import Store
 
@@ -91,6 +92,11 @@ async def explain(store: Store, question: crowd.Question, size: int, role: str =
         await db.close()
 
 
+async def major_version(store: Store) -> int:
+    [(number,)] = await query(store, "SHOW server_version_num")
+    return int(number) // 10_000
+
+
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
@@ -110,6 +116,7 @@ def used(plan: dict[str, Any]) -> set[str]:
     return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}
 
 
+@pytest.mark.slow
 async def test_fault_72_a_turn_reads_as_few_blocks_among_many_rows_as_among_a_thousand(postgres: Postgres) -> None:
     """One test for all statements, because filling the tables takes longer than the queries."""
     small, large = fresh(postgres), fresh(postgres)
@@ -130,9 +137,11 @@ async def test_fault_72_a_turn_reads_as_few_blocks_among_many_rows_as_among_a_th
                 problems[name] = (scanned(many), used(many), touched(few), touched(many))
         for name, question in crowd.READS.items():
             # Readers may choose any plan that does not scan a large table: 200 rows, 4 blocks each, and some slack.
+            # Twice that before PostgreSQL 17, which descends the index again for every element of a list.
             many = await explain(large, question, LARGE, "reader")
+            limit = 1000 if await major_version(large) >= 17 else 2000
             whole = {node["Relation Name"] for node in nodes(many) if node["Node Type"] == "Seq Scan"}
-            if TABLES & whole or touched(many) > 1000:
+            if TABLES & whole or touched(many) > limit:
                 problems[name] = (scanned(many), used(many), touched(many))
         assert problems == {}
     finally:
@@ -144,7 +153,10 @@ def assert_reads_only_what_it_may_take(plan: dict[str, Any], batch: int) -> None
     """No row more than the batch: no row without code here, no blocked row and no row under a limit is read."""
     assert plan["Actual Rows"] == batch
     for node in nodes(plan):
-        assert round(node["Actual Rows"] * node["Actual Loops"]) <= batch
+        rows, loops = node["Actual Rows"], node["Actual Loops"]
+        # Before PostgreSQL 18 it is the average of the loops, rounded to a whole number.
+        rounding = loops / 2 if isinstance(rows, int) and loops > 1 else 0
+        assert round(rows * loops - rounding) <= batch
         assert node.get("Rows Removed by Filter", 0) == 0
     assert touched(plan) < 4 * batch
 
@@ -168,16 +180,25 @@ async def test_the_update_of_a_running_row_touches_no_index(pg_store: Store) -> 
         statement = crowd.TURN["advance"].statement
         text, given = statement.bind(*crowd.TURN["advance"].asked(SMALL))
         await db.fetch(text, *given)
-        await db.execute("SELECT pg_stat_force_next_flush()")
-        counted = await db.fetchrow(
-            "SELECT n_tup_upd, n_tup_hot_upd, n_tup_newpage_upd FROM pg_stat_user_tables "
-            "WHERE relname = 'instances' AND schemaname = $1",
-            schema,
-        )
+
+        async def counted() -> bool:
+            """Versions before 15 report it some time after the transaction."""
+            return await updates(db, schema, "n_tup_upd") == crowd.FEW
+
+        await until(counted, "the statistics of the update")
+        in_place = await updates(db, schema, "n_tup_hot_upd")
+        # These rows fill whole pages, so not every new version finds room on its page; those that do are HOT.
+        assert in_place > crowd.FEW / 3
+        if db.get_server_version().major >= 16:
+            assert in_place + await updates(db, schema, "n_tup_newpage_upd") == crowd.FEW
     finally:
         await db.close()
-    updated, in_place, elsewhere = counted
-    # These rows fill whole pages, so not every new version finds room on its page; those that do are HOT.
-    assert updated == crowd.FEW
-    assert in_place + elsewhere == updated
-    assert in_place > updated / 3
+
+
+async def updates(db: asyncpg.Connection, schema: str, column: str) -> int:
+    if db.get_server_version().major >= 15:
+        await db.execute("SELECT pg_stat_force_next_flush()")
+    count: int = await db.fetchval(
+        f"SELECT {column} FROM pg_stat_user_tables WHERE relname = 'instances' AND schemaname = $1", schema
+    )
+    return count

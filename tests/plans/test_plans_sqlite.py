@@ -79,6 +79,7 @@ def scans(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in ours]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analysed", [False, True])
 def test_fault_72_a_turn_takes_as_few_steps_among_many_rows_as_among_a_thousand(analysed: bool) -> None:
     small, large = gather(SMALL, analysed=analysed), gather(LARGE, analysed=analysed)

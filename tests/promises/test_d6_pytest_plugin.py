@@ -68,22 +68,26 @@ def run(folder: Path, source: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_d6_the_fixture_works_in_both_modes_of_pytest_asyncio(tmp_path: Path, mode: str) -> None:
     source = TESTS + AWAITED.format(mark="@pytest.mark.asyncio")
     assert "3 passed" in run(tmp_path, source, "-o", f"asyncio_mode={mode}")
 
 
+@pytest.mark.slow
 def test_d6_the_fixture_works_without_any_plugin_for_coroutines(tmp_path: Path) -> None:
     assert "1 passed" in run(tmp_path, TESTS, "-p", "no:asyncio")
 
 
+@pytest.mark.slow
 def test_d6_the_fixture_is_listed_with_what_it_is_for(tmp_path: Path) -> None:
     listed = run(tmp_path, TESTS, "--fixtures")
     assert "hark_app" in listed
     assert "Harness" in listed.partition("hark_app")[2][:300]
 
 
+@pytest.mark.slow
 def test_d6_the_plugin_imports_nothing_of_the_engine_until_its_fixture_is_used(tmp_path: Path) -> None:
     """pytest loads every installed plugin: a project that does not use the fixture must not pay for the engine."""
     engine = "{name for name in sys.modules if name.split('.')[0] in ('hark', 'msgspec', 'apsw')}"

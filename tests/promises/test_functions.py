@@ -870,6 +870,7 @@ async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
         assert "ctx.run" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["run", "question"])
 async def test_a_long_replay_is_not_mistaken_for_code_that_blocks_the_loop(
     store: Store, monkeypatch: pytest.MonkeyPatch, what: str

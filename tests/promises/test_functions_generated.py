@@ -20,7 +20,7 @@ from hark import FunctionContext, HarkError, RunFailed, workflow
 from hark.testing import Harness
 from tests.support.stores import Store
 
-pytestmark = pytest.mark.timeout(600)  # a failure is shrunk before it is shown
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a failure is shrunk before it is shown
 
 Node = tuple[Any, ...]
 Road = list[Any]

@@ -63,6 +63,7 @@ def run_worker(store: Store) -> int:
     return subprocess.run(command, timeout=60, check=False, stderr=subprocess.DEVNULL).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "first", "code"),
     [("kill -9", "start", -9), ("os._exit", "start", 3), ("sys.exit", "start", 3), ("sys.exit", "in_a_thread", 3)],

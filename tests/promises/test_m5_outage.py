@@ -15,6 +15,8 @@ from tests.support.inspect import pass_through_the_clerk, query, until
 from tests.support.postgres import PostgresServer
 from tests.support.stores import Store
 
+pytestmark = pytest.mark.slow
+
 LEASE = 3.0  # the grace period after the outage too: everything before the owner's renewal has to fit
 
 

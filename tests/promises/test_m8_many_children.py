@@ -1,8 +1,12 @@
 """Fault 35: six thousand children in one go, with a worker of large concurrency."""
 
+import pytest
+
 from hark import Child, Context, Done, Machine, Spawn, step
 from tests.promises.support_machines import harness
 from tests.support.stores import Store
+
+pytestmark = pytest.mark.slow
 
 MANY = 6000
 
