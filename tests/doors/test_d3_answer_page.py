@@ -35,7 +35,7 @@ class Verdict:
 
 
 @asynccontextmanager
-async def asked(store: Store, **question: Any) -> AsyncIterator[tuple[Hark, httpx.AsyncClient, str, str]]:
+async def served_question(store: Store, **question: Any) -> AsyncIterator[tuple[Hark, httpx.AsyncClient, str, str]]:
     """A server, a client, a question and its link."""
     app = app_on(store)
     app.register(Asker)
@@ -44,17 +44,17 @@ async def asked(store: Store, **question: Any) -> AsyncIterator[tuple[Hark, http
         yield app, client, id, (await app.awakeable(id)).url
 
 
-async def opened(client: httpx.AsyncClient, url: str) -> dict[str, str]:
+async def hidden_fields(client: httpx.AsyncClient, url: str) -> dict[str, str]:
     """The hidden field that a browser posts with the form."""
     page = await client.get(url)
     assert page.status_code == 200, page.text
-    [seal] = re.findall(r'name="form" value="([^"]+)"', page.text)
-    return {"form": seal, "do": "resolve"}
+    [signature] = re.findall(r'name="form" value="([^"]+)"', page.text)
+    return {"form": signature, "do": "resolve"}
 
 
 async def test_d3_the_page_shows_the_question(store: Store) -> None:
     question = {"title": "Pay <Acme>?", "description": "Line 1\nLine 2", "assignees": ["Ann", "Bob"], "timeout": 7201}
-    async with asked(store, **question, schema=Verdict) as (_, client, _, url):
+    async with served_question(store, **question, schema=Verdict) as (_, client, _, url):
         page = await client.get(url)
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         for text in ("Pay &lt;Acme&gt;?", "Line 1\nLine 2", "For Ann, Bob", "2 hours left", "UTC", "Reject instead"):
@@ -64,8 +64,8 @@ async def test_d3_the_page_shows_the_question(store: Store) -> None:
 
 
 async def test_d3_a_posted_form_resolves_the_awakeable(store: Store) -> None:
-    async with asked(store, schema=Verdict) as (app, client, id, url):
-        form = await opened(client, url)
+    async with served_question(store, schema=Verdict) as (app, client, id, url):
+        form = await hidden_fields(client, url)
         sent = await client.post(url, data={**form, "v/approve": "0", "v/amount": "3", "by": "Ann"})
         assert sent.status_code == 303
         thanks = await client.get(httpx.URL(url).join(sent.headers["location"]))
@@ -79,20 +79,20 @@ async def test_d3_a_posted_form_resolves_the_awakeable(store: Store) -> None:
 
 
 async def test_d3_without_a_schema_the_answer_is_text_or_null(store: Store) -> None:
-    async with asked(store) as (app, client, id, url):
-        form = await opened(client, url)
+    async with served_question(store) as (app, client, id, url):
+        form = await hidden_fields(client, url)
         assert (await client.post(url, data={**form, "v": "go ahead"})).status_code == 303
         assert (await app.awakeable(id)).payload == "go ahead"
         second = await ask(app, store, "second")
         other = (await app.awakeable(second)).url
-        assert (await client.post(other, data={**await opened(client, other), "v": ""})).status_code == 303
+        assert (await client.post(other, data={**await hidden_fields(client, other), "v": ""})).status_code == 303
         settled = await app.awakeable(second)
         assert (settled.status, settled.payload, settled.answered_by) == ("RESOLVED", None, None)
 
 
 async def test_d3_a_rejection_needs_no_fields_and_keeps_its_reason(store: Store) -> None:
-    async with asked(store, schema=Verdict) as (app, client, id, url):
-        form = await opened(client, url)
+    async with served_question(store, schema=Verdict) as (app, client, id, url):
+        form = await hidden_fields(client, url)
         sent = await client.post(url, data={**form, "do": "reject", "reason": "too expensive", "by": "Bob"})
         assert sent.status_code == 303
         settled = await app.awakeable(id)
@@ -103,9 +103,9 @@ async def test_d3_a_rejection_needs_no_fields_and_keeps_its_reason(store: Store)
 
 
 async def test_d3_problems_are_beside_their_fields_and_what_was_typed_is_kept(store: Store) -> None:
-    async with asked(store, schema=Verdict) as (app, client, id, url):
+    async with served_question(store, schema=Verdict) as (app, client, id, url):
         before = await everything(store)
-        form = await opened(client, url)
+        form = await hidden_fields(client, url)
         typed = {**form, "v/amount": "lots", "v/comment": "<b>bold</b>", "by": "Ann", "reason": "r"}
         page = await client.post(url, data=typed)
         assert page.status_code == 422
@@ -117,19 +117,19 @@ async def test_d3_problems_are_beside_their_fields_and_what_was_typed_is_kept(st
         assert '"lots" is not of type "integer"' in text
         assert "Please fill this in." in text
         assert await everything(store) == before
-        [seal] = re.findall(r'name="form" value="([^"]+)"', page.text)
-        again = {**typed, "form": seal, "v/amount": "3", "v/approve": "1"}
+        [signature] = re.findall(r'name="form" value="([^"]+)"', page.text)
+        again = {**typed, "form": signature, "v/amount": "3", "v/approve": "1"}
         assert (await client.post(url, data=again)).status_code == 303
         assert (await app.awakeable(id)).payload == {"approve": False, "amount": 3, "comment": "<b>bold</b>"}
 
 
 async def test_d3_a_single_assignee_is_recorded_and_several_choose_their_name(store: Store) -> None:
-    async with asked(store, assignees=["ann"]) as (app, client, id, url):
-        await client.post(url, data={**await opened(client, url), "v": "x", "by": "mallory"})
+    async with served_question(store, assignees=["ann"]) as (app, client, id, url):
+        await client.post(url, data={**await hidden_fields(client, url), "v": "x", "by": "mallory"})
         assert (await app.awakeable(id)).answered_by == "ann"
         second = await ask(app, store, "second", assignees=["ann", "bob"])
         other = (await app.awakeable(second)).url
-        form = await opened(client, other)
+        form = await hidden_fields(client, other)
         for name in ("", "mallory"):
             page = await client.post(other, data={**form, "v": "typed", "by": name})
             assert page.status_code == 422
@@ -140,8 +140,8 @@ async def test_d3_a_single_assignee_is_recorded_and_several_choose_their_name(st
 
 
 async def test_fault_42_a_second_answer_sees_who_answered_first_and_when(store: Store) -> None:
-    async with asked(store, title="Deploy?") as (app, client, id, url):
-        form = await opened(client, url)
+    async with served_question(store, title="Deploy?") as (app, client, id, url):
+        form = await hidden_fields(client, url)
         pages = await asyncio.gather(*(client.post(url, data={**form, "v": str(n), "by": f"b{n}"}) for n in range(8)))
         assert sorted(page.status_code for page in pages) == [303] + [409] * 7
         winner = await app.awakeable(id)
@@ -153,8 +153,8 @@ async def test_fault_42_a_second_answer_sees_who_answered_first_and_when(store: 
 
 
 async def test_fault_46_a_question_that_was_withdrawn_says_so(store: Store) -> None:
-    async with asked(store) as (app, client, _, url):
-        form = await opened(client, url)
+    async with served_question(store) as (app, client, _, url):
+        form = await hidden_fields(client, url)
         await app.cancel("asker")
         late = await client.post(url, data={**form, "v": "x"})
         assert late.status_code == 409
@@ -163,7 +163,7 @@ async def test_fault_46_a_question_that_was_withdrawn_says_so(store: Store) -> N
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_fault_67_a_scanner_that_opens_the_link_answers_nothing(store: Store, method: str) -> None:
-    async with asked(store) as (_, client, _, url):
+    async with served_question(store) as (_, client, _, url):
         before = await everything(store)
         for suffix in ("", "&do=resolve&v=yes", "&do=reject", "&sent=1", "&utm_source=mail"):
             page = await client.request(method, url + suffix)
@@ -173,7 +173,7 @@ async def test_fault_67_a_scanner_that_opens_the_link_answers_nothing(store: Sto
 
 
 async def test_fault_66_every_link_that_does_not_work_is_the_same_404(store: Store) -> None:
-    async with asked(store) as (app, client, id, url):
+    async with served_question(store) as (app, client, id, url):
         gone = await ask(app, store, "gone", timeout=0.001)
         other = await ask(app, store, "other")
         token = url.partition("?t=")[2]
@@ -199,10 +199,10 @@ async def test_fault_66_every_link_that_does_not_work_is_the_same_404(store: Sto
 
 async def test_x3_a_form_from_another_page_is_refused(store: Store) -> None:
     """The hidden field must be there, for this link and this browser; what was typed is kept."""
-    async with asked(store) as (app, client, id, url):
-        form = await opened(client, url)
+    async with served_question(store) as (app, client, id, url):
+        form = await hidden_fields(client, url)
         other = (await app.awakeable(await ask(app, store, "other"))).url
-        strange = await opened(client, other)
+        strange = await hidden_fields(client, other)
         before = await everything(store)
         for wrong in ({"do": "resolve"}, {**form, "form": ""}, {**form, "form": "é"}, strange):
             page = await client.post(url, data={**wrong, "v": "kept text"})
@@ -213,15 +213,15 @@ async def test_x3_a_form_from_another_page_is_refused(store: Store) -> None:
             elsewhere.cookies.set("hark_form", "x" * 24)
             again = await elsewhere.post(url, data={**form, "v": "x"})
             assert again.status_code == 403
-            [seal] = re.findall(r'name="form" value="([^"]+)"', again.text)
+            [signature] = re.findall(r'name="form" value="([^"]+)"', again.text)
             assert await everything(store) == before
-            assert (await elsewhere.post(url, data={"do": "resolve", "form": seal, "v": "x"})).status_code == 303
+            assert (await elsewhere.post(url, data={"do": "resolve", "form": signature, "v": "x"})).status_code == 303
         assert (await app.awakeable(id)).payload == "x"
 
 
 async def test_x3_every_page_has_the_security_headers(store: Store) -> None:
-    async with asked(store, schema=Verdict) as (_, client, _, url):
-        form = await opened(client, url)
+    async with served_question(store, schema=Verdict) as (_, client, _, url):
+        form = await hidden_fields(client, url)
         pages = [
             await client.get(url),
             await client.post(url, data=form),
@@ -250,11 +250,11 @@ async def test_x3_every_page_has_the_security_headers(store: Store) -> None:
 
 async def test_x3_the_link_works_from_an_email_and_through_a_proxy(store: Store) -> None:
     """Headers that make a request without a credential a drive-by do not matter with a link."""
-    async with asked(store) as (app, client, id, url):
+    async with served_question(store) as (app, client, id, url):
         strange = {
             "host": "ask.example", "sec-fetch-site": "cross-site", "x-forwarded-for": "203.0.113.7", "origin": "null",
         }  # fmt: skip
-        form = await opened(client, url)
+        form = await hidden_fields(client, url)
         assert (await client.get(url, headers=strange)).status_code == 200
         assert (await client.post(url, data={**form, "v": "x"}, headers=strange)).status_code == 303
         assert (await app.awakeable(id)).status == "RESOLVED"
@@ -281,7 +281,7 @@ async def test_d3_a_workflow_sends_its_link_and_gets_the_typed_answer(store: Sto
         await until(lambda: mailed, "the link")
         [(id, url)] = mailed
         assert url.startswith(str(client.base_url))
-        form = await opened(client, url)
+        form = await hidden_fields(client, url)
         assert (await client.post(url, data={**form, "v/approve": "0", "v/amount": "3"})).status_code == 303
         assert await run.result(timeout=20) == [True, 3]
         assert (await app.awakeable(id)).answered_by == "ann"
@@ -290,15 +290,15 @@ async def test_d3_a_workflow_sends_its_link_and_gets_the_typed_answer(store: Sto
 
 async def test_d3_a_question_is_approved_or_rejected_with_a_button(store: Store) -> None:
     gate = {"properties": {"action": {"enum": ["approve", "reject"]}, "reason": {}}, "required": ["action"]}
-    async with asked(store, schema=gate) as (app, client, id, url):
+    async with served_question(store, schema=gate) as (app, client, id, url):
         page = await client.get(url)
         assert ">Approve</button>" in page.text
         assert 'name="v/' not in page.text
-        assert (await client.post(url, data=await opened(client, url))).status_code == 303
+        assert (await client.post(url, data=await hidden_fields(client, url))).status_code == 303
         assert (await app.awakeable(id)).payload == {"action": "approve"}
         second = await ask(app, store, "second", schema=gate)
         other = (await app.awakeable(second)).url
-        refused = {**await opened(client, other), "do": "reject", "reason": "not yet"}
+        refused = {**await hidden_fields(client, other), "do": "reject", "reason": "not yet"}
         assert (await client.post(other, data=refused)).status_code == 303
         settled = await app.awakeable(second)
         assert (settled.status, settled.payload) == ("RESOLVED", {"action": "reject", "reason": "not yet"})
@@ -317,13 +317,13 @@ async def test_d3_the_page_works_under_the_prefix_of_another_application(sqlite_
             assert "; Secure" in page.headers["set-cookie"]
             [style] = re.findall(r'rel="stylesheet" href="([^"]+)"', page.text)
             assert (await client.get(httpx.URL(url).join(style))).status_code == 200
-            sent = await client.post(url, data={**await opened(client, url), "v": "x"})
+            sent = await client.post(url, data={**await hidden_fields(client, url), "v": "x"})
             assert (await client.get(httpx.URL(url).join(sent.headers["location"]))).status_code == 200
         assert (await app.awakeable(id)).payload == "x"
 
 
 async def test_d3_programs_read_and_answer_in_json(store: Store) -> None:
-    async with asked(store, title="Pay?", schema=Verdict, assignees=["ann"]) as (app, client, id, url):
+    async with served_question(store, title="Pay?", schema=Verdict, assignees=["ann"]) as (app, client, id, url):
         shown = (await client.get(url, headers=JSON)).json()
         assert (shown["awakeable_id"], shown["status"], shown["title"]) == (id, "PENDING", "Pay?")
         assert shown["assignees"] == ["ann"]
@@ -342,7 +342,7 @@ async def test_d3_programs_read_and_answer_in_json(store: Store) -> None:
 
 
 async def test_d3_programs_name_the_answerer_when_there_are_several_assignees(store: Store) -> None:
-    async with asked(store, assignees=["ann", "bob"]) as (app, client, id, url):
+    async with served_question(store, assignees=["ann", "bob"]) as (app, client, id, url):
         for by in ("", "&by=mallory"):
             refused = await client.post(url + by, json=1)
             assert refused.status_code == 403
@@ -352,18 +352,18 @@ async def test_d3_programs_name_the_answerer_when_there_are_several_assignees(st
 
 
 async def test_x5_a_person_sees_a_page_when_the_store_does_not_respond(sqlite_store: Store) -> None:
-    async with asked(sqlite_store) as (app, client, _, url):
+    async with served_question(sqlite_store) as (app, client, _, url):
         await app.__aexit__(None, None, None)
         page = await client.get(url)
         assert page.status_code == 503
-        assert "Your answer was not accepted" in page.text
+        assert "This page cannot be shown" in page.text
         assert (await client.get(url, headers=JSON)).json()["error"]
         await app.__aenter__()
 
 
 async def test_d3_malformed_cookies_of_other_programs_on_this_host_do_not_matter(store: Store) -> None:
-    async with asked(store) as (_, client, _, url):
-        form = await opened(client, url)
+    async with served_question(store) as (_, client, _, url):
+        form = await hidden_fields(client, url)
         ours = client.cookies["hark_form"]
         client.cookies.clear()
         cookies = {"cookie": f'odd[]={{"a": 1}}; ;; =x; hark_form={ours}; b@d=é'.encode()}
@@ -371,7 +371,7 @@ async def test_d3_malformed_cookies_of_other_programs_on_this_host_do_not_matter
 
 
 async def test_d3_programs_reject_in_json(store: Store) -> None:
-    async with asked(store) as (app, client, id, url):
+    async with served_question(store) as (app, client, id, url):
         refuse = url.replace("?", "/reject?") + "&by=robot"
         assert (await client.post(refuse.replace("t=", "t=x"), json={})).status_code == 404
         done = await client.post(refuse, json={"error": "no"})
@@ -390,7 +390,7 @@ async def test_d3_programs_reject_in_json(store: Store) -> None:
     ids=["not UTF-8", "too many fields", "too large"],
 )
 async def test_x4_a_form_that_cannot_be_read_is_refused_with_a_page(store: Store, body: bytes, status: int) -> None:
-    async with asked(store) as (_, client, _, url):
+    async with served_question(store) as (_, client, _, url):
         before = await everything(store)
         page = await client.post(url, content=body, headers=FORM)
         assert page.status_code == status
@@ -407,15 +407,15 @@ async def test_x4_a_form_that_cannot_be_read_is_refused_with_a_page(store: Store
 async def test_x4_an_answer_with_invalid_characters_is_refused_on_the_page(
     store: Store, typed: Any, status: int
 ) -> None:
-    async with asked(store) as (_, client, _, url):
-        page = await client.post(url, data={**await opened(client, url), **typed})
+    async with served_question(store) as (_, client, _, url):
+        page = await client.post(url, data={**await hidden_fields(client, url), **typed})
         assert page.status_code == status
         assert 'role="alert"' in page.text
 
 
 async def test_x4_an_answer_at_the_limit_is_accepted_and_one_above_is_413(sqlite_store: Store) -> None:
-    async with asked(sqlite_store) as (app, client, id, url):
-        form = await opened(client, url)
+    async with served_question(sqlite_store) as (app, client, id, url):
+        form = await hidden_fields(client, url)
         most = DoorAccess(app).max_payload - 2  # its quotation marks
         assert (await client.post(url, data={**form, "v": "é" * (most // 2) + "xx"})).status_code == 413
         assert (await client.post(url, data={**form, "v": "é" * (most // 2)})).status_code == 303
@@ -423,7 +423,7 @@ async def test_x4_an_answer_at_the_limit_is_accepted_and_one_above_is_413(sqlite
 
 
 async def test_d3_its_files_are_served_and_no_others(store: Store) -> None:
-    async with asked(store) as (_, client, _, url):
+    async with served_question(store) as (_, client, _, url):
         page = await client.get(url)
         [style] = re.findall(r'rel="stylesheet" href="([^"]+)"', page.text)
         sheet = await client.get(httpx.URL(url).join(style))
@@ -438,8 +438,8 @@ async def test_x3_no_token_of_a_link_is_logged(sqlite_store: Store, caplog: pyte
     caplog.set_level(logging.DEBUG)
     for noisy in ("httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    async with asked(sqlite_store) as (_, client, _, url):
-        form = await opened(client, url)
+    async with served_question(sqlite_store) as (_, client, _, url):
+        form = await hidden_fields(client, url)
         await client.post(url, data={**form, "v": "x"})
         await client.post(url, data={**form, "v": "x"})
         await client.get(url + "x")

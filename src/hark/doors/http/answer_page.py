@@ -109,7 +109,8 @@ def _with_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]
                 case AlreadySettled():
                     return _settled_page(await request.app.awakeable(question.id), 409)
                 case _:
-                    return _message_page(status_of(error), "bad", "Your answer was not accepted", str(error))
+                    heading = "This page cannot be shown" if request.is_read else "Your answer was not accepted"
+                    return _message_page(status_of(error), "bad", heading, str(error))
 
     return handle
 
@@ -183,7 +184,9 @@ async def _answer_form(request: HttpRequest, question: Awakeable, token: str) ->
         rest = submission.form.attach_problems(error.problems)
         return _question_page(request, question, token, submission, 422, _INVALID, rest)
     except InvalidInput as error:  # no answer may have this: a NUL character, or too many bytes
-        return _question_page(request, question, token, submission, status_of(error), f"Not sent: {error}.")
+        return _question_page(
+            request, question, token, submission, status_of(error), f"Not sent: {str(error).rstrip('.')}."
+        )
     return Response(303, b"", with_security_headers([(b"location", f"?t={token}&sent=1".encode())]))
 
 
@@ -204,7 +207,7 @@ async def _read_form(request: HttpRequest) -> dict[str, list[str]]:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_POSTED_FIELDS, errors="strict")
     except ValueError as error:
         raise InvalidInput(
-            "This form cannot be read: it is not UTF-8, or it has too many fields. Send the form of the page."
+            "The form cannot be read: it is not UTF-8, or it has too many fields. Send the form of the page."
         ) from error
 
 

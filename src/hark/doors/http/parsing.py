@@ -58,7 +58,7 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, envelope
 
 def _too_large(size: int, limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"the body has {size} bytes or more, but a payload may have {limit}; send less, or a reference to the data",
+        f"The body has {size} bytes or more, but a payload may have {limit}. Send less, or a reference to the data.",
         size=size,
         limit=limit,
     )
@@ -74,7 +74,7 @@ def convert_body(value: Any, shape: type[T]) -> T:
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the body has the wrong shape: {error}; see /openapi.json") from error
+        raise InvalidInput(f"The body has the wrong shape: {error}. See /openapi.json.") from error
 
 
 def parse_query(raw: bytes, shape: type[T]) -> T:
@@ -84,12 +84,12 @@ def parse_query(raw: bytes, shape: type[T]) -> T:
         name, _, value = part.replace(b"+", b" ").partition(b"=")
         key = percent_decoded(name)
         if key in values:
-            raise InvalidInput(f"the query has {key!r} more than once; give it once")
+            raise InvalidInput(f"The query has {key!r} more than once. Give it once.")
         values[key] = percent_decoded(value)
     try:
         return msgspec.convert(values, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the query has the wrong shape: {error}; see /openapi.json") from error
+        raise InvalidInput(f"The query has the wrong shape: {error}. See /openapi.json.") from error
 
 
 def percent_decoded(raw: bytes) -> str:
@@ -102,5 +102,5 @@ def utf8(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            "the path, the query or a header is not UTF-8; encode it as UTF-8, and percent-encode it in a URL"
+            "The path, the query or a header is not UTF-8. Encode it as UTF-8, and percent-encode it in a URL."
         ) from error

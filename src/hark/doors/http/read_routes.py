@@ -211,5 +211,5 @@ def _next_cursor(found: Sequence[Instance | Awakeable], limit: int) -> str | Non
 def cursor_number(text: str) -> int:
     """Parse a number of a cursor."""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise InvalidInput("invalid cursor in `after`: use the `next` of an earlier page, or leave it out to begin")
+        raise InvalidInput("Invalid cursor in `after`: use the `next` of an earlier page, or leave it out to begin.")
     return int(text)

@@ -54,6 +54,10 @@ class HttpRequest:
         self.caller: Caller
         self.route: Route
 
+    @property
+    def is_read(self) -> bool:
+        return self.scope["method"] in ("GET", "HEAD")
+
     def header(self, name: bytes) -> bytes | None:
         """Return the first header of this name."""
         for key, value in self.scope["headers"]:
