@@ -37,6 +37,11 @@ def test_every_link_of_the_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_map_on_the_front_page_lists_every_guide() -> None:
+    links = LINK.findall((ROOT / "README.md").read_text("utf-8"))
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in links] == []
+
+
 def test_the_glossary_is_in_alphabetical_order_and_names_a_file_for_each_term() -> None:
     terms = TERM.findall(GLOSSARY.read_text("utf-8"))[1:]
     names = [term.lower() for term, _, _ in terms]
