@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from hark import Hark
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim
+from hark.runtime.attached_worker import AttachedWorker
 from hark.runtime.other_processes import OtherProcesses
-from hark.runtime.worker import Worker
 from tests.crash.machines import ALL, trace
 
 app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))
@@ -23,9 +23,9 @@ app.register(*ALL)
 
 
 def make_deaf() -> None:
-    receive = Worker.receive
+    receive = AttachedWorker.receive
 
-    def traced(self: Worker, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
+    def traced(self: AttachedWorker, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
         receive(self, commits, claims)
         for commit in commits:
             if commit.fenced:
@@ -34,7 +34,7 @@ def make_deaf() -> None:
     async def hear_nothing(self: OtherProcesses) -> None:
         """Ignored: would notify the worker which of its steps were reclaimed."""
 
-    Worker.receive = traced  # type: ignore[method-assign]
+    AttachedWorker.receive = traced  # type: ignore[method-assign]
     OtherProcesses.find_lost_steps = hear_nothing  # type: ignore[method-assign]
 
 
