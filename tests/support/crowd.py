@@ -170,7 +170,7 @@ TURN: dict[str, Question] = {
     "blocked_keys": Question(
         sql.blocked_keys, {"instances_blocked"}, lambda size: [("slot:one-key",), ("rate:api",), ("slot:other",)]
     ),
-    "slots_used": Question(sql.slots_used, {"instances_slots"}, None, lambda size: {"keys": ["one-key", "other"]}),
+    "slots_used": Question(sql.slots_used, {"instances_slots"}, lambda size: [("one-key",), ("other",)]),
     "addresses": Question(
         sql.addresses, {"instances_pkey", "instances_key", "instances_kept_key"}, _targets
     ),

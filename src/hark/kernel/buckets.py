@@ -90,7 +90,7 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
         return wanted, 0
     buckets = await _take(turn, names)
     keys = [key for kind, key in buckets if kind == "slot"]
-    used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, keys=keys)) if keys else {}
+    used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, [(key,) for key in keys])) if keys else {}
     heads = await _heads(turn, buckets)
     granted: list[Candidate] = []
     blocked: list[tuple[str, str]] = []
@@ -277,7 +277,7 @@ async def promote(turn: Turn) -> None:
     if not due:
         return
     keys = [key for kind, key in due if kind == "slot"]
-    used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, keys=keys)) if keys else {}
+    used: dict[str, int] = dict(await turn.tx.fetch(sql.slots_used, [(key,) for key in keys])) if keys else {}
     room: dict[str, int] = {}
     for (kind, key), shards in due.items():
         if kind == "slot":
