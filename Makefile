@@ -65,7 +65,7 @@ BASE ?= origin/main
 bench-compare: $(STAMP)  ## this tree beside an earlier revision of it: BASE=revision, ARGS='--rounds 9 --only steps'
 	$(BIN)/python bench/compare.py $(BASE) $(ARGS)
 
-format: $(STAMP)  ## let ruff mend what it can
+format: $(STAMP)  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

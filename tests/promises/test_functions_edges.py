@@ -523,7 +523,7 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
     """The first answer wakes it and leaves its wait unmarked; that wait never fires."""
     broken = [True]
 
-    async def mended() -> None:
+    async def fixed() -> None:
         assert not broken
 
     @workflow
@@ -538,7 +538,7 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
                 return "anew" if again else ctx.continue_as_new({"again": bool(await a)})
             case _:
                 found = [await a]
-                await ctx.run(mended)
+                await ctx.run(fixed)
                 found.append(await b)
         await ctx.sleep(100)
         return found

@@ -270,13 +270,13 @@ async def test_m3_input_that_does_not_match_goes_to_handle_if_the_starter_had_no
 
         def handle(self, error: Exception, ctx: Context) -> Any:
             seen.append((type(error), ctx.state))
-            return Done("mended", state=Basket(order=1))
+            return Done("fixed", state=Basket(order=1))
 
     async with harness(store, Picky) as worker, harness(store) as door:
         picky = await door.start("Picky", {"order": "first"})
         await worker.drain()
         assert seen == [(InvalidState, {"order": "first"})], "a state that cannot be loaded is shown as it is"
-        assert await picky.result(timeout=60) == "mended"
+        assert await picky.result(timeout=60) == "fixed"
         assert (await picky.get()).state["order"] == 1
 
 

@@ -150,7 +150,7 @@ async def test_m4_handle_may_return_any_outcome(store: Store) -> None:
                 case "spawn":
                     return Spawn([Child(Mends, {"how": "done"})], then=self.other)
                 case "done":
-                    return Done("done", state={"mended": True})
+                    return Done("done", state={"fixed": True})
                 case _:
                     return Stop("stopped")
 
@@ -171,7 +171,7 @@ async def test_m4_handle_may_return_any_outcome(store: Store) -> None:
             "done": ("done", "done"),
             "stop": ("failed", "stopped"),
         }
-        assert ends["done"].state == {"mended": True}
+        assert ends["done"].state == {"fixed": True}
 
 
 async def test_m4_handle_sees_attempt_grow_with_every_retry_it_asks_for(store: Store) -> None:

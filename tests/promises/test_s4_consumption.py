@@ -148,7 +148,7 @@ async def test_s4_after_a_terminal_outcome_there_is_no_inbox(store: Store, end: 
 
 @pytest.mark.parametrize("how", ["stop", "raise"])
 async def test_s4_retry_restores_the_inbox_as_it_was_before_the_failing_outcome(store: Store, how: str) -> None:
-    mended = asyncio.Event()
+    fixed = asyncio.Event()
 
     class Fails(Machine):
         @step
@@ -165,7 +165,7 @@ async def test_s4_retry_restores_the_inbox_as_it_was_before_the_failing_outcome(
 
         @step
         async def work(self, ctx: Context) -> Done | Stop:
-            if mended.is_set():
+            if fixed.is_set():
                 return Done(seen(ctx))
             if how == "raise":
                 raise RuntimeError("broken")
@@ -182,7 +182,7 @@ async def test_s4_retry_restores_the_inbox_as_it_was_before_the_failing_outcome(
             await app.retry(handle)
             await app.drain()
             assert (await handle.get()).status == "failed"
-        mended.set()
+        fixed.set()
         await app.retry(handle)
         assert await app.drain() == {"steps": 1, "done": 1}
         assert await handle.result() == {

@@ -33,7 +33,7 @@ class Quick(Machine):
 class Fragile(Machine):
     """After the signal `go`, fails until it is fixed."""
 
-    mended = False
+    fixed = False
 
     @step
     async def start(self, ctx: Context) -> Await:
@@ -41,12 +41,12 @@ class Fragile(Machine):
 
     @step
     async def work(self, ctx: Context) -> Done | Stop:
-        return Done(seen(ctx)) if type(self).mended else Stop("broken")
+        return Done(seen(ctx)) if type(self).fixed else Stop("broken")
 
 
 @pytest.fixture(autouse=True)
 def _broken() -> None:
-    Fragile.mended = False
+    Fragile.fixed = False
 
 
 async def test_x8_a_retry_runs_the_failed_step_again_with_its_inbox_and_waits(store: Store) -> None:
@@ -56,7 +56,7 @@ async def test_x8_a_retry_runs_the_failed_step_again_with_its_inbox_and_waits(st
         await app.signal("f", "go", 2)
         await app.drain()
         assert (await app.get("f")).error == "broken"
-        Fragile.mended = True
+        Fragile.fixed = True
         retried = await app.retry("f")
         assert (retried.status, retried.step, retried.error, retried.attempt) == ("runnable", "work", None, 0)
         assert retried.finished_at is None
@@ -106,7 +106,7 @@ async def test_x8_fault_75_a_retry_whose_key_is_taken_is_a_duplicate_and_nothing
         assert taken.value.holder == "new"
         assert await everything(store) == before
         await app.cancel("new")
-        Fragile.mended = True
+        Fragile.fixed = True
         assert (await app.retry("old")).status == "runnable"
         with pytest.raises(Duplicate) as held:
             await app.start(Waiter, GO, correlation_key="k")
@@ -183,7 +183,7 @@ class Parent(Machine):
     @step
     async def joined(self, ctx: Context) -> Done | Stop:
         found = {child.id: child.status for child in ctx.children}
-        return Stop("the parent is broken") if ctx.state.get("fail") and not Fragile.mended else Done(found)
+        return Stop("the parent is broken") if ctx.state.get("fail") and not Fragile.fixed else Done(found)
 
 
 async def test_x8_a_child_that_ends_again_does_not_count_twice(store: Store) -> None:
@@ -196,7 +196,7 @@ async def test_x8_a_child_that_ends_again_does_not_count_twice(store: Store) -> 
             else:
                 await app.signal("fragile", "go")
             await app.drain()
-        Fragile.mended = True
+        Fragile.fixed = True
         await app.retry("fragile")
         await app.drain()
         assert await statuses(app, "fragile", "parent") == ["done", "awaiting_children"]
@@ -226,7 +226,7 @@ async def test_x8_fault_75_a_child_whose_parent_continued_is_retried_alone(store
         await app.drain()
         assert await app.result("parent") == {"fragile": "failed", "waiter": "awaiting_signal"}
         before = await event_types(app, "parent")
-        Fragile.mended = True
+        Fragile.fixed = True
         await app.retry("fragile")
         await app.drain()
         await app.signal("waiter", "go")
@@ -246,7 +246,7 @@ async def test_x8_a_retried_parent_has_its_children_again(store: Store) -> None:
         assert (await app.get("waiter")).status == "awaiting_signal"  # a failure is not a cancel
         await app.signal("waiter", "go")
         await app.drain()
-        Fragile.mended = True
+        Fragile.fixed = True
         await app.retry("parent")
         assert await app.drain() == {"steps": 1, "done": 1}
         assert await app.result("parent") == {"fragile": "failed", "waiter": "done"}

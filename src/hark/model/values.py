@@ -226,14 +226,14 @@ class Blocker:
     """Something that keeps an instance from continuing, besides what it waits for.
 
     Attributes:
-        reason: "delayed", "concurrency", "rate_limit", "no_worker" (no worker has its code), "in_line" (it waits for a
+        reason: "delayed", "concurrency", "rate_limit", "no_worker" (no worker has its code), "queued" (it waits for a
             free slot of its queue), "executing", "lease_lost" (its worker died) or "finished".
         text: The same as a sentence, with what to do.
         until: When it is over, if that is known.
     """
 
     reason: Literal[
-        "delayed", "concurrency", "rate_limit", "no_worker", "in_line", "executing", "lease_lost", "finished"
+        "delayed", "concurrency", "rate_limit", "no_worker", "queued", "executing", "lease_lost", "finished"
     ]
     text: str
     until: datetime | None = None

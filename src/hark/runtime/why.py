@@ -123,7 +123,7 @@ async def _blockers(store: Store, row: WhyInstance, now: int, here: Sequence[tup
     if not able and store.durable and (row.definition, row.version) not in here:
         text = f"No live worker has the code of {row.definition} version {row.version}: start one with "
         found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
-        return [blocker for blocker in found if blocker.reason != "in_line"]
+        return [blocker for blocker in found if blocker.reason != "queued"]
     return found
 
 
@@ -141,7 +141,7 @@ async def _blocked(store: Store, row: WhyInstance, now: int, able: int) -> Block
     if row.due_at is not None:
         return Blocker("delayed", "It is delayed.", from_micros(row.due_at))
     if row.blocked_on is None:
-        return Blocker("in_line", f"It waits for a free slot in queue {row.queue!r}; workers with its code: {able}.")
+        return Blocker("queued", f"It waits for a free slot in queue {row.queue!r}; workers with its code: {able}.")
     kind, _, key = row.blocked_on.partition(":")
     [[due]] = await store.read(reads.bucket_due, kind=kind, key=key)
     until = None if due is None or due < now else from_micros(due)
