@@ -358,7 +358,7 @@ async def test_x4_a_refused_call_does_not_affect_others_in_its_turn(app: Harness
 
 async def test_x4_a_page_after_an_unknown_id_is_an_error_not_an_empty_page(app: Harness) -> None:
     """Retention may have removed it: an empty page would mean that everything has been seen."""
-    with pytest.raises(NotFound, match=r"no 'gone' to go on after.*from the beginning"):
+    with pytest.raises(NotFound, match=r"no 'gone' to continue after.*from the beginning"):
         await app.list(after="gone")
 
 
