@@ -26,6 +26,7 @@ from hark.runtime import views
 from hark.runtime.conditions import AwakeableOpen
 from hark.runtime.reply import Reply
 from hark.store.protocol import Store
+from hark.store.statements import AwakeableRow
 
 
 class AnswerVerbs(Core):
@@ -55,8 +56,7 @@ class AnswerVerbs(Core):
         Example:
             await app.resolve(approval.id, {"approved": True}, by="ann")
         """
-        text = json.dump(payload, limit=self._max_payload)
-        return self._settle(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
+        return self._ask(self._resolution(awakeable_id, payload, by, via), self._show)
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
@@ -78,12 +78,16 @@ class AnswerVerbs(Core):
             NotAssigned: `by` is not one of the assignees. The awakeable stays open.
         """
         reason = check_text(error, "error")
-        return self._settle(Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via))
+        settle = Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via)
+        return self._ask(_settlement(settle), self._show)
 
-    def _settle(self, settle: Settle) -> Reply[Awakeable]:
-        optional_name(settle.by, "by")
-        optional_name(settle.via, "via")
-        return self._ask(SettleAwakeable(settle=settle), lambda row: views.awakeable(row, self._links.url))
+    def _resolution(self, awakeable_id: str, payload: Any, by: str | None, via: str) -> SettleAwakeable:
+        """The request of `resolve`."""
+        text = json.dump(payload, limit=self._max_payload)
+        return _settlement(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
+
+    def _show(self, row: AwakeableRow) -> Awakeable:
+        return views.awakeable(row, self._links.url)
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """Read one awakeable.
@@ -123,7 +127,7 @@ class AnswerVerbs(Core):
             question = await app.wait_for_awakeable(job=deploy, timeout=5)
             await app.resolve(question.id, {"approved": True})
         """
-        reply: Reply[Awakeable] = Reply(lambda row: views.awakeable(row, self._links.url))
+        reply: Reply[Awakeable] = Reply(self._show)
         self._clerk.wait_until(target_of(job), AwakeableOpen(), optional_seconds(timeout, "timeout"), reply)
         return reply
 
@@ -147,3 +151,9 @@ class AnswerVerbs(Core):
         return self._read(
             lambda store: views.awakeables(store, self._links.url, job=wanted, status=status, limit=size, after=after)
         )
+
+
+def _settlement(settle: Settle) -> SettleAwakeable:
+    optional_name(settle.by, "by")
+    optional_name(settle.via, "via")
+    return SettleAwakeable(settle=settle)

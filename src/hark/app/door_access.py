@@ -109,6 +109,16 @@ class DoorAccess:
         check_word(kind, "kind", WaitKind)
         return self.app._read(lambda store: views.waits(store, name, kind, size, after))
 
+    # -- answers ------------------------------------------------------------------------------------
+
+    def resolve(self, awakeable_id: str, payload: Any, *, by: str | None, via: str) -> Reply[Any]:
+        """`Hark.resolve` for a door that does not show the awakeable.
+
+        The reply has no value to read: building the `Awakeable` and signing its link costs 10 µs, of the 110 to 150 of
+        a request (FINDINGS 27).
+        """
+        return self.app._ask(self.app._resolution(awakeable_id, payload, by, via))
+
     # -- links and forms ----------------------------------------------------------------------------
 
     @property
