@@ -6,8 +6,9 @@ page is made from `EVENTS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 EventType: TypeAlias = OutcomeType | Literal[
@@ -16,8 +17,7 @@ EventType: TypeAlias = OutcomeType | Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class EventInfo:
+class EventInfo(Struct, frozen=True):
     """What an event means, and the keys of its data; a key that ends with `?` may be absent."""
 
     meaning: str

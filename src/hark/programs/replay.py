@@ -23,10 +23,11 @@ import asyncio
 import sys
 from asyncio import _get_running_loop
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from hark.model import json
 from hark.model.activation import Claim, Traits, WaitRow
@@ -55,8 +56,7 @@ _ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it bel
 _MAX_CALLS_WHILE_CLOSING = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ContinueAsNew:
+class ContinueAsNew(Struct, frozen=True):
     """What `ctx.continue_as_new` returns: the input of the next visit."""
 
     input: Any
@@ -68,8 +68,7 @@ _PROCEED, _PROCEED_KEEPING_SLOT = Proceed(), Proceed(keep_slot=True)
 _TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True)
 
 
-@dataclass(slots=True)
-class FunctionProgram:
+class FunctionProgram(Struct, eq=False):
     """A durable function, as the interpreter needs it."""
 
     name: str

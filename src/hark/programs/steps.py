@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
+
+from msgspec import Struct
 
 from hark.model import json
 from hark.model.activation import Claim, Traits
@@ -76,16 +77,14 @@ class StepServices(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StepFunction:
+class StepFunction(Struct, frozen=True):
     """The method of a step."""
 
     function: Callable[..., Any]
     is_async: bool
 
 
-@dataclass(slots=True)
-class StepProgram:
+class StepProgram(Struct, eq=False):
     """A machine, as the interpreter needs it."""
 
     name: str

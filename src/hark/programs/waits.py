@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hark.model.activation import Claim, WaitRow
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.programs.operations import AwakeableAnswer, Operation, entry_of
 
 
-@dataclass(frozen=True, slots=True)
-class WaitChanges:
+class WaitChanges(Struct, frozen=True):
     """What a commit arms and disarms, and the effects of operations that were withdrawn."""
 
     arm: tuple[Arm, ...]

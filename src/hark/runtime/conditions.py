@@ -14,8 +14,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, assert_never
+
+from msgspec import Struct
 
 from hark.model.errors import Conflict
 from hark.model.values import TERMINAL, Instance
@@ -28,15 +29,13 @@ from hark.store.protocol import Store, StoreFault
 from hark.store.statements import AwakeableRow
 
 
-@dataclass(frozen=True, slots=True)
-class StatusReached:
+class StatusReached(Struct, frozen=True):
     """The instance has this status. Answered with the `Instance`."""
 
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class AwakeableOpen:
+class AwakeableOpen(Struct, frozen=True):
     """The instance has an open awakeable. Answered with the row of the oldest one."""
 
 
@@ -144,8 +143,7 @@ class Conditions:
         answer_all([(reply, error) for reply in replies])
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """What a check read about an instance."""
 
     status: str

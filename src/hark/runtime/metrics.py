@@ -6,7 +6,8 @@ The gauges are read when they are asked for, by index only; counts stop at `MOST
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hark.model.values import WaitKind
 from hark.store import reads
@@ -17,8 +18,7 @@ MOST = 10_000
 _KINDS = typing.get_args(WaitKind)
 
 
-@dataclass(slots=True)
-class ProcessCounters:
+class ProcessCounters(Struct):
     """What the clerk has done since it opened. Added up once per turn, never per row."""
 
     turns: int = 0
@@ -41,8 +41,7 @@ class ProcessCounters:
             self.woke += seconds
 
 
-@dataclass(slots=True)
-class Metrics:
+class Metrics(Struct):
     """The gauges of the store, and the counters of this process."""
 
     counters: ProcessCounters
