@@ -70,8 +70,8 @@ async def plan(turn: Turn, *, deliver_marks: bool) -> None:
 
 def receivers(turn: Turn) -> set[str]:
     """Instances whose waits must be read even if they are not parked: a woken instance still subscribes."""
-    ids = {id for ids in turn.broadcasts.subscribers.values() for id in ids}
-    return ids | {id for _, id in turn.broadcasts.chunk}
+    broadcasts = turn.broadcasts
+    return {id for ids in broadcasts.subscribers.values() for id in ids} | {id for _, id in broadcasts.chunk}
 
 
 async def deliver_marked(turn: Turn) -> None:

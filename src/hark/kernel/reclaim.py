@@ -36,9 +36,10 @@ async def plan_abandoned(turn: Turn) -> list[str]:
 
 
 async def apply(turn: Turn, abandoned: list[str]) -> None:
-    await _reclaim(turn, abandoned)
-    await _hand_back(turn)
-    await _retire(turn)
+    if turn.batch.of(Reclaim) or turn.batch.of(HandBack):
+        await _reclaim(turn, abandoned)
+        await _hand_back(turn)
+        await _retire(turn)
 
 
 async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
