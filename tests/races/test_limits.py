@@ -125,6 +125,23 @@ async def test_m9_two_concurrent_claims_that_insert_buckets_in_different_orders_
     await _run_all(stage, *"abcdef")
 
 
+async def test_m9_two_workers_with_different_code_that_insert_buckets_in_different_orders_do_not_deadlock(
+    stage: Stage,
+) -> None:
+    """Neither reads the rows of the other, so that each comes to the new bucket of the other in its second round."""
+
+    async def prepare() -> Duel:
+        await stage.executing("full-1", concurrency_key="f1")
+        await stage.executing("full-2", concurrency_key="f2")
+        for version, keys in ((1, ("f1", "k1", "k2")), (2, ("f2", "k2", "k1"))):
+            for key in keys:
+                await stage.start(f"{key}-{version}", concurrency_key=key, version=version)
+
+        return Duel(part(claim=capacity("ours", 2, 1)), part(claim=capacity("theirs", 2, 2)))
+
+    await stage.explore(prepare, deep=True)
+
+
 async def test_m9_the_cancel_of_a_promoted_row_does_not_strand_the_next_blocked_one(stage: Stage) -> None:
     async def prepare() -> Duel:
         holder = await stage.executing("holder", concurrency_key="k")

@@ -36,7 +36,8 @@ async def plan_abandoned(turn: Turn) -> list[str]:
 
 
 async def apply(turn: Turn, abandoned: list[str]) -> None:
-    if turn.batch.of(Reclaim) or turn.batch.of(HandBack):
+    has_any = bool(turn.batch.of(Reclaim)) or bool(turn.batch.of(HandBack))
+    if has_any:
         await _reclaim(turn, abandoned)
         await _hand_back(turn)
         await _retire(turn)

@@ -1,0 +1,39 @@
+"""What a turn reports to the clerk, so that the work it made or left is done without waiting for a poll."""
+
+from typing import Any
+
+from hark.kernel.requests import Deliver, Reclaim, StartInstances
+from hark.store import statements
+from tests.support.turns import capacity, new, on, park
+
+PAGE = 1000  # instances that one turn reclaims
+
+
+async def _executing(turns: Any, *ids: str) -> list[Any]:
+    await turns.run(StartInstances(items=[new(id) for id in ids]))
+    return list((await turns.run(claim=capacity("worker", len(ids)))).claims)
+
+
+async def test_executing_instances_that_receive_a_signal_are_reported(turns: Any) -> None:
+    """The worker notifies their functions, which may wait for the signal while they run."""
+    claims = await _executing(turns, "busy", "parked", "other")
+    await turns.run(*(park(claim, on("go")) for claim in claims if claim.id == "parked"))
+    result = await turns.run(Deliver(target="busy", name="go"), Deliver(target="parked", name="go"))
+    assert result.signalled == {"busy"}
+
+
+async def test_a_reclaim_of_more_than_a_page_runs_again_and_keeps_the_dead_worker_until_then(turns: Any) -> None:
+    ids = [f"i{n:04}" for n in range(PAGE + 1)]
+    assert len(await _executing(turns, *ids)) == PAGE + 1
+    tx = await turns.store.begin()
+    await tx.fetch(statements.renew, id="worker", until=0, definitions="")
+    await tx.commit()
+    reclaim = Reclaim(owners=["worker"])
+    first = await turns.run(reclaim)
+    assert first.again == [reclaim]
+    assert len(await turns.read("SELECT id FROM instances WHERE status = 'executing'")) == 1
+    assert len(await turns.read("SELECT id FROM workers")) == 1
+    second = await turns.run(*first.again)
+    assert second.again == []
+    assert await turns.read("SELECT id FROM instances WHERE status = 'executing'") == []
+    assert await turns.read("SELECT id FROM workers") == []
