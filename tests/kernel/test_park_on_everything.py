@@ -286,7 +286,7 @@ async def test_all_answers_in_one_turn_are_one_wake_up_and_none_is_lost(store: S
         turn = await stage.turns.run(
             Deliver(target="m", name="go"), message, answer, *ends, lanes=["M"], room=5, sweep=True
         )
-        assert message.answer == "m"
+        assert message.result == "m"
         [claim] = turn.claims
         assert sorted((row.kind, row.wait_id) for row in claim.inbox) == [
             ("awakeable", None), ("children", "w-left"), ("children", "w-right"), ("message", "w-message"),
@@ -302,15 +302,15 @@ async def test_fault_69_near_misses_wake_no_instance(store: Store) -> None:
         for name in ("x", "paid", "soon", "left", "w-soon", "w-left", "prom_1x", "children", "timer"):
             signal = Deliver(target="m", name=name)
             await stage.send(signal)
-            assert signal.answer.status == "stored"
+            assert signal.result.status == "stored"
         for name in ("go", "paid", "prom_1x", "soon"):
             publish = Publish(name=name)
             await stage.send(publish)
-            assert publish.answer == 0
+            assert publish.result == 0
         for name, key in (("paid", "order-2"), ("go", "order-1"), ("prom_1x", "order-1")):
             message = Message(name=name, key=key)
             await stage.send(message)
-            assert isinstance(message.answer, NoTarget)
+            assert isinstance(message.result, NoTarget)
         await stage.end("left-1")
         assert await stage.sleeps()
         assert await rows(store, "SELECT status FROM awakeables") == [("PENDING",)]
@@ -321,15 +321,15 @@ async def test_a_message_is_received_once(store: Store) -> None:
     async with parked(store) as stage:
         first, second = (Message(name="paid", key="order-1") for _ in range(2))
         await stage.send(first, second)
-        assert first.answer == "m"
-        assert isinstance(second.answer, NoTarget)
+        assert first.result == "m"
+        assert isinstance(second.result, NoTarget)
         claim = await stage.claim()
         late = Message(name="paid", key="order-1")
         await stage.send(late)
-        assert isinstance(late.answer, NoTarget)
+        assert isinstance(late.result, NoTarget)
         await stage.park(claim, Arm("message", "w-again", "post", name="paid", key="order-1"), disarm=["w-message"])
         await stage.send(again := Message(name="paid", key="order-1"))
-        assert again.answer == "m"
+        assert again.result == "m"
         assert [row.wait_id for row in (await stage.claim()).inbox] == ["w-again"]
 
 
@@ -379,7 +379,7 @@ async def test_a_cancel_deletes_all_waits_and_ends_the_children(store: Store) ->
         assert await rows(store, "SELECT DISTINCT status FROM instances") == [("cancelled",)]
         assert await rows(store, "SELECT status FROM awakeables") == [("CANCELLED",)]
         await stage.send(message := Message(name="paid", key="order-1"))
-        assert isinstance(message.answer, NoTarget)
+        assert isinstance(message.result, NoTarget)
         assert await count(store, "signals") == 0
 
 
@@ -388,8 +388,8 @@ async def test_a_retry_has_all_its_waits_again(store: Store) -> None:
         await stage.send(Deliver(target="m", name="go"))
         await stage.turns.commit(await stage.claim(), Finish("failed", error="broken"))
         await stage.send(message := Message(name="paid", key="order-1"), publish := Publish(name="x"))
-        assert isinstance(message.answer, NoTarget)
-        assert publish.answer == 0
+        assert isinstance(message.result, NoTarget)
+        assert publish.result == 0
         await stage.send(RetryInstance(target="m"))
         claim = await stage.claim()
         assert {wait.id for wait in claim.waits} == set(PLACES)

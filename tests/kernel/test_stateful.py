@@ -260,7 +260,7 @@ class Kernel(RuleBasedStateMachine):
         inst = self.model.all[id]
         if commit.decision.label in ("await", "spawn"):
             self.seen[id] = commit.decision.handed
-        if commit.answer is True:
+        if commit.result is True:
             before = self.claims[id]
             self.zombies.append(copy(before))
             before.run_ahead(commit.decision, turn.now, turn.inboxes.get(id))
@@ -318,7 +318,7 @@ def _seen(wait: Any, fired: Any) -> tuple[Any, ...]:
 
 
 def _assert_answer(request: Request, expected: Any) -> None:
-    answer = request.answer
+    answer = request.result
     match request:
         case Commit():
             assert request.fenced != expected, f"fenced: {request}"

@@ -149,7 +149,7 @@ class Turns:
         items = [NewInstance(definition, "{}", id, named=True, **options) for id in ids]
         request = StartInstances(items=items)
         await self.run(request)
-        assert request.answer == list(ids)
+        assert request.result == list(ids)
 
     async def claim(self, *definitions: str) -> Claim:
         """Claim the one that can run, or fail."""

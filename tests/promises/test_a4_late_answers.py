@@ -65,9 +65,9 @@ async def test_fault_43_an_answer_after_the_timeout_of_an_executing_instance_is_
     async with asking(store) as asker:
         asker.now += 10 * SECOND
         for late in await asker.resolve("1", "2"):
-            assert type(late.answer) is AlreadySettled
-            assert (late.answer.status, late.answer.by) == ("TIMEOUT", None)
-            assert late.answer.at == from_micros(asker.now)
+            assert type(late.result) is AlreadySettled
+            assert (late.result.status, late.result.by) == ("TIMEOUT", None)
+            assert late.result.at == from_micros(asker.now)
         assert await asker.status() == "TIMEOUT"
         assert await asker.told() == ['{"status":"TIMEOUT"}']
 
@@ -76,7 +76,7 @@ async def test_fault_43_an_answer_before_the_timeout_of_an_executing_instance_is
     async with asking(store) as asker:
         asker.now += 10 * SECOND - 1
         [answer] = await asker.resolve("1")
-        assert not isinstance(answer.answer, Exception)
+        assert not isinstance(answer.result, Exception)
         asker.now += SECOND
         assert await asker.told() == ['{"status":"RESOLVED","payload":1,"by":"ann"}']
         assert await asker.status() == "RESOLVED"

@@ -116,7 +116,7 @@ async def test_b1_two_waits_for_one_name_are_one_subscriber(store: Store) -> Non
         await turns.commit(await turns.claim("M"), Park(arms), step="woken")
         publish = Publish(name="x")
         await turns.run(publish)
-        assert publish.answer == 1
+        assert publish.result == 1
         claim = await turns.claim("M")
         assert [row.name for row in claim.inbox] == ["x"]
         assert [wait.place for wait in claim.waits] == ["left", "right"]
@@ -130,7 +130,7 @@ async def test_b1_any_kind_of_workflow_subscribes(store: Store) -> None:
             await turns.park_all(kind, [f"the-{kind}"], subscribing, "woken")
         publish = Publish(name="x")
         turn = await turns.run(publish, lanes=kinds, room=10)
-        assert publish.answer == len(turn.claims) == len(kinds)
+        assert publish.result == len(turn.claims) == len(kinds)
 
 
 async def test_b1_a_subscriber_whose_step_runs_is_still_one(store: Store) -> None:
@@ -236,7 +236,7 @@ async def test_b1_two_connections_with_the_same_dedup_key_broadcast_once(pg_stor
         await until_blocked(pg_store, two)
         await turn.tx.commit()
         await meeting
-        assert first.answer == second.answer == 3
+        assert first.result == second.result == 3
         assert await rows(pg_store, PER_INSTANCE) == [(1,)] * 3
 
 
@@ -370,7 +370,7 @@ async def test_b1_during_chunked_delivery_marked_instances_receive_it_and_later_
         await turns.park_all("Busy", ["busy"], lambda id: both, "woken")
         publish = Publish(name="x", payload="1")
         await turns.run(publish)
-        assert publish.answer == 26
+        assert publish.result == 26
         # Marked, and before its chunk: one is woken and continues, one ends, and another subscribes only now.
         await turns.run(Deliver(target="busy", name="go"))
         claim = await turns.claim("Busy")
@@ -423,7 +423,7 @@ async def test_b1_the_count_of_a_large_broadcast_is_all_or_nothing(store: Store)
         await turn.tx.rollback()
         assert await count(store, "deliveries") == await count(store, "broadcasts") == 0
         await turns.run(publish)
-        assert publish.answer == 25
+        assert publish.result == 25
         assert await count(store, "deliveries") == 25
 
 

@@ -80,7 +80,7 @@ async def test_s3_park_first_the_delivery_waits_and_wakes(pg_store: Store) -> No
         await until_blocked(pg_store, sender)
         await parking.tx.commit()
         await sending
-        assert signal.answer.status == "woke"
+        assert signal.result.status == "woke"
         assert (await worker.claim("M")).step == "woken"
 
 
@@ -95,7 +95,7 @@ async def test_s3_delivery_first_the_park_waits_and_rechecks_the_inbox(pg_store:
         await until_blocked(pg_store, worker)
         await delivering.tx.commit()
         await parking
-        assert signal.answer.status == "stored"
+        assert signal.result.status == "stored"
         woken = await worker.claim("M")
         assert woken.step == "woken"
         assert [row.name for row in woken.inbox] == ["go"]
@@ -129,6 +129,6 @@ async def test_s3_a_park_that_is_rolled_back_leaves_the_signal_for_the_next_run(
         await until_blocked(pg_store, sender)
         await parking.tx.rollback()
         await sending
-        assert signal.answer.status == "stored"
+        assert signal.result.status == "stored"
         await worker.commit(claim, PARK, step="woken")
         assert (await worker.claim("M")).step == "woken"

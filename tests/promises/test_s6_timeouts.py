@@ -212,7 +212,7 @@ async def test_s6_fault_20_a_signal_in_the_same_turn_wins_over_the_deadline(stor
         app.clock.now += 61_000_000
         signal = Deliver(target="w", name="go", payload="1")
         await turns.run(signal, sweep=True)
-        assert signal.answer.status == "woke"
+        assert signal.result.status == "woke"
         assert await app.drain() == {"steps": 1, "done": 1}
         assert await app.result("w") == {
             "awaited": [["go", 1]], "all": [["go", 1]], "timed_out": False, "attempt": 0,

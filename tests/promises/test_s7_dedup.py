@@ -42,7 +42,7 @@ async def test_s7_fault_15_the_same_key_twice_in_one_turn_is_one_row(store: Stor
         await app.start(Waiter, {"names": ["go"]}, id="w", correlation_key="k")
         both = [Deliver(target=target, name="go", dedup_key="evt") for target in ("w", "k", "w")]
         await turns.run(*both)
-        assert [request.answer.status for request in both] == ["stored", "duplicate", "duplicate"]
+        assert [request.result.status for request in both] == ["stored", "duplicate", "duplicate"]
         assert await count(store, "signals") == 1
 
 

@@ -192,6 +192,6 @@ async def test_s9_of_two_concurrent_starters_of_one_key_one_starts(pg_store: Sto
         await until_blocked(pg_store, two)
         await starting.tx.commit()
         await meeting
-        assert first.answer == second.answer == "first"
+        assert first.result == second.result == "first"
         claim = await one.claim("M")
         assert [row.payload for row in claim.inbox] == ["1", "2"]

@@ -191,7 +191,7 @@ async def test_x7_a_child_whose_parent_was_retried_after_the_scan_stays(store: S
         look = Retain(before=2**60, ids=["child", "parent"])
         await turns.run(RetryInstance(target="parent"))
         await turns.run(look)
-        assert look.answer == []
+        assert look.result == []
 
 
 async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:

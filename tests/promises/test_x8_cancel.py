@@ -191,7 +191,7 @@ async def test_x8_fault_74_a_cancel_while_it_executes_with_children_and_awakeabl
         await turns.run(Deliver(target="m", name="go"))
         claim = await turns.claim("M")
         await turns.run(cancel := Cancel(target="m"))
-        assert cancel.answer == "m"
+        assert cancel.result == "m"
         assert await rows(store, "SELECT DISTINCT status FROM instances") == [("cancelled",)]
         assert await rows(store, "SELECT status FROM awakeables") == [("CANCELLED",)]
         assert await count(store, "waits") == 0

@@ -164,11 +164,11 @@ async def test_x8_a_retry_and_a_start_of_its_key_are_serialised(pg_store: Store,
         await turn.tx.commit()
         await meeting
         if first == "start":
-            assert start.answer == ["new"]
-            assert (type(retry.answer), retry.answer.holder) == (Duplicate, "new")
+            assert start.result == ["new"]
+            assert (type(retry.result), retry.result.holder) == (Duplicate, "new")
         else:
-            assert retry.answer == "old"
-            assert (type(start.answer[0]), start.answer[0].holder) == (Duplicate, "old")
+            assert retry.result == "old"
+            assert (type(start.result[0]), start.result[0].holder) == (Duplicate, "old")
         assert await count(pg_store, "instances", "holds_key") == 1
 
 

@@ -42,18 +42,18 @@ async def test_x8_a_retry_whose_message_is_awaited_by_another_is_a_conflict_and_
         before = await everything(store)
         refused = RetryInstance(target="old")
         await turns.run(refused)
-        assert type(refused.answer) is Conflict
-        assert refused.answer.status == "failed"
+        assert type(refused.result) is Conflict
+        assert refused.result.status == "failed"
         for word in ("payment", "order-42", "instance new", "then retry again"):
-            assert word in str(refused.answer)
+            assert word in str(refused.result)
         assert await everything(store) == before
         await turns.run(Message(name="payment", key="order-42"))
         again = RetryInstance(target="old")
         await turns.run(again)
-        assert again.answer == "old", "the message is free again"
+        assert again.result == "old", "the message is free again"
         sent = Message(name="payment", key="order-42")
         await turns.run(sent)
-        assert sent.answer == "old"
+        assert sent.result == "old"
 
 
 async def test_x8_of_two_failed_receivers_of_one_message_only_one_can_be_retried(store: Store) -> None:
@@ -63,10 +63,10 @@ async def test_x8_of_two_failed_receivers_of_one_message_only_one_can_be_retried
         await _fail_while_waiting(turns, "two", _payment("w-two"))
         retries = [RetryInstance(target="one"), RetryInstance(target="two"), RetryInstance(target="two")]
         await turns.run(*retries)
-        assert retries[0].answer == "one"
+        assert retries[0].result == "one"
         for refused in retries[1:]:
-            assert type(refused.answer) is Conflict
-            assert "instance one" in str(refused.answer)
+            assert type(refused.result) is Conflict
+            assert "instance one" in str(refused.result)
 
 
 @pytest.mark.parametrize("first", ["park", "retry"])
@@ -84,12 +84,12 @@ async def test_x8_a_retry_and_a_park_on_its_message_are_serialised(pg_store: Sto
         await turn.tx.commit()
         if first == "park":
             await meeting
-            assert type(retry.answer) is Conflict
-            assert "instance new" in str(retry.answer)
+            assert type(retry.result) is Conflict
+            assert "instance new" in str(retry.result)
         else:
             with pytest.raises(Refused):  # its step gets the error, and `handle` decides
                 await meeting
-            assert retry.answer == "old"
+            assert retry.result == "old"
 
 
 # -- awakeables --------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_cancelled_and_
         await turns.commit(await turns.claim("M"), FAILED)
         refused = SettleAwakeable(settle=Settle("open", "RESOLVED", "2"))
         await turns.run(refused)
-        assert (type(refused.answer), refused.answer.status) == (AlreadySettled, "CANCELLED")
+        assert (type(refused.result), refused.result.status) == (AlreadySettled, "CANCELLED")
 
         await turns.run(RetryInstance(target="m"))
         assert await _awakeables(store) == {
@@ -130,6 +130,6 @@ async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_cancelled_and_
         }
         answer = SettleAwakeable(settle=Settle("open", "RESOLVED", "2", by="bob"))
         await turns.run(answer)
-        assert not isinstance(answer.answer, Exception)
+        assert not isinstance(answer.result, Exception)
         claim = await turns.claim("M")
         assert [row.name for row in claim.inbox if row.kind == "awakeable"] == ["open"]

@@ -32,7 +32,7 @@ async def test_fault_42_of_two_concurrent_answers_one_settles_and_the_other_gets
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
-            [refused] = [answer.answer for answer in answers if isinstance(answer.answer, AlreadySettled)]
+            [refused] = [answer.result for answer in answers if isinstance(answer.result, AlreadySettled)]
             assert content.awakeables["question"].status == refused.status
             assert refused.by == ("ann" if refused.status == "RESOLVED" else None)
             assert content.kinds("x") == ["awakeable"]
@@ -52,7 +52,7 @@ async def test_fault_43_an_answer_concurrent_with_the_timeout_leaves_one_status_
         async def check(sweeping: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             status = content.awakeables["question"].status
-            assert status == ("TIMEOUT" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
+            assert status == ("TIMEOUT" if isinstance(answer.result, AlreadySettled) else "RESOLVED")
             assert content.kinds("x") == ["awakeable"]
             assert content.instances["x"].status == "runnable"
 
@@ -69,7 +69,7 @@ async def test_fault_46_an_answer_concurrent_with_a_cancel_leaves_one_status(sta
         async def check(cancelling: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             status = content.awakeables["question"].status
-            assert status == ("CANCELLED" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
+            assert status == ("CANCELLED" if isinstance(answer.result, AlreadySettled) else "RESOLVED")
             assert content.instances["x"].status == "cancelled"
 
         return Duel(part(Cancel(target="x")), part(answer), check)
@@ -125,7 +125,7 @@ async def test_a1_an_answer_concurrent_with_the_end_of_its_instance(stage: Stage
         async def check(ending: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
             status = content.awakeables["second"].status
-            assert status == ("CANCELLED" if isinstance(answer.answer, AlreadySettled) else "RESOLVED")
+            assert status == ("CANCELLED" if isinstance(answer.result, AlreadySettled) else "RESOLVED")
             assert content.instances["x"].status == "done"
 
         return Duel(part(done(claim)), part(answer), check)
@@ -139,7 +139,7 @@ async def test_b4_of_two_concurrent_messages_with_one_key_one_is_received(stage:
         messages = [Message(name="payment", key="order-42") for _ in range(2)]
 
         async def check(one: TurnResult, two: TurnResult) -> None:
-            assert sorted(isinstance(m.answer, NoTarget) for m in messages) == [False, True]
+            assert sorted(isinstance(m.result, NoTarget) for m in messages) == [False, True]
             content = await stage.content()
             assert content.kinds("x") == ["message"]
             assert content.instances["x"].status == "runnable"
@@ -156,7 +156,7 @@ async def test_b4_a_message_concurrent_with_the_park_on_it_is_delivered_or_refus
 
         async def check(parking: TurnResult, sending: TurnResult) -> None:
             content = await stage.content()
-            taken = not isinstance(message.answer, NoTarget)
+            taken = not isinstance(message.result, NoTarget)
             assert content.kinds("x") == ["message"] * taken
             assert content.instances["x"].status == ("runnable" if taken else "awaiting_signal")
 

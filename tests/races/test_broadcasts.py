@@ -26,7 +26,7 @@ async def test_fault_60_an_instance_that_subscribes_during_a_broadcast_is_in_or_
         async def check(subscribing: TurnResult, publishing: TurnResult) -> None:
             content = await stage.content()
             assert content.kinds("y") == ["broadcast"]
-            assert publish.answer == 1 + len(content.inbox("x"))
+            assert publish.result == 1 + len(content.inbox("x"))
             assert content.instances["x"].status == ("runnable" if content.inbox("x") else "awaiting_signal")
 
         return Duel(part(park(claim, _news())), part(publish), check)
@@ -45,7 +45,7 @@ async def test_fault_60_an_instance_that_subscribes_again_is_always_in(stage: St
 
         async def check(parking: TurnResult, publishing: TurnResult) -> None:
             content = await stage.content()
-            assert publish.answer == 1
+            assert publish.result == 1
             assert content.instances["x"].status == "runnable"
             assert content.kinds("x") == ["poke", "broadcast"]
 
@@ -64,7 +64,7 @@ async def test_fault_60_an_instance_that_advances_during_a_broadcast_receives_it
         publish = Publish(name="news")
 
         async def check(advancing: TurnResult, publishing: TurnResult) -> None:
-            assert (await stage.content()).kinds("x") == ["broadcast"] * publish.answer
+            assert (await stage.content()).kinds("x") == ["broadcast"] * publish.result
 
         return Duel(part(advance(claim)), part(publish), check)
 
@@ -80,7 +80,7 @@ async def test_fault_57_a_broadcast_concurrent_with_the_end_of_a_subscriber_reac
         async def check(cancelling: TurnResult, publishing: TurnResult) -> None:
             content = await stage.content()
             assert [content.kinds(id) for id in "ac"] == [["broadcast"]] * 2
-            assert publish.answer == 2 + len(content.inbox("b"))
+            assert publish.result == 2 + len(content.inbox("b"))
 
         return Duel(part(Cancel(target="b")), part(publish), check)
 
@@ -94,7 +94,7 @@ async def test_b1_two_concurrent_broadcasts_both_reach_every_subscriber(stage: S
         first, second = Publish(name="news"), Publish(name="alarm")
 
         async def check(one: TurnResult, two: TurnResult) -> None:
-            assert (first.answer, second.answer) == (3, 3)
+            assert (first.result, second.result) == (3, 3)
             content = await stage.content()
             assert [len(content.inbox(id)) for id in "abc"] == [2, 2, 2]
 
@@ -112,7 +112,7 @@ async def test_fault_19_a_broadcast_sent_twice_with_one_dedup_key_is_delivered_o
         sends = [Publish(name="news", dedup_key="evt") for _ in range(2)]
 
         async def check(one: TurnResult, two: TurnResult) -> None:
-            assert [send.answer for send in sends] == [2, 2]
+            assert [send.result for send in sends] == [2, 2]
             content = await stage.content()
             assert [content.kinds(id) for id in "ab"] == [["broadcast"]] * 2
 

@@ -96,7 +96,7 @@ async def test_x8_a_child_that_ends_while_it_is_cancelled_counts_once(stage: Sta
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
-            assert ending.fenced != isinstance(cancel.answer, Conflict)
+            assert ending.fenced != isinstance(cancel.result, Conflict)
             assert [w.remaining for w in content.waits_of("parent")] == [1]
 
         return Duel(part(ending), part(cancel), check)
@@ -143,7 +143,7 @@ async def test_x8_two_concurrent_cancels_in_one_tree_do_not_deadlock(stage: Stag
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             assert {row.status for row in (await stage.content()).instances.values()} == {"cancelled"}
-            assert above.answer == "a-root"
+            assert above.result == "a-root"
 
         return Duel(part(above), part(below), check)
 

@@ -35,7 +35,7 @@ async def test_fault_58_two_processes_that_deliver_chunks_reach_every_subscriber
             await stage.parked(id, _news())
         publish = Publish(name="news")
         await stage.one.run(publish)
-        assert publish.answer == 5
+        assert publish.result == 5
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             await _deliver_the_rest(stage)
@@ -72,7 +72,7 @@ async def test_fault_60_an_instance_that_subscribes_during_the_marking_is_in_or_
         async def check(subscribing: TurnResult, publishing: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.audited_content()
-            assert publish.answer == 2 + len(content.inbox("x"))
+            assert publish.result == 2 + len(content.inbox("x"))
 
         return Duel(part(park(claim, _news())), part(publish), check)
 
@@ -142,7 +142,7 @@ async def test_fault_19_a_large_broadcast_sent_twice_with_one_dedup_key_is_marke
         async def check(one: TurnResult, two: TurnResult) -> None:
             await _deliver_the_rest(stage)
             content = await stage.audited_content()
-            assert [send.answer for send in sends] == [3, 3]
+            assert [send.result for send in sends] == [3, 3]
             assert [content.kinds(id) for id in "abc"] == [["broadcast"]] * 3
 
         return Duel(part(sends[0]), part(sends[1]), check)

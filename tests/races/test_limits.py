@@ -216,7 +216,7 @@ async def test_m9_an_instance_that_runs_ahead_keeps_its_slot_while_others_claim(
         onward: Commit = advance(holder)
 
         async def check(advancing: TurnResult, claiming: TurnResult) -> None:
-            assert onward.answer is True
+            assert onward.result is True
             assert claiming.claims == []
             holder.run_ahead(onward.decision, advancing.now, None)
             await stage.one.run(done(holder))

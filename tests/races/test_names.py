@@ -21,7 +21,7 @@ async def test_m11_of_two_concurrent_starts_with_one_key_one_starts_and_one_is_a
 
         async def check(first: TurnResult, second: TurnResult) -> None:
             [winner] = (await stage.content()).instances
-            answers = [start.answer[0] for start in starts]
+            answers = [start.result[0] for start in starts]
             [refused] = [answer for answer in answers if isinstance(answer, Duplicate)]
             assert winner in answers
             assert refused.holder == winner
@@ -37,7 +37,7 @@ async def test_m11_concurrent_starts_with_one_id_or_a_key_equal_to_an_id_are_ref
 
         async def check(first: TurnResult, second: TurnResult) -> None:
             [winner] = (await stage.content()).instances
-            refused = by_key.answer[0] if winner == "a" else by_id.answer[0]
+            refused = by_key.result[0] if winner == "a" else by_id.result[0]
             assert isinstance(refused, Duplicate)
             assert refused.holder == winner
 
@@ -56,7 +56,7 @@ async def test_fault_33_two_batches_with_the_same_new_keys_in_reverse_order_do_n
         async def check(first: TurnResult, second: TurnResult) -> None:
             rows = (await stage.content()).instances
             assert sorted(row.correlation_key for row in rows.values()) == keys
-            refused = [answer for answer in (*ours.answer, *theirs.answer) if isinstance(answer, Duplicate)]
+            refused = [answer for answer in (*ours.result, *theirs.result) if isinstance(answer, Duplicate)]
             assert {answer.holder for answer in refused} == rows.keys()
 
         return Duel(part(ours), part(theirs), check)
@@ -97,7 +97,7 @@ async def test_s9_two_concurrent_signal_with_start_of_one_key_start_one_instance
         async def check(first: TurnResult, second: TurnResult) -> None:
             content = await stage.content()
             [id] = content.instances
-            assert [joint.answer for joint in joints] == [id, id]
+            assert [joint.result for joint in joints] == [id, id]
             assert content.kinds(id) == ["paid", "paid"]
 
         return Duel(part(joints[0]), part(joints[1]), check)
@@ -112,7 +112,7 @@ async def test_fault_16_two_concurrent_signal_with_start_of_one_dedup_key_delive
         async def check(first: TurnResult, second: TurnResult) -> None:
             content = await stage.content()
             [id] = content.instances
-            assert [joint.answer for joint in joints] == [id, id]
+            assert [joint.result for joint in joints] == [id, id]
             assert content.kinds(id) == ["paid"]
 
         return Duel(part(joints[0]), part(joints[1]), check)
@@ -129,9 +129,9 @@ async def test_s9_signal_with_start_concurrent_with_the_end_of_the_holder_reache
 
         async def check(finishing: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
-            assert joint.answer in ("a", "b")
-            assert content.kinds(joint.answer) == ["paid"]
-            assert ("b" in content.instances) == (joint.answer == "b")
+            assert joint.result in ("a", "b")
+            assert content.kinds(joint.result) == ["paid"]
+            assert ("b" in content.instances) == (joint.result == "b")
             assert content.instances["a"].status == "done"
 
         return Duel(part(done(claim)), part(joint), check)
@@ -148,7 +148,7 @@ async def test_s9_a_redelivery_concurrent_with_the_end_of_its_holder_starts_noth
         async def check(finishing: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
             assert content.instances.keys() == {"a"}
-            assert joint.answer == "a"
+            assert joint.result == "a"
             assert len(content.signals) == 1
 
         return Duel(part(done(claim)), part(joint), check)
@@ -163,11 +163,11 @@ async def test_fault_75_a_retry_concurrent_with_a_start_of_its_key_leaves_one_ho
 
         async def check(retrying: TurnResult, starting: TurnResult) -> None:
             rows = (await stage.content()).instances
-            if isinstance(revive.answer, Duplicate):
-                assert revive.answer.holder == "b"
+            if isinstance(revive.result, Duplicate):
+                assert revive.result.holder == "b"
                 assert (rows["a"].status, rows["b"].status) == ("failed", "runnable")
             else:
-                assert start.answer[0].holder == "a"
+                assert start.result[0].holder == "a"
                 assert rows.keys() == {"a"}
                 assert rows["a"].status == "runnable"
 
@@ -183,9 +183,9 @@ async def test_fault_75_a_retry_concurrent_with_a_signal_with_start_of_its_key_l
 
         async def check(retrying: TurnResult, joining: TurnResult) -> None:
             content = await stage.content()
-            assert content.kinds(joint.answer) == ["paid"]
-            assert isinstance(revive.answer, Duplicate) == (joint.answer == "b")
-            assert len(content.instances) == (2 if joint.answer == "b" else 1)
+            assert content.kinds(joint.result) == ["paid"]
+            assert isinstance(revive.result, Duplicate) == (joint.result == "b")
+            assert len(content.instances) == (2 if joint.result == "b" else 1)
 
         return Duel(part(revive), part(joint), check)
 
@@ -199,7 +199,7 @@ async def test_x8_of_two_concurrent_retries_one_is_refused(stage: Stage) -> None
         revives = [RetryInstance(target="a"), RetryInstance(target="order:1")]
 
         async def check(first: TurnResult, second: TurnResult) -> None:
-            assert sorted(isinstance(revive.answer, str) for revive in revives) == [False, True]
+            assert sorted(isinstance(revive.result, str) for revive in revives) == [False, True]
             assert (await stage.content()).instances["a"].epoch == claim.epoch + 2
 
         return Duel(part(revives[0]), part(revives[1]), check)
@@ -217,10 +217,10 @@ async def test_s1_a_signal_by_key_reaches_the_old_or_the_new_holder(stage: Stage
 
         async def check(starting: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
-            if isinstance(delivery.answer, Exception):
+            if isinstance(delivery.result, Exception):
                 assert content.signals == []
             else:
-                assert delivery.answer.instance_id == "b"
+                assert delivery.result.instance_id == "b"
                 assert content.kinds("b") == ["paid"]
 
         return Duel(part(StartInstances(items=[new("b", correlation_key="order:1")])), part(delivery), check)

@@ -24,7 +24,7 @@ async def test_fault_1_and_3_a_delivery_at_any_statement_of_a_park_wakes_the_ins
             content = await stage.content()
             assert content.instances[id].status == "runnable"
             assert content.kinds(id) == ["paid"]
-            assert delivery.answer.status in ("woke", "stored")
+            assert delivery.result.status in ("woke", "stored")
 
         return Duel(part(park(claim, on("paid"))), part(delivery), check)
 
@@ -39,7 +39,7 @@ async def test_s3_a_key_that_has_the_shape_of_an_id_is_found_while_its_holder_pa
         deliveries = [Deliver(target=key, name="paid", payload=f'"{n}"') for n in "ab"]
 
         async def check(parking: TurnResult, delivering: TurnResult) -> None:
-            assert {delivery.answer.instance_id for delivery in deliveries} == {"x"}
+            assert {delivery.result.instance_id for delivery in deliveries} == {"x"}
             [claim] = await stage.claim()
             assert [row.payload for row in claim.inbox] == ['"a"', '"b"']
 
@@ -70,7 +70,7 @@ async def test_s3_a_delivery_that_claims_in_its_turn_concurrent_with_all_that_wa
                 claims = [*delivering.claims, *meeting.claims]
                 assert len(claims) <= 1
                 row = (await stage.content()).instances["x"]
-                if isinstance(delivery.answer, NoTarget):
+                if isinstance(delivery.result, NoTarget):
                     assert row.status == "cancelled"
                 elif row.status == "executing":
                     assert row.epoch == claims[0].epoch
@@ -191,10 +191,10 @@ async def test_fault_12_a_delivery_concurrent_with_the_end_is_stored_before_it_o
 
             async def check(ending: TurnResult, delivering: TurnResult) -> None:
                 stored = [s for s in (await stage.content()).signals if s.instance_id == "x"]
-                if isinstance(delivery.answer, NoTarget):
+                if isinstance(delivery.result, NoTarget):
                     assert stored == []
                 else:
-                    assert delivery.answer.status == "stored"
+                    assert delivery.result.status == "stored"
                     assert len(stored) == 1
 
             return Duel(part(end(claim)), part(delivery), check)  # type: ignore[operator]
@@ -209,7 +209,7 @@ async def test_fault_14_signals_of_two_senders_are_both_stored_and_one_of_them_w
         theirs = [Deliver(target="x", name="item", payload=f'"{n}"') for n in "cd"]
 
         async def check(first: TurnResult, second: TurnResult) -> None:
-            assert [d.answer.status for d in (*ours, *theirs)].count("woke") == 1
+            assert [d.result.status for d in (*ours, *theirs)].count("woke") == 1
             [claim] = await stage.claim()
             got = "".join(row.payload.strip('"') for row in claim.inbox)
             assert got in ("abcd", "cdab")
@@ -227,7 +227,7 @@ async def test_fault_16_two_concurrent_signals_with_one_dedup_key_are_one_row_an
         sends = [Deliver(target="x", name="paid", dedup_key="evt-7") for _ in range(2)]
 
         async def check(first: TurnResult, second: TurnResult) -> None:
-            assert sorted(send.answer.status for send in sends) == ["duplicate", "woke"]
+            assert sorted(send.result.status for send in sends) == ["duplicate", "woke"]
             assert (await stage.content()).kinds("x") == ["paid"]
 
         return Duel(part(sends[0]), part(sends[1]), check)
@@ -243,7 +243,7 @@ async def test_fault_18_a_redelivery_concurrent_with_the_consumption_is_a_duplic
         again = Deliver(target="x", name="paid", dedup_key="evt-7")
 
         async def check(parking: TurnResult, delivering: TurnResult) -> None:
-            assert again.answer.status == "duplicate"
+            assert again.result.status == "duplicate"
             assert len((await stage.content()).signals) == 1
 
         return Duel(part(park(claim, timer(timeout=1000), effects=[])), part(again), check, seen=handed(claim))

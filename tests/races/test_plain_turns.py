@@ -55,7 +55,7 @@ async def test_x2_a_plain_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fen
                 fates.add(late[1].fenced)
                 for commit in late:
                     id, fenced = commit.claim.id, commit.fenced
-                    assert commit.answer is (None if fenced else True)
+                    assert commit.result is (None if fenced else True)
                     assert await _events(stage, id) == (0 if fenced else 1), "a fenced outcome has no event"
                     row = (await stage.content()).instances[id]
                     assert (row.step == "after-next") is not fenced

@@ -36,7 +36,7 @@ async def test_x7_a_redelivery_concurrent_with_the_deletion_is_a_duplicate_or_ha
         again = Deliver(target="x", name="paid", dedup_key="evt")
 
         async def check(retaining: TurnResult, delivering: TurnResult) -> None:
-            assert isinstance(again.answer, NoTarget) or again.answer.status == "duplicate"
+            assert isinstance(again.result, NoTarget) or again.result.status == "duplicate"
             if not (await stage.content()).instances:
                 await _nothing_is_left_of(stage, "x")
 
@@ -52,7 +52,7 @@ async def test_x7_a_retry_concurrent_with_the_deletion_comes_first_or_finds_noth
 
         async def check(retaining: TurnResult, reviving: TurnResult) -> None:
             rows = (await stage.content()).instances
-            if isinstance(revive.answer, NotFound):
+            if isinstance(revive.result, NotFound):
                 assert rows == {}
                 await _nothing_is_left_of(stage, "x")
             else:
@@ -69,7 +69,7 @@ async def test_x7_a_forever_key_stays_taken_while_its_holder_is_deleted(stage: S
         start = StartInstances(items=[new("y", correlation_key="order:1")])
 
         async def check(retaining: TurnResult, starting: TurnResult) -> None:
-            [answer] = start.answer
+            [answer] = start.result
             assert isinstance(answer, Duplicate)
             assert answer.holder == "x"
 
@@ -86,7 +86,7 @@ async def test_x7_signal_with_start_concurrent_with_the_deletion_of_the_last_hol
         joint = SignalWithStart(item=new("y", correlation_key="order:1"), name="paid")
 
         async def check(retaining: TurnResult, joining: TurnResult) -> None:
-            assert joint.answer == "y"
+            assert joint.result == "y"
             assert (await stage.content()).kinds("y") == ["paid"]
 
         return Duel(part(await _old(stage)), part(joint), check)
@@ -107,9 +107,9 @@ async def test_x7_two_concurrent_deletions_do_not_wait_for_each_other(stage: Sta
         ours.size = theirs.size = 2
 
         async def check(one: TurnResult, two: TurnResult) -> None:
-            assert not set(ours.answer) & set(theirs.answer)
+            assert not set(ours.result) & set(theirs.result)
             content = await stage.content()
-            assert len(content.instances) == 5 - len(ours.answer) - len(theirs.answer)
+            assert len(content.instances) == 5 - len(ours.result) - len(theirs.result)
             assert "x" in content.instances
 
         return Duel(part(ours), part(theirs), check)

@@ -19,7 +19,7 @@ async def test_fault_20_a_signal_concurrent_with_the_timeout_wakes_once_and_is_n
         async def check(sweeping: TurnResult, delivering: TurnResult) -> None:
             content = await stage.content()
             kinds = content.kinds("x")
-            woke = delivery.answer.status == "woke"
+            woke = delivery.result.status == "woke"
             # The first of them woke it; the signal is stored in either case, and the timer does not fire after it.
             assert kinds == (["paid"] if woke else ["timer", "paid"])
             assert content.instances["x"].status == "runnable"

@@ -144,7 +144,7 @@ async def test_fault_74_a_cancel_at_any_statement_of_an_outcome_wins_or_finds_it
             else:
                 await _arrived(stage)
             ends = {"done": "done", "stop": "failed"}
-            ended = "cancelled" if isinstance(cancel.answer, str) else ends[late.decision.label]
+            ended = "cancelled" if isinstance(cancel.result, str) else ends[late.decision.label]
             assert content.instances["x"].status == ended
             assert all(content.instances[id].status == "cancelled" for id in content.instances if "child-" in id)
             assert content.kinds("parent") == ["children"], "the end of the child counts once"

@@ -279,7 +279,7 @@ class Stage:
     async def start(self, *ids: str, **options: Any) -> None:
         request = StartInstances(items=[new(id, **options) for id in ids])
         await self.one.run(request)
-        assert request.answer == list(ids)
+        assert request.result == list(ids)
 
     async def claim(self, owner: str = "worker", room: int = 1) -> list[Claim]:
         return (await self.one.run(claim=capacity(owner, room))).claims

@@ -105,7 +105,7 @@ def publish(turn: Turn, request: Publish, published: Published) -> None:
             _repeat(turn, request, before)
             return
     if not broadcasts.large:
-        request.answer = _deliver(turn, request.name, request.payload, broadcasts.subscribers.get(request.name, ()))
+        request.result = _deliver(turn, request.name, request.payload, broadcasts.subscribers.get(request.name, ()))
     broadcasts.published.append((new_id(), request))
 
 
@@ -113,7 +113,7 @@ def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:
     if isinstance(before, Publish):
         turn.broadcasts.repeats.append((request, before))
     else:
-        request.answer = before
+        request.result = before
     if request.sender is not None:
         claim, why = request.sender.claim, f"duplicate: {request.dedup_key!r} was broadcast before"
         turn.history.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
@@ -143,13 +143,13 @@ async def record(turn: Turn) -> None:
         await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in published])
         counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in published]))
         for id, request in published:
-            request.answer = counts.get(id, 0)
+            request.result = counts.get(id, 0)
         turn.result.pending.marks = True
     for request, before in turn.broadcasts.repeats:
-        request.answer = before.answer
+        request.result = before.result
     if published:
         rows = [
-            (id, request.name, request.payload if large else "null", request.dedup_key, request.answer)
+            (id, request.name, request.payload if large else "null", request.dedup_key, request.result)
             for id, request in published
         ]
         await turn.tx.fetch(sql.insert_broadcasts, rows)

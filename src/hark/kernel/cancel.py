@@ -49,15 +49,15 @@ async def apply(turn: Turn) -> None:
             continue
         row = turn.locks.find(request.target)
         if row is None:
-            request.answer = not_found(request.target)
+            request.result = not_found(request.target)
         elif row.terminal or row.id in wanted:
             status = "cancelled" if row.id in wanted else row.status
-            request.answer = Conflict(
+            request.result = Conflict(
                 f"{request.target!r} is {status} already: there is nothing to cancel.", status=status
             )
         else:
             wanted[row.id] = request
-            request.answer = row.id
+            request.result = row.id
     if not wanted:
         return
     below = [id for id, _ in await turn.tx.fetch(sql.descendants, ids=sorted(wanted))]

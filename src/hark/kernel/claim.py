@@ -56,7 +56,7 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
         await turn.tx.fetch(sql.advance, rows, tx=turn.tx.xid)
     for request in stay.values():
-        request.answer = True
+        request.result = True
     turn.result.ran_ahead = list(stay.values())
     await _load(turn)
 

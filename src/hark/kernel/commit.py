@@ -49,7 +49,7 @@ def fence(turn: Turn) -> None:
     taken: set[str] = set()
     for request in turn.batch.of(Commit):
         row = turn.rows.get(request.claim.id)
-        request.answer = None
+        request.result = None
         request.fenced = row is None or row.status != "executing" or row.epoch != request.claim.epoch or row.id in taken
         if not request.fenced:  # the outcome of a zombie in the same turn must not fence that of the present owner
             taken.add(request.claim.id)

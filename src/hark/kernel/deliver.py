@@ -42,11 +42,11 @@ def _is_generated_id(target: str) -> bool:
 
 async def find_seen_before(turn: Turn) -> dict[SignalWithStart, str]:
     """The signal_with_start requests whose dedup key a present or earlier holder of their key has seen, with the id
-    of that holder: they start nothing, and the holder is their answer (S9)."""
+    of that holder: they start nothing, and the holder is their result (S9)."""
     requests = turn.batch.of(SignalWithStart)
     asked = set()
     for request in requests:
-        request.answer = None  # an attempt of this turn that was rolled back may have set it
+        request.result = None  # an attempt of this turn that was rolled back may have set it
         if request.dedup_key is not None:
             asked.add((request.item.correlation_key or "", request.dedup_key))
     if not asked:
@@ -128,20 +128,20 @@ def _target(request: Deliver | SignalWithStart | Publish) -> str:
 def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
     row = turn.locks.find(request.target)
     if row is not None and request.dedup_key is not None and (row.id, request.dedup_key) in seen:
-        request.answer = Delivery("duplicate", row.id)
+        request.result = Delivery("duplicate", row.id)
         turn.history.near_miss("signal", request.target, request.name, "duplicate", row.id)
         _report(turn, request, f"duplicate: {row.id} has seen the dedup key {request.dedup_key!r}")
     elif row is None or row.terminal:
-        request.answer = _no_target(request.target, None if row is None else row.status)
+        request.result = _no_target(request.target, None if row is None else row.status)
         reason, id = ("missing", None) if row is None else ("finished", row.id)
         turn.history.near_miss("signal", request.target, request.name, reason, id)
-        _report(turn, request, str(request.answer))
+        _report(turn, request, str(request.result))
     else:
         if request.dedup_key is not None:
             seen.add((row.id, request.dedup_key))
         woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
-        request.answer = Delivery("woke" if woke else "stored", row.id)
-        turn.history.event(row.id, "signal", None, name=request.name, status=request.answer.status)
+        request.result = Delivery("woke" if woke else "stored", row.id)
+        turn.history.event(row.id, "signal", None, name=request.name, status=request.result.status)
 
 
 def _deliver_with_start(
@@ -149,14 +149,14 @@ def _deliver_with_start(
 ) -> None:
     key = request.item.correlation_key or ""
     if request in seen_before:
-        request.answer = seen_before[request]
-        turn.history.near_miss("signal", key, request.name, "duplicate", request.answer)
+        request.result = seen_before[request]
+        turn.history.near_miss("signal", key, request.name, "duplicate", request.result)
         return
-    if isinstance(request.answer, HarkError):
+    if isinstance(request.result, HarkError):
         return
     row = turn.locks.find(key)
     assert row is not None
-    request.answer = row.id
+    request.result = row.id
     if request.dedup_key is not None:
         if (row.id, request.dedup_key) in seen:
             turn.history.near_miss("signal", key, request.name, "duplicate", row.id)

@@ -35,7 +35,7 @@ async def apply(turn: Turn) -> None:
         id, wait = receivers.get((message.name, message.key), (None, None))
         row = turn.rows.get(id) if id is not None else None
         if row is None or wait is None or row.terminal:
-            message.answer = NoTarget(
+            message.result = NoTarget(
                 f"No instance waits for message {message.name!r} with key {message.key!r}. "
                 "See `hark instance list` for what waits, then send it again.",
                 target=message.key,
@@ -44,7 +44,7 @@ async def apply(turn: Turn) -> None:
             continue
         turn.inbox.post(row, "message", message.name, message.payload, wait_id=wait)
         turn.history.event(row.id, "message", None, name=message.name, key=message.key)
-        message.answer = row.id
+        message.result = row.id
         # Exactly one message answers this wait: the next one with the same key needs another.
         del receivers[(message.name, message.key)]
         for armed in row.waits:

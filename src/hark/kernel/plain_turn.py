@@ -54,6 +54,6 @@ async def _advance(tx: Tx, commits: Sequence[Commit], result: TurnResult) -> lis
         alive = {(id, epoch - 1) for id, epoch in found}
     for request in commits:
         request.fenced = alive is not None and (request.claim.id, request.claim.epoch) not in alive
-        request.answer = None if request.fenced else True
+        request.result = None if request.fenced else True
     result.ran_ahead = [request for request in commits if not request.fenced]
     return with_signals

@@ -75,7 +75,7 @@ async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
 async def _hand_back(turn: Turn) -> None:
     rows = []
     for request in turn.batch.of(HandBack):
-        request.answer = None
+        request.result = None
         for claim in request.claims:
             row = turn.rows.get(claim.id)
             if row is None or row.status != "executing" or row.epoch != claim.epoch:

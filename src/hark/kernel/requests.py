@@ -1,6 +1,6 @@
 """What a turn can be asked to do.
 
-A request carries its own answer; the clerk passes it to the caller after the COMMIT, never before. An answer that is
+A request carries its own result; the clerk passes it to the caller after the COMMIT, never before. A result that is
 an exception is raised in the caller. `sender` is the commit that an effect belongs to: an effect that cannot be
 carried out becomes an event of its sender.
 """
@@ -17,15 +17,15 @@ from hark.model.values import Delivery
 
 
 class Request(Struct, eq=False):
-    answer: Any = None
+    result: Any = None
 
     def journal_value(self) -> Any:
         """What a function that asked for this as an effect gets as the result: a value, or an error to raise."""
-        return self.answer
+        return self.result
 
 
 class Commit(Request, eq=False):
-    """Commit an outcome. The answer is True when the next step runs ahead, else None.
+    """Commit an outcome. The result is True when the next step runs ahead, else None.
 
     `fenced` is True when the outcome was dropped because its instance is no longer executing at its epoch."""
 
@@ -35,7 +35,7 @@ class Commit(Request, eq=False):
 
 
 class Deliver(Request, eq=False):
-    """Send a signal to one instance. The answer is a `Delivery`."""
+    """Send a signal to one instance. The result is a `Delivery`."""
 
     target: str = ""
     by_key: bool = False  # the target was tried as an id, and no instance has that id
@@ -45,23 +45,23 @@ class Deliver(Request, eq=False):
     sender: Commit | None = None
 
     def journal_value(self) -> Any:
-        delivery = self.answer
+        delivery = self.result
         return [delivery.status, delivery.instance_id] if isinstance(delivery, Delivery) else delivery
 
 
 class StartInstances(Request, eq=False):
-    """Start instances. The answer is a list with an id or an error per item."""
+    """Start instances. The result is a list with an id or an error per item."""
 
     items: list[NewInstance] = field(default_factory=list)
     parent_wait: str | None = None
     sender: Commit | None = None
 
     def journal_value(self) -> Any:
-        return self.answer[0]
+        return self.result[0]
 
 
 class SignalWithStart(Request, eq=False):
-    """Send a signal to the holder of a correlation key; start it first if there is none. The answer is its id."""
+    """Send a signal to the holder of a correlation key; start it first if there is none. The result is its id."""
 
     item: NewInstance = None  # type: ignore[assignment]
     name: str = ""
@@ -70,7 +70,7 @@ class SignalWithStart(Request, eq=False):
 
 
 class Publish(Request, eq=False):
-    """Broadcast to all current subscribers of a name. The answer is how many there are."""
+    """Broadcast to all current subscribers of a name. The result is how many there are."""
 
     name: str = ""
     payload: str = "null"
@@ -79,7 +79,7 @@ class Publish(Request, eq=False):
 
 
 class Message(Request, eq=False):
-    """Send a message to the one instance that waits for this name and key. The answer is its id."""
+    """Send a message to the one instance that waits for this name and key. The result is its id."""
 
     name: str = ""
     key: str = ""
@@ -87,18 +87,18 @@ class Message(Request, eq=False):
 
 
 class SettleAwakeable(Request, eq=False):
-    """Settle an awakeable. The answer is its row, as `read_awakeables` shows it."""
+    """Settle an awakeable. The result is its row, as `read_awakeables` shows it."""
 
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
     read_owner: bool = False  # read the owner from the store, instead of taking it from the awakeable's id
 
     def journal_value(self) -> Any:
-        return self.answer if isinstance(self.answer, Exception) else None
+        return self.result if isinstance(self.result, Exception) else None
 
 
 class Cancel(Request, eq=False):
-    """Cancel an instance and all its live descendants. The answer is its id."""
+    """Cancel an instance and all its live descendants. The result is its id."""
 
     target: str = ""
     reason: str | None = None
@@ -106,7 +106,7 @@ class Cancel(Request, eq=False):
 
 
 class RetryInstance(Request, eq=False):
-    """Run a failed instance again from its failed step. The answer is its id."""
+    """Run a failed instance again from its failed step. The result is its id."""
 
     target: str = ""
 
@@ -125,7 +125,7 @@ class Reclaim(Request, eq=False):
 
 
 class Sweep(Request, eq=False):
-    """Fire what is due now, with or without a worker. The answer is True when there is more."""
+    """Fire what is due now, with or without a worker. The result is True when there is more."""
 
 
 class DefinitionRow(NamedTuple):
@@ -147,7 +147,7 @@ class Register(Request, eq=False):
 
 
 class Grant(Request, eq=False):
-    """Store an API token: its hash, never the token itself. The answer is its row."""
+    """Store an API token: its hash, never the token itself. The result is its row."""
 
     id: str = ""
     hash: str = ""
@@ -158,13 +158,13 @@ class Grant(Request, eq=False):
 
 
 class Revoke(Request, eq=False):
-    """Revoke an API token. The answer is its row; revoking it again changes nothing."""
+    """Revoke an API token. The result is its row; revoking it again changes nothing."""
 
     id: str = ""
 
 
 class Retain(Request, eq=False):
-    """Delete these instances if they finished before this time. The answer is the list of deleted ids.
+    """Delete these instances if they finished before this time. The result is the list of deleted ids.
 
     Old consumed signals and idle buckets are deleted with them, at most `size` of each; `more` says that there may
     be more."""

@@ -43,5 +43,5 @@ async def _retain(turn: Turn, request: Retain) -> None:
     if idle:
         await tx.fetch(sql.forget_buckets, idle)
     near_misses = await tx.fetch(sql.forget_misses, before=request.before, size=request.size, most=_NEAR_MISSES)
-    request.answer = ids
+    request.result = ids
     request.more = request.size in (len(deleted), len(emptied), len(near_misses))

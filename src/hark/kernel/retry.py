@@ -38,9 +38,9 @@ async def apply(turn: Turn) -> None:
     for request in turn.batch.of(RetryInstance):
         row = turn.locks.find(request.target)
         if row is None:
-            request.answer = not_found(request.target)
+            request.result = not_found(request.target)
         elif row.status != "failed":
-            request.answer = _not_failed(request.target, row.status)
+            request.result = _not_failed(request.target, row.status)
         else:
             asked.append((request, row))
     if not asked:
@@ -60,22 +60,22 @@ async def apply(turn: Turn) -> None:
         key = failed.correlation_key
         taken = next((message for message in waited if receivers[message] is not None), None)
         if row.status != "failed":  # retried by an earlier request of this turn
-            request.answer = _not_failed(request.target, row.status)
+            request.result = _not_failed(request.target, row.status)
         elif key is not None and holders.get(key, row.id) != row.id:
-            request.answer = Duplicate(
+            request.result = Duplicate(
                 f"Instance {holders[key]} holds the correlation key {key!r} now. "
                 "Wait until that instance has ended, then retry again.",
                 holder=holders[key],
             )
         elif taken is not None:
-            request.answer = _message_taken(request.target, row.status, taken, receivers[taken])
+            request.result = _message_taken(request.target, row.status, taken, receivers[taken])
         else:
             if key is not None:
                 holders[key] = row.id
             receivers |= dict.fromkeys(waited, row.id)
             row.status = "runnable"
             turn.result.pending.lanes.add((failed.queue, failed.definition, failed.version))
-            request.answer = row.id
+            request.result = row.id
             turn.history.event(row.id, "retried", failed.step)
             back.append(row.id)
     if back:

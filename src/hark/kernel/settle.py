@@ -98,7 +98,7 @@ def _settle(
         _refuse(turn, request, invalid)
     else:
         _close(turn, row, wish, settled)
-        request.answer = _shown(state, wish, turn.now)
+        request.result = _shown(state, wish, turn.now)
 
 
 def _is_late(turn: Turn, state: sql.AwakeableState) -> bool:
@@ -180,7 +180,7 @@ def post_answer(turn: Turn, row: LockedRow, wish: Settle) -> None:
 
 
 def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:
-    request.answer = error
+    request.result = error
     if request.sender is not None and request.settle.status != "CANCELLED":
         claim = request.sender.claim
         turn.history.event(claim.id, "unsettled", claim.step, awakeable=request.settle.awakeable, error=str(error))

@@ -49,7 +49,7 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
     """Start what was requested. `seen_before`: requests whose dedup key an instance has seen; they start nothing."""
     starts: list[_Start] = []
     for request in turn.batch.of(StartInstances):
-        request.answer = []
+        request.result = []
         if request.sender is None or not request.sender.fenced:
             starts.extend((item, request) for item in request.items)
     for with_signal in turn.batch.of(SignalWithStart):
@@ -73,7 +73,7 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
             turn.locks.started[item.id] = item.id
         elif isinstance(asker, StartInstances) and asker.parent_wait is not None:
             rows.append(_failed_child_row(turn, item, asker, error))
-        _answer(turn, item, asker, error)
+        _set_result(turn, item, asker, error)
     if rows:
         await turn.tx.fetch(sql.insert_instances, rows)
         turn.tx.position += len(rows)  # each has a queue position of its own
@@ -168,11 +168,13 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     )  # fmt: skip
 
 
-def _answer(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart, error: HarkError | None) -> None:
+def _set_result(
+    turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart, error: HarkError | None
+) -> None:
     if isinstance(request, SignalWithStart):
-        request.answer = error or item.id
+        request.result = error or item.id
         return
-    request.answer.append(error or item.id)
+    request.result.append(error or item.id)
     if error is not None and request.sender is not None and request.parent_wait is None:
         claim = request.sender.claim
         turn.history.event(claim.id, "start_refused", claim.step, definition=item.definition, error=str(error))

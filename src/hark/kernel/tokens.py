@@ -20,10 +20,10 @@ async def apply(turn: Turn) -> None:
         ]
         stored = {row.id: row for row in await turn.tx.fetch(sql.insert_tokens, rows)}
         for grant in grants:
-            grant.answer = stored[grant.id]
+            grant.result = stored[grant.id]
     if revokes:
         ids = sorted({request.id for request in revokes})
         revoked = {row.id: row for row in await turn.tx.fetch(sql.revoke_tokens, ids=ids)}
         for revoke in revokes:
             missing = NotFound(f"There is no token {revoke.id!r}. See `hark token list` for all tokens.")
-            revoke.answer = revoked.get(revoke.id, missing)
+            revoke.result = revoked.get(revoke.id, missing)

@@ -62,7 +62,7 @@ async def run_turn(
         tx: The transaction.
         rules: The settings of the application.
         catalog: The definitions this process has read; updated.
-        requests: What to do. The answer of each is set; nothing else of a request changes, so that the same requests
+        requests: What to do. The result of each is set; nothing else of a request changes, so that the same requests
             can run again after a rollback.
         capacity: What to claim for a worker, or None to claim nothing.
         sweep: Fire what is due.
@@ -122,7 +122,7 @@ async def run_turn(
     if sweep:
         await expire.sweep(turn)
     for request in sweeps:
-        request.answer = result.pending.more
+        request.result = result.pending.more
     await buckets.release(turn)
     if sweep or turn.buckets.freed:
         await buckets.promote(turn)

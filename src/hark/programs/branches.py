@@ -37,7 +37,7 @@ class Promise(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if not self.done:
             yield self
-        return self.outcome()
+        return self.value_or_raise()
 
     def withdrawn_error(self) -> BaseException:
         """What awaiting this promise raises once it is withdrawn."""
@@ -46,7 +46,7 @@ class Promise(Generic[T]):
             "Start the operation again if you still need its result."
         )
 
-    def outcome(self) -> T:
+    def value_or_raise(self) -> T:
         """The value; raises the error if there is one."""
         if self.error is not None:
             raise self.error

@@ -53,7 +53,7 @@ class Operation(Promise[Any]):
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done and (self.session is None or not self.session.read_next_line(self)):
             yield self
-        return self.value if self.error is None else self.outcome()
+        return self.value if self.error is None else self.value_or_raise()
 
     @property
     def label(self) -> str:

@@ -473,7 +473,7 @@ class Session:
         if self.stalled is not None:
             return self._fail(HarkError(self.stalled))
         try:
-            value = self._branches.root.outcome()
+            value = self._branches.root.value_or_raise()
             if isinstance(value, ContinueAsNew):
                 return self._continue_as_new(value.input)
             result = json.dump(value, limit=self.services.max_payload, what=f"result of {self.program.name}")

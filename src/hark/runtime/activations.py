@@ -114,7 +114,7 @@ class Activations:
 
     async def _recover_refused(self, commit: Commit) -> None:
         """The store refused the outcome: `handle` decides, and if that is refused too the instance fails."""
-        claim, error = commit.claim, commit.answer
+        claim, error = commit.claim, commit.result
         if commit.decision.label == "stop":
             self._commit(claim, _failed(claim, error))
         else:

@@ -52,9 +52,9 @@ class AttachedWorker:
         begin = list(claims)
         refused, closed = [], []
         for commit in commits:
-            if commit.answer is True:
+            if commit.result is True:
                 begin.append(commit.claim)
-            elif commit.answer is None:
+            elif commit.result is None:
                 self._slots.free(commit.claim)
                 if commit.claim.session is not None:
                     closed.append(commit.claim)

@@ -313,7 +313,7 @@ class Clerk:
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
         self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
-        answer_all([(item.reply, item.request.answer) for item in items if item.reply is not None])
+        answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
         if swept:
             self.loop.start(self.others.read_next_due())
         self.completions.answer_ended(result.finished)

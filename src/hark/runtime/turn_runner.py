@@ -151,7 +151,7 @@ class TurnRunner:
         request = item.request
         if isinstance(request, Commit):
             _log.error("The outcome of %s cannot be stored: %s", request.claim.id, error, exc_info=error)
-            request.answer = error
+            request.result = error
             if self._clerk.worker is not None:
                 self._clerk.worker.receive([request], [])
         elif item.reply is not None:
