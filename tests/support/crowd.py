@@ -259,6 +259,9 @@ READS: dict[str, Question] = {
         lambda size: {"size": 100},
     ),
     "unfinished": Question(reads.unfinished, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "open_waits_of": Question(
+        reads.open_waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size)}
+    ),
     "read_waits": Question(
         reads.read_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
         lambda size: {"name": None, "since": -1, "after": "", "size": 100},
