@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marker", ["crash", "browser"])
 def test_every_test_of_the_directory_has_its_marker(marker: str) -> None:
     listed = subprocess.run(

@@ -10,6 +10,8 @@ import pytest
 
 from tests.store.wrapped import WRAPPED_PACKAGE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PATH = os.pathsep.join(map(str, filter(None, (WRAPPED_PACKAGE, ROOT, os.environ.get("PYTHONPATH")))))
 SELECTION = [
