@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hark import Context, Done, InvalidInput, Machine, Start, step
+from hark import Context, Done, Hark, InvalidInput, Machine, Start, step
 from hark.model.names import from_micros
 from hark.testing import Harness
 from tests.promises.support_machines import harness
@@ -181,3 +181,16 @@ async def test_m10_a_malformed_concurrency_is_refused(queues: dict[str, Any]) ->
     async with Harness(Says) as app:
         with pytest.raises(InvalidInput):
             app.worker(queues)
+
+
+async def test_m10_a_worker_that_has_stopped_cannot_be_started_again(store: Store) -> None:
+    """Its lease is given back and its slots are closed: it would wait for ever, or claim nothing."""
+    async with Hark(store.url, **store.options) as app:
+        worker = app.worker()
+        async with worker:
+            pass
+        with pytest.raises(InvalidInput, match=r"has stopped. Make another one with app.worker"):
+            async with worker:
+                pass
+        async with app.worker():
+            pass

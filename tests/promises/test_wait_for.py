@@ -25,6 +25,7 @@ from hark import (
     step,
     workflow,
 )
+from hark.runtime.waiters import Waiters
 from hark.store import reads
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -262,3 +263,54 @@ async def test_an_instance_that_ends_without_an_awakeable_is_a_conflict(store: S
 
 async def _read(reply: Reply[Any]) -> Any:
     return await reply
+
+
+class Held(Machine):
+    """Executes until the test releases it; with `wait`, after that many seconds in an Await."""
+
+    release: asyncio.Event
+
+    @step
+    async def start(self, ctx: Context) -> Await | Done:
+        if ctx.state.get("wait"):
+            return Await(then=self.hold, timeout=ctx.state["wait"])
+        return await self.hold(ctx)
+
+    @step
+    async def hold(self, ctx: Context) -> Done:
+        await self.release.wait()
+        return Done()
+
+
+@pytest.mark.parametrize("how", ["delay", "timeout"])
+async def test_a_status_that_no_request_led_to_is_noticed(store: Store, how: str) -> None:
+    """A turn that only sweeps and claims has no requests, and on SQLite no poll sees this process's own commits."""
+    Held.release = asyncio.Event()
+    # Renewing a lease writes to the file, which is a hint; not in this test.
+    async with Hark(store.url, **store.options, lease=900) as app, app.worker():
+        if how == "delay":
+            held = await app.start(Held, {}, delay=0.3)
+        else:
+            held = await app.start(Held, {"wait": 0.3})
+            await held.wait_for("awaiting_signal", timeout=60)
+        assert (await held.wait_for("executing", timeout=30)).status == "executing"
+        Held.release.set()
+        await held.wait_for("done", timeout=60)
+
+
+async def test_a_condition_that_is_met_already_leaves_no_timer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[float | None] = []
+    start_timeout = Waiters.start_timeout
+
+    def record(waiters: Any, id: str, waiter: Any, seconds: float | None) -> None:
+        started.append(seconds)
+        start_timeout(waiters, id, waiter, seconds)
+
+    async with Hark(store.url, **store.options) as app, app.worker():
+        order = await app.start(Order)
+        await order.signal("paid", 1)
+        await order.wait_for("done", timeout=60)
+        monkeypatch.setattr(Waiters, "start_timeout", record)
+        await order.wait_for("done", timeout=3600)
+        await order.wait_for("done", timeout=3600)  # the first call has ended on the clerk's loop by then
+        assert started == []

@@ -27,6 +27,15 @@ class Workflow(Generic[P, R]):
     """A durable function, as `@workflow` returns it. Start it with `app.start(it, input)`.
 
     Called directly, it is the undecorated function. P are the parameters of the function, R is its result type.
+
+    Args:
+        function: The `async def` that was decorated.
+        name: The name of the definition; None takes the function's.
+        version: The version of the definition.
+        queue: The queue its instances run in.
+
+    Raises:
+        InvalidDefinition: The function is not an `async def`, or the name, version or queue is not valid.
     """
 
     def __init__(self, function: Function[P, R], name: str | None, version: int, queue: str) -> None:

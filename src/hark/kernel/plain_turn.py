@@ -33,6 +33,7 @@ async def run_plain_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
     await journal.write(tx, commits)
     result.inboxes = await load_inboxes(tx, with_signals)
     result.provable = bool(result.ran_ahead)
+    result.keeps_statuses = True
     return result
 
 

@@ -37,8 +37,8 @@ class TurnResult:
     """The claims, the ended instances and the pending work of one turn."""
 
     __slots__ = (
-        "again", "cancelled", "claims", "finished", "inboxes", "kept", "now", "pending", "provable", "ran_ahead",
-        "retired", "signalled", "xid",
+        "again", "cancelled", "claims", "finished", "inboxes", "keeps_statuses", "kept", "now", "pending", "provable",
+        "ran_ahead", "retired", "signalled", "xid",
     )  # fmt: skip
 
     def __init__(self, tx: Tx) -> None:
@@ -53,5 +53,6 @@ class TurnResult:
         self.finished: dict[str, End] = {}
         self.cancelled: set[str] = set()
         self.signalled: set[str] = set()  # executing instances whose inbox was written
+        self.keeps_statuses = False  # no instance changed its status or opened an awakeable: a plain turn
         self.retired = False  # a worker of this process left
         self.provable = False  # it wrote rows by which `statements.proof_of_commit` recognises its commit

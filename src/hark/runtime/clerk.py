@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from hark.kernel.definitions import Catalog
-from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import Capacity, Commit, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -317,7 +316,7 @@ class Clerk:
         if swept:
             self.loop.start(self.others.read_next_due())
         self.completions.answer_ended(result.finished)
-        if self.conditions.waiting and not are_plain([item.request for item in items]):
+        if self.conditions.waiting and not result.keeps_statuses:
             self.conditions.check_soon(self.store)
         if self._concerns_others(result):
             self.loop.start(self.store.announce())

@@ -99,7 +99,8 @@ class Conditions:
             failed = [waiter.reply for id, waiter, _ in added if self.waiting.remove(id, waiter)]
             answer_all([(reply, error) for reply in failed if reply is not None])
         for id, waiter, seconds in added:
-            self.waiting.start_timeout(id, waiter, seconds)
+            if self.waiting.has(id, waiter):
+                self.waiting.start_timeout(id, waiter, seconds)
 
     def check_soon(self, store: Store) -> None:
         """Check all waiters: now, or once more when the check that runs has ended."""

@@ -39,6 +39,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._programs: dict[tuple[str, int], Program] = {}
+        self._lanes: dict[tuple[str, int], Traits] = {}
 
     def add(self, program: Program) -> bool:
         """Register a program. False when it is registered already.
@@ -57,7 +58,9 @@ class Registry:
                 problems=[],
             )
         program.codec.prepare()
-        self._programs[key] = program
+        # Copies, never changed: the clerk and the lease thread iterate over them while callers register.
+        self._programs = {**self._programs, key: program}
+        self._lanes = {**self._lanes, key: program.traits}
         return True
 
     def find(self, name: str, version: int | None) -> Program | None:
@@ -80,4 +83,4 @@ class Registry:
 
     def lanes(self) -> dict[tuple[str, int], Traits]:
         """The definitions it has code for, by name and version, with their traits."""
-        return {key: program.traits for key, program in self._programs.items()}
+        return self._lanes

@@ -60,11 +60,15 @@ class Waiters(Generic[C]):
         if self.remove(id, waiter) and (reply := waiter.reply) is not None:
             answer_all([(reply, TimeoutError(self._late(id, waiter.condition, seconds)))])
 
+    def has(self, id: str, waiter: Waiter[C]) -> bool:
+        """True while this waiter waits."""
+        return waiter in self._by_id.get(id, ())
+
     def remove(self, id: str, waiter: Waiter[C]) -> bool:
         """Stop waiting. False when this waiter had been removed before."""
-        waiters = self._by_id.get(id, [])
-        if waiter not in waiters:
+        if not self.has(id, waiter):
             return False
+        waiters = self._by_id[id]
         waiters.remove(waiter)
         if not waiters:
             del self._by_id[id]

@@ -77,11 +77,13 @@ class Worker:
 
         Raises:
             NotOpen: The app is not open.
-            InvalidInput: The app has a worker already.
+            InvalidInput: The app has a worker already, or this worker has stopped.
         """
         self._loop = asyncio.get_running_loop()
         if not self._clerk.is_open:
             raise not_open()
+        if not self.open:
+            raise InvalidInput("This worker has stopped. Make another one with app.worker(…).")
         if self._clerk.worker is not None:
             raise InvalidInput("This app has a worker already. One is enough: give it more queues or more room.")
         if self._clerk.store.durable:
