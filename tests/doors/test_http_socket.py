@@ -1,10 +1,15 @@
-"""The socket is created as TCP: otherwise asyncio does not set TCP_NODELAY, and every response waits 40 ms."""
+"""The socket of the server: TCP, so that responses are sent immediately; idle connections stay open long enough."""
 
 import socket
 
-from hark.doors.http.server import listen
+from hark.doors.http.server import config, listen
 
 
 def test_small_responses_are_sent_immediately() -> None:
     with listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_an_idle_connection_outlives_the_idle_timeout_of_common_proxies() -> None:
+    """Otherwise the server closes a connection on which a proxy is just sending a request, which fails."""
+    assert config(None).timeout_keep_alive > 60

@@ -22,6 +22,9 @@ from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
 
+# Seconds. Longer than the 60 after which common proxies and clients drop an idle connection: if the server closed it
+# first (uvicorn's default is 5), a request that is just being sent on it would fail with "Server disconnected".
+_KEEP_ALIVE = 75
 _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
 
 
@@ -110,6 +113,7 @@ def config(application: Any) -> uvicorn.Config:
     return uvicorn.Config(
         application, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
         server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
+        timeout_keep_alive=_KEEP_ALIVE,
     )  # fmt: skip
 
 
