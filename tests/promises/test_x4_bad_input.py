@@ -205,8 +205,10 @@ async def test_x4_a_time_is_an_aware_datetime(app: Harness, store: Store, at: An
 CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     # definitions
     "unknown definition": (lambda app: app.start("Nobody"), NotFound, "There is no definition 'Nobody'.*register"),
-    "unknown version": (lambda app: app.start("Order", version=7), NotFound, "no version 7; registered are 1"),
-    "unknown version of a class": (lambda app: app.start(Order, {"n": 1}, version=7), NotFound, "registered are 1"),
+    "unknown version": (lambda app: app.start("Order", version=7), NotFound, "no version 7; registered versions: 1"),
+    "unknown version of a class": (
+        lambda app: app.start(Order, {"n": 1}, version=7), NotFound, "registered versions: 1",
+    ),
     "unknown definition of signal_with_start": (
         lambda app: app.signal_with_start("Nobody", "key", "paid"), NotFound, "register",
     ),

@@ -82,7 +82,8 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
     """Take slots and tokens for these candidates, in order; block those that get none.
 
     Returns:
-        The candidates that may run, and how many could not be decided because another worker holds their bucket.
+        The candidates that may run, and how many could not be decided because another transaction
+        holds their bucket.
     """
     names = {("slot", c.concurrency_key) for c in wanted if c.concurrency_key is not None}
     names |= {("rate", c.rate_limit) for c in wanted if c.rate_limit is not None}

@@ -2,6 +2,10 @@
 
 A descendant that was started between the plan and the lock is found by reading the tree again under lock; the cancel
 then runs once more, with the larger tree.
+
+A cancel that is an effect (`CancelChild`) is applied before the second fence, so its sender may still be dropped by a
+cancel in the same turn. That is safe: a function cancels its own children only, and the cancel of the function cancels
+them anyway.
 """
 
 from __future__ import annotations
@@ -63,7 +67,8 @@ async def apply(turn: Turn) -> None:
     below = [id for id, _ in await turn.tx.fetch(sql.descendants, ids=sorted(wanted))]
     if any(id not in turn.rows for id in below):
         if any(request.sender is not None for request in wanted.values()):
-            # The cancel is an effect of an outcome, which cannot run again without it: the whole turn runs again.
+            # An outcome and its effects commit together, so this cancel cannot be left to a later turn: repeat the
+            # whole turn.
             raise Conflicted("an instance to cancel has just started a child")
         turn.result.again.extend(wanted.values())
         return

@@ -148,7 +148,13 @@ def _urgency(candidate: Candidate) -> tuple[int, int]:
 
 
 def _choose(found: list[Candidate], free: dict[str, int], may_yield: _Running) -> list[Candidate]:
-    """The most urgent candidates: as many as have a free slot, or may take one from less urgent work."""
+    """The candidates that get a slot: a free one or, if none is free, that of a running outcome that is as urgent or
+    less urgent. An equally urgent one yields too, because the candidate has waited longer.
+
+    Args:
+        found: The candidates, sorted by `_urgency`: the first ones get the slots.
+        free: The free slots by queue; not changed.
+        may_yield: The outcomes that want to run ahead and may lose their slot, by queue; not changed."""
     chosen = []
     slots = dict(free)
     least_urgent = {

@@ -85,20 +85,20 @@ async def apply(turn: Turn) -> None:
 def _settle(
     turn: Turn, request: SettleAwakeable, state: sql.AwakeableState | None, settled: dict[str, _Settled]
 ) -> None:
-    wish = request.settle
+    settle = request.settle
     row = turn.rows.get(state.instance_id) if state is not None else None
     if state is None or row is None:
-        _refuse(turn, request, NotFound(f"There is no awakeable {wish.awakeable!r}. Check the id."))
+        _refuse(turn, request, NotFound(f"There is no awakeable {settle.awakeable!r}. Check the id."))
         return
-    if wish.awakeable not in settled and _is_late(turn, state):
-        _close(turn, row, Settle(wish.awakeable, "TIMEOUT"), settled)
-    if wish.awakeable in settled or state.status != "PENDING":
-        _refuse(turn, request, _already_settled(turn, state, settled.get(wish.awakeable)))
-    elif (invalid := _invalid(state, wish)) is not None:
+    if settle.awakeable not in settled and _is_late(turn, state):
+        _close(turn, row, Settle(settle.awakeable, "TIMEOUT"), settled)
+    if settle.awakeable in settled or state.status != "PENDING":
+        _refuse(turn, request, _already_settled(turn, state, settled.get(settle.awakeable)))
+    elif (invalid := _invalid(state, settle)) is not None:
         _refuse(turn, request, invalid)
     else:
-        _close(turn, row, wish, settled)
-        request.result = _shown(state, wish, turn.now)
+        _close(turn, row, settle, settled)
+        request.result = _shown(state, settle, turn.now)
 
 
 def _is_late(turn: Turn, state: sql.AwakeableState) -> bool:
@@ -106,15 +106,17 @@ def _is_late(turn: Turn, state: sql.AwakeableState) -> bool:
     return state.status == "PENDING" and state.timeout_at is not None and state.timeout_at <= turn.now
 
 
-def _close(turn: Turn, row: LockedRow, wish: Settle, settled: dict[str, _Settled]) -> None:
-    if wish.status != "CANCELLED":  # the instance that withdraws it gets no answer
-        post_answer(turn, row, wish)
+def _close(turn: Turn, row: LockedRow, settle: Settle, settled: dict[str, _Settled]) -> None:
+    if settle.status != "CANCELLED":  # the instance that withdraws it gets no answer
+        post_answer(turn, row, settle)
     # A woken instance has no deadline, and drops this wait when it continues: the wait is left as it is, as that of a
     # signal is.
     asker = None if row.id in turn.inbox.woken else row.id
-    settled[wish.awakeable] = _Settled(wish.awakeable, asker, wish.status, wish.payload, wish.error, wish.by)
+    settled[settle.awakeable] = _Settled(
+        settle.awakeable, asker, settle.status, settle.payload, settle.error, settle.by
+    )
     for wait in row.waits:
-        if wait.kind == "awakeable" and wait.name == wish.awakeable:
+        if wait.kind == "awakeable" and wait.name == settle.awakeable:
             wait.fired_at = turn.now
 
 
@@ -134,49 +136,51 @@ def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settl
     )
 
 
-def _invalid(state: sql.AwakeableState, wish: Settle) -> HarkError | None:
+def _invalid(state: sql.AwakeableState, settle: Settle) -> HarkError | None:
     """Why this answer is refused, or None."""
     assignees = json.load(state.assignees) if state.assignees is not None else []
-    # A caller without `by` is code with access to the store; a link and a step are permissions of their own.
-    if assignees and wish.by is not None and wish.by not in assignees and wish.via not in ("link", "step"):
+    # Anyone with the link, and any step, may answer without being an assignee (decision 6). A caller without `by` is
+    # code with access to the store. `by` is what the door says: auth.py takes it from the API token.
+    if assignees and settle.by is not None and settle.by not in assignees and settle.via not in ("link", "step"):
         return NotAssigned(
-            f"{wish.by} may not answer awakeable {wish.awakeable}; it is assigned to {', '.join(assignees)}. "
+            f"{settle.by} may not answer awakeable {settle.awakeable}; it is assigned to {', '.join(assignees)}. "
             "Nothing was changed.",
-            problems=[f"by: {wish.by} is not an assignee ({', '.join(assignees)})"],
+            problems=[f"by: {settle.by} is not an assignee ({', '.join(assignees)})"],
         )
-    if state.schema is None or wish.payload is None or wish.status != "RESOLVED":
+    # A payload of None means that no answer is given, as in a rejection; the JSON value null is the text "null".
+    if state.schema is None or settle.payload is None or settle.status != "RESOLVED":
         return None
-    problems = schema.problems(state.schema, wish.payload)
+    problems = schema.problems(state.schema, settle.payload)
     if not problems:
         return None
     return InvalidAnswer(
-        f"The answer to awakeable {wish.awakeable} does not match its schema: {'; '.join(problems)}. "
+        f"The answer to awakeable {settle.awakeable} does not match its schema: {'; '.join(problems)}. "
         "Nothing was changed; correct the answer and send it again.",
         problems=problems,
     )
 
 
-def _shown(state: sql.AwakeableState, wish: Settle, now: int) -> sql.AwakeableRow:
+def _shown(state: sql.AwakeableState, settle: Settle, now: int) -> sql.AwakeableRow:
     """The row as `read_awakeables` shows it now, so that the caller needs no read of its own."""
     return sql.AwakeableRow(
-        state.id, state.instance_id, state.task, state.entry_index, wish.status, wish.payload, wish.error,
+        state.id, state.instance_id, state.task, state.entry_index, settle.status, settle.payload, settle.error,
         state.timeout_at, state.created_at, now, state.title, state.description, state.schema, state.assignees,
-        wish.by, state.nonce,
+        settle.by, state.nonce,
     )  # fmt: skip
 
 
-def post_answer(turn: Turn, row: LockedRow, wish: Settle) -> None:
+def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
     """Post the answer to the inbox of the instance that asked; an event says who gave it and through which door."""
-    body: dict[str, Any] = {"status": wish.status}
-    if wish.payload is not None:
-        body["payload"] = msgspec.Raw(wish.payload.encode())
-    if wish.error is not None:
-        body["error"] = wish.error
-    if wish.by is not None:
-        body["by"] = wish.by
-    turn.inbox.post(row, "awakeable", wish.awakeable, msgspec.json.encode(body).decode())
-    origin = {key: value for key, value in (("by", wish.by), ("via", wish.via)) if value is not None}
-    turn.history.event(row.id, "awakeable", None, awakeable=wish.awakeable, status=wish.status, **origin)
+    body: dict[str, Any] = {"status": settle.status}
+    if settle.payload is not None:
+        body["payload"] = msgspec.Raw(settle.payload.encode())
+    if settle.error is not None:
+        body["error"] = settle.error
+    if settle.by is not None:
+        body["by"] = settle.by
+    turn.inbox.post(row, "awakeable", settle.awakeable, msgspec.json.encode(body).decode())
+    origin = {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
+    turn.history.event(row.id, "awakeable", None, awakeable=settle.awakeable, status=settle.status, **origin)
 
 
 def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:

@@ -106,25 +106,36 @@ async def _holders(turn: Turn, items: list[NewInstance]) -> dict[str, str]:
 
 
 def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkError | None:
+    """Why this instance cannot start, or None: its definition is unknown, or its key or given id is taken.
+
+    `holders` has the id of the holder of each name that is taken; ids and keys are one namespace."""
     if definitions.find(turn.catalog, item) is None:
         known = turn.catalog.get(item.definition)
         if known and item.version is not None:
             have = ", ".join(str(version) for version in sorted(known))
             return NotFound(
-                f"{item.definition!r} has no version {item.version}; registered are {have}. "
+                f"{item.definition!r} has no version {item.version}; registered versions: {have}. "
                 "Register that version, or start without version= to get the newest."
             )
         return NotFound(
             f"There is no definition {item.definition!r}. Register it with app.register(…), "
             "or start a worker that has its code, then start again."
         )
-    for name, what in ((item.correlation_key, "correlation key"), (item.id if item.named else None, "id")):
-        if name is not None and name in holders and not (what == "correlation key" and holders[name] == item.id):
-            return Duplicate(
-                f"The {what} {name!r} is taken by instance {holders[name]}. Send a signal to that instance, wait for "
-                "its end, or use another name.",
-                holder=holders[name],
-            )
+    key = item.correlation_key
+    # The holder of the key may have the given id itself. While that instance is kept, the id is the reason (below);
+    # once retention has removed it, its `forever` key is a tombstone, and the same id may start with that key again.
+    if key is not None and key in holders and holders[key] != item.id:
+        return Duplicate(
+            f"The correlation key {key!r} is taken by instance {holders[key]}. Send a signal to that instance, wait "
+            "for its end (which does not free a key with the scope 'forever'), or use another key.",
+            holder=holders[key],
+        )
+    if item.named and item.id in holders:
+        return Duplicate(
+            f"The id {item.id!r} is taken by instance {holders[item.id]}. Send a signal to that instance, or start "
+            "with another id; without id= one is generated. The end of an instance does not free its id.",
+            holder=holders[item.id],
+        )
     return None
 
 

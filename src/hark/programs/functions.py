@@ -79,8 +79,9 @@ class FunctionContext:
 
     Every call gets an entry in the journal of the instance, so a replay gives the code the same results in the same
     order. Most methods return a promise: `await` it, or pass it to `gather` or `first`. When the function returns,
-    effects (`signal`, `broadcast`, `start`, `resolve`, `reject`) happen even if they were not awaited; all other
-    operations that are still open are cancelled.
+    effects (`signal`, `broadcast`, `start`, `resolve`, `reject`) happen even if they were not awaited; of the other
+    operations that are still open, runs and awakeables are cancelled, waits end, and children that were started keep
+    running.
 
     Only the code of the function itself may use the context. Using it in a function given to `run`, in another
     thread or after the function ended raises InvalidOutcome.
@@ -137,7 +138,7 @@ class FunctionContext:
         """Run a function and record its result in the journal; a replay reads the result there.
 
         An `async def` runs on the worker's event loop, a `def` in a thread. If the process dies while the function
-        runs, it runs again: make its effects idempotent, for example with `ctx.uuid()` as a key.
+        runs, it runs again: make its side effects idempotent, for example with `ctx.uuid()` as a key.
 
         Args:
             function: The function to call. It must not use `ctx`.
@@ -165,6 +166,7 @@ class FunctionContext:
             label = getattr(function, "__name__", None) or type(function).__name__
         else:
             label = check_name(name, "name of a run")
+        # Most runs have no retries and the default backoff, which needs no check: the conversion would cost every run.
         delay = micros(backoff, "backoff", zero=True) if retries or backoff != 1.0 else 0
         return self._session.ask(Run(function, args, label, retries, delay))
 
@@ -508,8 +510,12 @@ class FunctionContext:
     def continue_as_new(self, input: Any = None) -> Any:
         """Begin again with new input and an empty journal: `return ctx.continue_as_new(input)`.
 
-        For loops without an end, whose journal would otherwise grow forever. The instance keeps its id and key;
-        signals it has not received yet stay in its inbox.
+        For loops without an end, whose journal would otherwise grow forever. The instance keeps its id and key, and
+        its inbox keeps the signals that its code has not taken yet. Open operations end as when the function returns:
+        effects happen, runs are cancelled, waits are disarmed, awakeables that are still pending become CANCELLED.
+        Children that have started keep running, without an effect on the next visit.
+
+        The call alone does nothing: without `return`, the function continues and ends as done.
 
         Args:
             input: The input of the next visit, as for `Hark.start`.

@@ -481,7 +481,9 @@ class Session:
             return self._fail(error)
         self._write_effects()
         effects = self._wait_changes().effects if self._withdrawn else []
-        self._inbox.consumed = []  # a finished instance never runs again: its whole inbox is deleted (S4)
+        # An instance that is done never runs again and its inbox is never read (S4, decision 5): marking rows as
+        # consumed would be writes for nothing. Only a failed one can be retried.
+        self._inbox.consumed = []
         return self._decide("done", Finish("done", result=result), effects)
 
     def _fail(self, error: Exception) -> Decision:
