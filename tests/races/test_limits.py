@@ -142,6 +142,26 @@ async def test_m9_two_workers_with_different_code_that_insert_buckets_in_differe
     await stage.explore(prepare, deep=True)
 
 
+async def test_m9_two_turns_that_displace_instances_under_keys_do_not_deadlock(stage: Stage) -> None:
+    """Each locks the bucket of the other's key for a row that it refuses, and then gives a slot to more urgent work."""
+
+    async def prepare() -> Duel:
+        running = []
+        for version, key in ((1, "k"), (2, "j")):
+            await stage.start(f"runs-{key}", concurrency_key=key, version=version)
+            running += (await stage.one.run(claim=capacity("worker", 1, version))).claims
+        for key in ("k", "j"):
+            await stage.start(f"blocked-{key}", concurrency_key=key)
+        assert (await stage.one.run(claim=capacity("worker", 2))).claims == []
+        for version, key in ((1, "j"), (2, "k")):
+            await stage.start(f"refused-{key}", concurrency_key=key, version=version, priority=-1)
+            await stage.start(f"urgent-{version}", version=version, priority=-1)
+        ours, theirs = (advance(claim) for claim in running)
+        return Duel(part(ours, claim=capacity("ours", 0, 1)), part(theirs, claim=capacity("theirs", 0, 2)))
+
+    await stage.explore(prepare, deep=True)
+
+
 async def test_m9_the_cancel_of_a_promoted_row_does_not_strand_the_next_blocked_one(stage: Stage) -> None:
     async def prepare() -> Duel:
         holder = await stage.executing("holder", concurrency_key="k")

@@ -62,8 +62,8 @@ async def run_turn(
         tx: The transaction.
         rules: The settings of the application.
         catalog: The definitions this process has read; updated.
-        requests: What to do. The result of each is set; nothing else of a request changes, so that the same requests
-            can run again after a rollback.
+        requests: What to do. Each gets its result; what else of it is set (`fenced`, `by_key`, `read_owner`) may be set
+            again, so that the same requests can run again after a rollback.
         capacity: What to claim for a worker, or None to claim nothing.
         sweep: Fire what is due.
         marks: Deliver a chunk of the marks that large broadcasts left.
