@@ -29,7 +29,7 @@ test: lint types layers unit  ## lint, types, layers and tests
 
 # What most changes can break, on SQLite, and on PostgreSQL where a test needs it; races, doors and examples take longer.
 QUICK := tests/model tests/store tests/kernel tests/runtime tests/promises tests/docs $(wildcard tests/test_*.py)
-quick: lint types layers  ## lint, types, layers and the fast tests: an answer in under a minute
+quick: lint types layers  ## lint, types, layers and the fast tests: under a minute on two idle cores, once .venv is there
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow and not crash and not browser' -k 'not postgres' $(QUICK)
 
 lint: $(STAMP)  ## ruff: rules and format
@@ -72,4 +72,4 @@ format: $(STAMP)  ## let ruff fix what it can
 
 clean:  ## remove .venv, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
-	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests examples docs bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -155,7 +155,7 @@ async def test_m2_a_retry_without_delay_is_queued_behind_waiting_instances(store
 
 
 async def test_m2_done_records_its_result_and_stop_its_reason(store: Store) -> None:
-    class Completions(Machine):
+    class Endings(Machine):
         @step
         async def start(self, ctx: Context) -> Done | Stop:
             match ctx.state["how"]:
@@ -168,11 +168,11 @@ async def test_m2_done_records_its_result_and_stop_its_reason(store: Store) -> N
                 case other:
                     return Done(other)
 
-    async with harness(store, Completions) as app:
-        nothing = await app.start(Completions, {"how": "nothing"})
-        value = await app.start(Completions, {"how": {"deep": [1, 2.5, None, "ü"]}})
-        text = await app.start(Completions, {"how": "text"})
-        error = await app.start(Completions, {"how": "error"})
+    async with harness(store, Endings) as app:
+        nothing = await app.start(Endings, {"how": "nothing"})
+        value = await app.start(Endings, {"how": {"deep": [1, 2.5, None, "ü"]}})
+        text = await app.start(Endings, {"how": "text"})
+        error = await app.start(Endings, {"how": "error"})
         assert await app.drain() == {"steps": 4, "done": 2, "stop": 2}
         assert await nothing.result() is None
         assert await value.result() == {"deep": [1, 2.5, None, "ü"]}
@@ -187,7 +187,7 @@ async def test_m2_done_records_its_result_and_stop_its_reason(store: Store) -> N
 async def test_m2_fault_11_done_and_stop_leave_neither_inbox_nor_waits_open(store: Store) -> None:
     from hark import NoTarget
 
-    class Completions(Machine):
+    class Endings(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
             return Await("go", then=self.end, timeout=60)
@@ -196,8 +196,8 @@ async def test_m2_fault_11_done_and_stop_leave_neither_inbox_nor_waits_open(stor
         async def end(self, ctx: Context) -> Done | Stop:
             return Done() if ctx.state["well"] else Stop("no")
 
-    async with harness(store, Completions) as app:
-        both = [await app.start(Completions, {"well": well}) for well in (True, False)]
+    async with harness(store, Endings) as app:
+        both = [await app.start(Endings, {"well": well}) for well in (True, False)]
         await app.drain()
         for ends in both:
             await ends.signal("other")
@@ -256,7 +256,7 @@ async def test_m2_fault_10_a_retry_sees_the_same_signals_again(store: Store) -> 
         (lambda: Await("x", then="start", timeout=timedelta(days=-1)), "negative"),
         (lambda: Await("x", then="start", timeout="5"), "seconds"),
         (lambda: Await("x", then="start", deadline=5), "datetime"),
-        (lambda: Await(then="start"), "nothing"),
+        (lambda: Await(then="start"), "would wait forever"),
         (lambda: Await("", then="start"), "empty"),
         (lambda: Await("x\0", then="start"), "NUL"),
         (lambda: Await("x" * 256, then="start"), "255"),

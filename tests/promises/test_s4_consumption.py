@@ -124,7 +124,7 @@ async def test_s4_a_second_await_consumes_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("end", ["done", "failed"])
 async def test_s4_after_a_terminal_outcome_there_is_no_inbox(store: Store, end: str) -> None:
-    class Completions(Machine):
+    class Endings(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
             return Await("go", then=self.end)
@@ -133,8 +133,8 @@ async def test_s4_after_a_terminal_outcome_there_is_no_inbox(store: Store, end: 
         async def end(self, ctx: Context) -> Done | Stop:
             return Done() if end == "done" else Stop("no")
 
-    async with harness(store, Completions) as app:
-        handle = await app.start(Completions)
+    async with harness(store, Endings) as app:
+        handle = await app.start(Endings)
         await app.signal(handle, "other", 1)
         await app.signal(handle, "go", 2)
         await app.drain()

@@ -113,7 +113,7 @@ async def test_s7_a_duplicate_while_the_step_runs_does_not_wake_its_await(store:
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 async def test_s7_a_known_key_is_a_duplicate_after_the_end(store: Store, end: str) -> None:
-    class Completions(Machine):
+    class Endings(Machine):
         @step
         async def start(self, ctx: Context) -> Await:
             return Await("go", then=self.end)
@@ -123,8 +123,8 @@ async def test_s7_a_known_key_is_a_duplicate_after_the_end(store: Store, end: st
             assert end == "done"
             return Done()
 
-    async with harness(store, Completions) as app:
-        await app.start(Completions, id="x", correlation_key="k")
+    async with harness(store, Endings) as app:
+        await app.start(Endings, id="x", correlation_key="k")
         await app.signal("x", "unrelated", dedup_key="evt-0")
         if end == "cancelled":
             await app.cancel("x")
