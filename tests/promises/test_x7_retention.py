@@ -206,6 +206,8 @@ async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:
         assert taken.value.holder == "first"
         with pytest.raises(Duplicate):  # an id equal to a taken key
             await app.start(Brief, id="invoice-1")
+        with pytest.raises(Duplicate):  # not even an instance with the id of the removed holder
+            await app.start(Brief, id="first", correlation_key="invoice-1", correlation_scope="forever")
         with pytest.raises(NotFound):
             await app.get("invoice-1")
         await app.start(Brief, correlation_key="invoice-2")  # a live key was freed by its end

@@ -121,20 +121,18 @@ def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkErro
             f"There is no definition {item.definition!r}. Register it with app.register(…), "
             "or start a worker that has its code, then start again."
         )
-    key = item.correlation_key
-    # The holder of the key may have the given id itself. While that instance is kept, the id is the reason (below);
-    # once retention has removed it, its `forever` key is a tombstone, and the same id may start with that key again.
-    if key is not None and key in holders and holders[key] != item.id:
-        return Duplicate(
-            f"The correlation key {key!r} is taken by instance {holders[key]}. Send a signal to that instance, wait "
-            "for its end (which does not free a key with the scope 'forever'), or use another key.",
-            holder=holders[key],
-        )
     if item.named and item.id in holders:
         return Duplicate(
             f"The id {item.id!r} is taken by instance {holders[item.id]}. Send a signal to that instance, or start "
             "with another id; without id= one is generated. The end of an instance does not free its id.",
             holder=holders[item.id],
+        )
+    key = item.correlation_key
+    if key is not None and key in holders:
+        return Duplicate(
+            f"The correlation key {key!r} is taken by instance {holders[key]}. Send a signal to that instance, wait "
+            "for its end (which does not free a key with the scope 'forever'), or use another key.",
+            holder=holders[key],
         )
     return None
 
