@@ -7,6 +7,7 @@ ARCHITECTURE.md, findings in FINDINGS.md, decisions (0007) in docs/decisions.
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,14 +40,17 @@ def files() -> Iterator[Path]:
     yield from sorted(path for path in ROOT.iterdir() if path.suffix in SUFFIXES)
 
 
-def cited(path: Path) -> set[tuple[str, str]]:
+@cache
+def cited(path: Path) -> frozenset[tuple[str, str]]:
     """The ids in a file, as (kind, id)."""
     text = path.read_text("utf-8")
     found: set[tuple[str, str]] = set()
     for kind, pattern in IN_TEXT.items():
         for match in pattern.findall(text):
             found |= {(kind, one) for one in re.findall(r"[A-Z]?\d+", match)}
-    return found | {("promise", one) for name in (path.name, *TEST_NAME.findall(text)) for one in promises_of(name)}
+    return frozenset(found) | {
+        ("promise", one) for name in (path.name, *TEST_NAME.findall(text)) for one in promises_of(name)
+    }
 
 
 def promises_of(name: str) -> set[str]:
