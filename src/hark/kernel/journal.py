@@ -37,6 +37,7 @@ async def apply(turn: Turn) -> None:
 
 
 async def write(tx: Tx, commits: Sequence[Commit]) -> None:
+    """Write the lines of these outcomes. Cuts first: the new lines reuse the numbers of those that are cut."""
     lines: list[tuple[Any, ...]] = []
     cuts: list[tuple[str, int, int]] = []
     for request in commits:

@@ -25,7 +25,7 @@ class LeaseRenewal:
         self._seconds = seconds
         self._stopped = threading.Event()
         self._renewed = -math.inf  # when it was last renewed, unless the last try failed
-        self._sound_from = 0.0
+        self._sound_from = 0.0  # after a lost lease: one lease later, so that other workers renew theirs first
 
     def start(self, store: Store) -> Reply[None]:
         """Start the thread. The reply is answered once the lease is held for the first time."""
@@ -53,7 +53,9 @@ class LeaseRenewal:
             wait = self._seconds / 3
             try:
                 lease = lease or store.lease()
-                names = ",".join(f"{name}@{version}" for name, version in self._registry.lanes())  # some come later
+                names = ",".join(
+                    f"{name}@{version}" for name, version in self._registry.lanes()
+                )  # read each time: more may be registered
                 lease.renew(self._owner, length, names)
                 now = time.monotonic()
                 if held.done() and now - self._renewed > self._seconds:
@@ -65,7 +67,7 @@ class LeaseRenewal:
                     answer_all([(held, error)])
                     return
                 _log.warning("The lease could not be renewed: %s. Trying again.", error)
-                self._renewed = -math.inf
+                self._renewed = -math.inf  # any failure counts as a lost lease: the database may be away for all
                 wait = min(1.0, wait)
             self._stopped.wait(wait)
         if lease is not None:

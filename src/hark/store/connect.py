@@ -31,21 +31,22 @@ _STORES: Final[dict[str, _Entry]] = {
 
 
 def factory(url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> Callable[[], Store]:
-    """Return a function that makes the store at `url`; nothing is opened.
+    """Return a function that makes the store at `url`. It does not connect; the clerk calls it on its own thread.
 
     Args:
         url: Where the store is: `sqlite:///file.db`, `postgresql://…`.
         schema: The schema to use, in databases that have schemas.
-        lease: Seconds a worker's lease lasts: a store must not wait longer than that.
+        lease: Seconds a worker's lease lasts. The store's lock and statement timeouts are shorter, so that a blocked
+            turn does not outlive the lease.
         clock: The time in µs, instead of the database's own clock. For tests.
 
     Raises:
         InvalidInput: `url` or `schema` is malformed, or no store has this scheme.
         MissingExtra: The driver is not installed.
     """
-    kind = _type_of(url)
-    kind.check(url, schema)
-    return lambda: kind(url, schema=schema, lease=lease, clock=clock)
+    store_type = _type_of(url)
+    store_type.check(url, schema)
+    return lambda: store_type(url, schema=schema, lease=lease, clock=clock)
 
 
 def exists(url: str) -> bool:
