@@ -56,10 +56,10 @@ bench: bench-engine bench-functions  ## all benchmarks
 bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
 	$(BIN)/python bench/engine.py
 
-bench-functions: $(STAMP)  ## functions, answers and HTTP beside their peers, as ratios (npm brings one of them)
+bench-functions: $(STAMP)  ## durable functions, awakeables and HTTP beside their peers, as ratios (one peer is installed with npm)
 	$(BIN)/python bench/functions.py
 
-bench-http: $(STAMP)  ## of these, resolving over HTTP beside a trivial POST
+bench-http: $(STAMP)  ## resolving an awakeable over HTTP beside a trivial POST (a part of bench-functions)
 	$(BIN)/python bench/functions.py --only http
 
 BASE ?= origin/main

@@ -124,3 +124,19 @@ def test_the_command_line_names_a_missing_extra_in_one_line_and_exits_2(
     [line] = done.stderr.splitlines()
     assert line.startswith("hark: ")
     assert f"pip install 'hark[{name}]'" in line
+
+
+def test_a_missing_extra_is_the_only_traceback() -> None:
+    done = run("from hark import Hark\nHark('postgresql://x').open().result()", "asyncpg")
+    assert "MissingExtra" in done.stderr
+    assert done.stderr.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(("hidden", "code"), [("typer", 2), ("asyncpg", 0)])
+def test_python_m_hark_is_the_command_line(hidden: str, code: int) -> None:
+    source = (
+        "import runpy\nsys.argv = ['hark', '--help']\nrunpy.run_module('hark', run_name='__main__', alter_sys=True)"
+    )
+    done = run(source, hidden)
+    assert done.returncode == code
+    assert done.stdout.startswith("Usage: hark") if code == 0 else "pip install 'hark[cli]'" in done.stderr

@@ -90,7 +90,7 @@ def test_a5_show_prints_all_fields(cli: Cli) -> None:
 def test_a1_the_second_answer_gets_a_conflict_that_names_the_first_answerer(cli: Cli, verb: str) -> None:
     cli.ask()
     assert cli("awakeable", "resolve", ID, "--by", "ann").code == 0
-    assert "RESOLVED since" in (result := cli("awakeable", verb, ID).error_line(4))
+    assert "was RESOLVED at" in (result := cli("awakeable", verb, ID).error_line(4))
     assert "by ann" in result
 
 

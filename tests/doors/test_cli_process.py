@@ -61,7 +61,10 @@ def test_d4_without_a_command_the_help_is_printed(words: tuple[str, ...], code: 
         (("awakeable", "await", "x", "--timeout", "-1"), "--timeout"),
         (("worker",), "--app"),
         (("worker", "--app", "no_such_module:app"), "no_such_module"),
-        (("start", "x", "--app", "os:path"), "not a Hark"),
+        (
+            ("start", "x", "--app", "os:path"),
+            "not a Hark. Give the variable that holds your Hark app, as module:variable.",
+        ),
         (("signal", "a", "b", "--file", "missing.json"), "--file missing.json"),
         (("signal", "a", "b", "--file", "."), "--file ."),
         (("signal", "a", "b", "--file", "x", "--payload", "1"), "not both"),
@@ -197,8 +200,8 @@ def test_d1_a_worker_runs_an_app_on_the_given_store_and_stops_cleanly(tmp_path: 
     while run_cli("instance", "show", id, "--json", *where).json["status"] != "done":
         assert worker.poll() is None
     worker.send_signal(number)
-    _, err = worker.communicate(timeout=30)
-    assert (worker.returncode, err) == (0, "")
+    out, err = worker.communicate(timeout=30)
+    assert (worker.returncode, out, err) == (0, "stopping: running steps finish or are handed back\n", "")
     assert not (tmp_path / "own.db").exists()
 
 

@@ -35,6 +35,9 @@ app.register(Checkout)
 """
 
 
+_STEPS_FINISH = "running steps finish or are handed back"
+
+
 @contextmanager
 def serving(*args: str, cwd: Path) -> Iterator[str]:
     """Run `hark serve` on a free port and yield its address. SIGTERM stops it, with exit code 0."""
@@ -47,8 +50,9 @@ def serving(*args: str, cwd: Path) -> Iterator[str]:
         assert line.startswith("serving on http://127.0.0.1:"), (line, process.communicate())
         yield line.split()[2].rstrip(";")
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, "")
+        assert out == f"stopping: {'open requests finish' if '--no-worker' in args else _STEPS_FINISH}\n"
     finally:
         if process.poll() is None:
             process.kill()

@@ -1,6 +1,7 @@
 """D4: every verb on the command line, on both stores: what it prints and its exit code."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -127,6 +128,29 @@ def test_d7_why_prints_a_command_that_wakes_the_instance(cli: Cli) -> None:
     found = cli("instance", "why", "i", "--json").json
     assert (found["status"], found["blockers"][0]["reason"]) == ("runnable", "no_worker")
     cli("instance", "why", "unknown").error_line(3)
+
+
+def test_d7_why_says_how_long_ago_an_instance_ended_and_why(cli: Cli) -> None:
+    for id in ("gone", "unwanted"):
+        cli.park(Arm("signal", f"w-{id}", name="go"), id=id)
+    waits = cli("instance", "why", "gone").out.splitlines()
+    assert re.fullmatch(r"gone is awaiting_signal \(for \d+ s, since [\d-]+ [\d:]+ UTC\)\.", waits[0])
+    assert any(re.fullmatch(r"  signal go \(for \d+ s\)", line) for line in waits)
+    cli("instance", "cancel", "gone")
+    cli("instance", "cancel", "unwanted", "--reason", "Out of stock.")
+    ended, text, *rest = cli("instance", "why", "gone").out.splitlines()
+    assert re.fullmatch(r"gone was cancelled (just now|\d+ s ago) \([\d-]+ [\d:]+ UTC\)\.", ended)
+    assert (text, rest) == ("It was cancelled without a reason.", [])
+    assert cli("instance", "why", "unwanted").out.splitlines()[1] == "It was cancelled: Out of stock."
+    assert "A finished instance receives nothing" in cli("signal", "gone", "go").error_line(3)
+    assert "start the instance before" in cli("signal", "missing", "go").error_line(3)
+
+
+def test_d4_an_input_that_is_text_without_quotes_gets_a_hint(cli: Cli) -> None:
+    line = cli("start", "x", "--input", "Deploy v1").error_line(2)
+    assert line.startswith("hark: The --input is not valid JSON at line 1 column 1")
+    assert line.endswith("""Text needs quotes: --input '"Deploy v1"'""")
+    assert "Text needs quotes" not in cli("start", "x", "--input", "{").error_line(2)
 
 
 def test_d4_events_are_printed_newest_last(cli: Cli) -> None:

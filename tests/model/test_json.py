@@ -189,7 +189,7 @@ def looped() -> list[Any]:
 def test_dump_refuses_what_json_or_a_store_would_change(value: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as caught:
         dump(value, what="result")
-    assert str(caught.value).startswith("the result ")
+    assert str(caught.value).startswith("The result ")
     assert type(caught.value) is InvalidInput
     with pytest.raises(InvalidState, match=problem):
         Codec[Any](None).dump(value)
@@ -208,13 +208,13 @@ def test_brackets_count_as_levels_only_outside_strings() -> None:
 
 def test_the_limit_is_in_bytes_of_utf8_and_inclusive() -> None:
     assert dump("é" * 4, limit=10) == '"éééé"'
-    with pytest.raises(PayloadTooLarge, match="the payload is 12 bytes of JSON and 10 are allowed; store it") as caught:
+    with pytest.raises(PayloadTooLarge, match="The payload is 12 bytes of JSON and 10 are allowed; store it") as caught:
         dump("é" * 5, limit=10)
     assert (caught.value.size, caught.value.limit) == (12, 10)
     assert parse('"éééé"', limit=10) == "éééé"
-    with pytest.raises(PayloadTooLarge, match="the body is 12 bytes"):
+    with pytest.raises(PayloadTooLarge, match="The body is 12 bytes"):
         parse('"ééééé"', limit=10)
-    with pytest.raises(PayloadTooLarge, match="the state is 12 bytes"):
+    with pytest.raises(PayloadTooLarge, match="The state is 12 bytes"):
         Codec[Any](None).dump("ééééé", 10)
 
 
@@ -267,7 +267,7 @@ def test_parse_says_where_and_what_is_broken(data: bytes | str, line: int, colum
         parse(data, what="payload")
     assert (caught.value.line, caught.value.column) == (line, column)
     assert f"line {line} column {column}" in str(caught.value)
-    assert str(caught.value).startswith("the payload ")
+    assert str(caught.value).startswith("The payload ")
 
 
 @pytest.mark.parametrize(
@@ -281,13 +281,13 @@ def test_parse_says_where_and_what_is_broken(data: bytes | str, line: int, colum
     ids=count(),
 )
 def test_parse_refuses_very_deep_nesting(data: bytes) -> None:
-    with pytest.raises(MalformedJson, match=f"the body nests deeper than {DEPTH} levels; flatten it"):
+    with pytest.raises(MalformedJson, match=f"The body nests deeper than {DEPTH} levels; flatten it"):
         parse(data)
 
 
 @pytest.mark.parametrize("data", [None, 5, {"a": 1}, bytearray(b"{}")])
 def test_parse_accepts_only_text(data: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"the body must be JSON as bytes or str, not .*; encode it first"):
+    with pytest.raises(InvalidInput, match=r"The body must be JSON as bytes or str, not .*; encode it first"):
         parse(data)
 
 
@@ -368,7 +368,7 @@ def test_an_instance_as_input_is_copied(type_: Any) -> None:
     ],
 )
 def test_an_input_that_does_not_fit_is_refused_and_the_field_named(type_: Any, value: Any, path: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"the input does not fit {type_.__name__}: .*{path}.*; correct") as caught:
+    with pytest.raises(InvalidInput, match=rf"The input does not fit {type_.__name__}: .*{path}.*; correct") as caught:
         Codec(type_).build(value)
     assert type(caught.value) is InvalidInput
 
@@ -376,7 +376,7 @@ def test_an_input_that_does_not_fit_is_refused_and_the_field_named(type_: Any, v
 @each
 def test_an_input_is_checked_like_a_payload(type_: Any) -> None:
     codec = Codec(type_)
-    with pytest.raises(InvalidInput, match=r"the input contains NaN or an infinity at \$\.note"):
+    with pytest.raises(InvalidInput, match=r"The input contains NaN or an infinity at \$\.note"):
         codec.build({"order": 1, "note": math.nan})
     with pytest.raises(PayloadTooLarge):
         codec.build({"order": 1, "note": "x" * 100}, limit=100)
@@ -386,7 +386,7 @@ def test_an_input_is_checked_like_a_payload(type_: Any) -> None:
 @pytest.mark.parametrize("value", [{"order": 42}, None, 7, Point(1), Order])
 def test_a_state_of_another_type_is_refused_naming_both(type_: Any, value: Any) -> None:
     other = type(value).__name__
-    with pytest.raises(InvalidState, match=rf"the state must be {type_.__name__}, not {other}; change ctx.state"):
+    with pytest.raises(InvalidState, match=rf"The state must be {type_.__name__}, not {other}; change ctx.state"):
         Codec(type_).dump(value)
 
 
@@ -394,7 +394,7 @@ def test_a_state_of_another_type_is_refused_naming_both(type_: Any, value: Any) 
 def test_a_field_of_the_wrong_type_is_refused_when_it_is_written_not_when_it_is_read(type_: Any) -> None:
     state = type_(order=42)
     state.n = "three"
-    with pytest.raises(InvalidState, match=r"the state cannot be read back: .*\$\.n"):
+    with pytest.raises(InvalidState, match=r"The state cannot be read back: .*\$\.n"):
         Codec(type_).dump(state)
 
 
@@ -418,7 +418,7 @@ def test_a_state_that_cannot_be_serialised_is_refused(type_: Any, note: Any, pro
 
 @each
 def test_a_state_over_the_limit_is_refused(type_: Any) -> None:
-    with pytest.raises(PayloadTooLarge, match="the state is"):
+    with pytest.raises(PayloadTooLarge, match="The state is"):
         Codec(type_).dump(type_(order=1, note="x" * 100), 100)
 
 
@@ -426,7 +426,7 @@ def test_a_state_over_the_limit_is_refused(type_: Any) -> None:
 @pytest.mark.parametrize("text", ['{"order":"x"}', '{"n":1}', "[]", "null", "{"])
 def test_stored_text_that_no_longer_fits_the_code_is_an_invalid_state(type_: Any, text: str) -> None:
     with pytest.raises(
-        InvalidState, match=f"the stored state does not fit {type_.__name__}: .*; give new fields a default"
+        InvalidState, match=f"The stored state does not fit {type_.__name__}: .*; give new fields a default"
     ):
         Codec(type_).load(text)
 
@@ -575,7 +575,7 @@ def test_dicts_with_a_declared_shape_are_states_too() -> None:
         Codec(Basket).dump({"apples": "x"})  # type: ignore[typeddict-item]
     counts = Codec(dict[str, int])
     assert counts.load(counts.dump({"a": 1})) == {"a": 1}
-    with pytest.raises(InvalidState, match=r"the state must be dict\[str, int\], not list"):
+    with pytest.raises(InvalidState, match=r"The state must be dict\[str, int\], not list"):
         counts.dump([])  # type: ignore[arg-type]
 
 

@@ -52,15 +52,15 @@ def test_a_name_is_any_text_up_to_255_bytes(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("", "the signal name is empty; give"),
-        ("x" * 256, "the signal name is 256 bytes long; shorten it to 255"),
-        ("é" * 128, "the signal name is 256 bytes long; shorten it to 255"),
+        ("", "The signal name is empty; give"),
+        ("x" * 256, "The signal name is 256 bytes long; shorten it to 255"),
+        ("é" * 128, "The signal name is 256 bytes long; shorten it to 255"),
         ("a\0b", "contains a NUL character; remove"),
         ("a\ud800", "half of a surrogate pair; pass"),
-        (None, "the signal name must be text, not None; pass a str"),
-        (7, "the signal name must be text, not 7; pass a str"),
-        (HUGE, "the signal name must be text, not <int>; pass a str"),
-        (b"a", "the signal name must be text"),
+        (None, "The signal name must be text, not None; pass a str"),
+        (7, "The signal name must be text, not 7; pass a str"),
+        (HUGE, "The signal name must be text, not <int>; pass a str"),
+        (b"a", "The signal name must be text"),
     ],
     ids=count(),
 )
@@ -197,7 +197,7 @@ def test_float_seconds_become_the_nearest_microsecond(seconds: float) -> None:
 @pytest.mark.parametrize("nothing", [0, 0.0, -0.0, timedelta()])
 def test_zero_is_accepted_only_where_it_is_allowed(nothing: float | timedelta) -> None:
     assert micros(nothing, "delay", zero=True) == 0
-    with pytest.raises(InvalidInput, match="the timeout is zero; give a duration above zero"):
+    with pytest.raises(InvalidInput, match="The timeout is zero; give a duration above zero"):
         micros(nothing, "timeout", zero=False)
 
 
@@ -227,7 +227,7 @@ def test_zero_is_accepted_only_where_it_is_allowed(nothing: float | timedelta) -
 def test_a_meaningless_duration_is_refused(duration: float, problem: str, zero: bool) -> None:
     with pytest.raises(InvalidInput, match=re.escape(problem)) as caught:
         micros(duration, "timeout", zero=zero)
-    assert str(caught.value).startswith("the timeout ")
+    assert str(caught.value).startswith("The timeout ")
 
 
 # Moments.
@@ -268,14 +268,14 @@ class _Undecided(tzinfo):
 @pytest.mark.parametrize("at", [datetime(2024, 5, 1), datetime(2024, 5, 1, tzinfo=_Undecided())])
 def test_a_moment_without_a_time_zone_is_refused_with_advice(at: datetime) -> None:
     with pytest.raises(
-        InvalidInput, match="the deadline 2024-05-01T00:00:00 has no time zone; make it timezone-aware UTC"
+        InvalidInput, match="The deadline 2024-05-01T00:00:00 has no time zone; make it timezone-aware UTC"
     ):
         moment(at, "deadline")
 
 
 @pytest.mark.parametrize("at", [None, 1_700_000_000, "2024-05-01", date(2024, 5, 1)])
 def test_a_moment_that_is_not_a_datetime_is_refused(at: datetime) -> None:
-    with pytest.raises(InvalidInput, match=r"the deadline must be a datetime, not .*; use"):
+    with pytest.raises(InvalidInput, match=r"The deadline must be a datetime, not .*; use"):
         moment(at, "deadline")
 
 

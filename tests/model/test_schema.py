@@ -21,7 +21,7 @@ import pytest
 
 from hark import InvalidInput
 from hark.model import schema
-from hark.model.schema import compile_schema, problems
+from hark.model.schema import compile_schema, example_answer, problems
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 1}}, "required": ["amount"]}
 
@@ -278,6 +278,37 @@ def test_a8_no_reference_is_ever_fetched(tmp_path: Any) -> None:
                 compile_schema(bad)
             assert "cannot be used" in problems(json.dumps(bad), "1")[0]
         assert asked == []
+
+
+class Item(msgspec.Struct):
+    sku: str
+    count: int
+    note: str = ""
+
+
+class Basket(msgspec.Struct):
+    paid: bool
+    first: Item
+    lines: list[Item]
+    total: float | None
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (Basket, {"paid": True, "first": {"sku": "", "count": 0}, "lines": [], "total": 0}),
+        ({"enum": ["yes", "no"]}, "yes"),
+        ({"type": ["integer", "null"]}, 0),
+        ({"const": 7}, 7),
+        ({"minimum": 1}, None),
+        ({"$ref": "#"}, None),
+        ({"type": "object", "required": ["x"]}, {"x": None}),
+    ],
+)
+def test_a8_an_example_has_the_shape_of_an_answer(schema: Any, expected: Any) -> None:
+    text, _ = compile_schema(schema)
+    assert text is not None
+    assert json.loads(example_answer(json.loads(text))) == expected
 
 
 def test_importing_hark_does_not_import_the_validator() -> None:

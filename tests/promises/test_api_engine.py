@@ -157,14 +157,14 @@ async def test_api_no_input_is_an_empty_state(app: Harness) -> None:
 
 async def test_api_a_taken_id_or_key_is_a_duplicate_that_names_its_holder(app: Harness) -> None:
     first = await app.start(Quick, id="one", correlation_key="key")
-    for options in (
-        {"id": "one"},
-        {"correlation_key": "key"},
-        {"id": "key"},  # an id equal to a live key
-        {"correlation_key": "one"},  # a key equal to an id
-        {"id": "two", "correlation_key": "key"},
+    for options, text in (
+        ({"id": "one"}, "An instance with the id 'one' exists already"),
+        ({"correlation_key": "key"}, "The correlation key 'key' is taken by instance one"),
+        ({"id": "key"}, "The id 'key' is the correlation key of instance one"),  # an id equal to a live key
+        ({"correlation_key": "one"}, "The correlation key 'one' is taken by instance one"),  # a key equal to an id
+        ({"id": "two", "correlation_key": "key"}, "The correlation key 'key' is taken by instance one"),
     ):
-        with pytest.raises(Duplicate) as taken:
+        with pytest.raises(Duplicate, match=text) as taken:
             await app.start(Quick, **options)
         assert taken.value.holder == first.id
     with pytest.raises(NotFound):
@@ -278,7 +278,7 @@ async def test_api_a_finished_target_is_no_target_and_a_known_key_still_a_duplic
         with pytest.raises(NoTarget) as missing:
             await app.signal(target, "payment_confirmed", dedup_key="b")
         assert missing.value.target in (order.id, "order")
-    with pytest.raises(NoTarget, match="signal_with_start"):
+    with pytest.raises(NoTarget, match="start the instance before you send"):
         await app.signal("missing", "x")
 
 

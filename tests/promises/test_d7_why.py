@@ -160,8 +160,8 @@ async def test_d7_the_wait_for_an_awakeable_shows_its_title(store: Store) -> Non
         run = await app.start(deploy, id="run")
         await app.drain()
         [wait] = (await app.why(run)).waits
-        assert (wait.kind, wait.wake) == ("awakeable", f"hark awakeable resolve {wait.name}")
-        assert wait.note == f"Deploy?; the answer has to match a schema: hark awakeable show {wait.name}"
+        assert (wait.kind, wait.wake) == ("awakeable", f"hark awakeable resolve {wait.name} --payload true")
+        assert wait.note == f"Deploy? The answer has to match a schema: hark awakeable show {wait.name}"
         await app.resolve(str(wait.name), True)
         await app.drain()
         assert (await app.why(run)).status == "awaiting_signal"  # a sleep

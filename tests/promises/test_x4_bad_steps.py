@@ -115,7 +115,7 @@ OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
     "a step that is no step": (lambda ctx: Next(len), "InvalidInput.*@step missing"),
     "a step of another machine": (lambda ctx: Await("x", then=Elsewhere.away), "no step 'away'"),
     # results and states
-    "an unserialisable result": (lambda ctx: Done(object()), "InvalidInput: the result contains object.*has no JSON"),
+    "an unserialisable result": (lambda ctx: Done(object()), "InvalidInput: The result contains object.*has no JSON"),
     "NaN as a result": (lambda ctx: Done({"x": NAN}), r"NaN.*\$\.x"),
     "NUL in a result": (lambda ctx: Done("a\0"), "NUL"),
     "half a pair in a result": (lambda ctx: Done("\ud800"), "surrogate"),
@@ -273,7 +273,7 @@ async def test_x4_a_state_of_the_wrong_type_goes_to_handle(store: Store, shape: 
     assert failed.state == {"n": 5}
     [error] = seen
     assert isinstance(error, InvalidState)
-    assert f"the state must be {shape.__name__}" in str(error)
+    assert f"The state must be {shape.__name__}" in str(error)
 
 
 @pytest.mark.parametrize("shape", [Counted, Struct])

@@ -188,5 +188,8 @@ def _result(row: Sequence[Any]) -> Any:
     if status == "done":
         return None if result is None else json.load(result)
     if status == "cancelled":
-        raise InstanceCancelled(f"Instance {id} was cancelled: {error}", id=id, reason=error)
-    raise InstanceFailed(f"Instance {id} failed: {error}. Fix the cause, then retry it.", id=id, error=error)
+        reason = "." if error in (None, "cancelled") else f": {error}"  # "cancelled" is stored without a reason
+        raise InstanceCancelled(f"Instance {id} was cancelled{reason}", id=id, reason=error)
+    raise InstanceFailed(
+        f"Instance {id} failed: {str(error).rstrip('.')}. Fix the cause, then retry it.", id=id, error=error
+    )

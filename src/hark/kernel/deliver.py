@@ -167,12 +167,14 @@ def _deliver_with_start(
 
 
 def _no_target(target: str, status: str | None) -> NoTarget:
-    why = "there is no such instance" if status is None else f"that instance is {status}"
-    return NoTarget(
-        f"No target {target!r}: {why}. Nothing was stored. Check the id or key, or start the instance first "
-        "(signal_with_start does both in one call).",
-        target=target,
-    )
+    if status is None:
+        why, advice = "there is no such instance", "Check the id or key, or start the instance before you send to it."
+    else:
+        why, advice = (
+            f"that instance is {status}",
+            "A finished instance receives nothing: send to another, or start one.",
+        )
+    return NoTarget(f"No target {target!r}: {why}. Nothing was stored. {advice}", target=target)
 
 
 def _report(turn: Turn, request: Deliver, error: str) -> None:

@@ -128,7 +128,7 @@ def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settl
         status, by, at = state.status, state.answered_by, state.resolved_at
     when = from_micros(at)
     return AlreadySettled(
-        f"Awakeable {state.id} is {status} since {when:%Y-%m-%d %H:%M:%S} UTC"
+        f"Awakeable {state.id} was {status} at {when:%Y-%m-%d %H:%M:%S} UTC"
         f"{f', by {by}' if by else ''}. An awakeable settles once; nothing was changed.",
         status=status,
         by=by,

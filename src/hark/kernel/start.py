@@ -122,10 +122,15 @@ def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkErro
             "or start a worker that has its code, then start again."
         )
     if item.named and item.id in holders:
+        holder = holders[item.id]
+        if holder == item.id:
+            taken = f"An instance with the id {item.id!r} exists already, and its end does not free the id."
+        else:
+            taken = f"The id {item.id!r} is the correlation key of instance {holder}."
         return Duplicate(
-            f"The id {item.id!r} is taken by instance {holders[item.id]}. Send a signal to that instance, or start "
-            "with another id; without id= one is generated. The end of an instance does not free its id.",
-            holder=holders[item.id],
+            f"{taken} Use another id (without one, it is generated), or send a signal to that instance if it has not "
+            "finished.",
+            holder=holder,
         )
     key = item.correlation_key
     if key is not None and key in holders:

@@ -36,6 +36,7 @@ class WaitContext(Struct):
     target: str  # the instance that waits, as people address it
     unfinished: Sequence[UnfinishedChild] = ()  # the children it waits for
     question: str | None = None  # what its awakeable asks
+    example: str | None = None  # JSON with the shape of an answer, if its awakeable has a schema
 
 
 class WaitBehaviour:
@@ -135,7 +136,8 @@ class AwakeableWait(WaitBehaviour):
         return f"an answer to {wait.name}"
 
     def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...]:
-        return "awakeable", "resolve", wait.name or ""
+        payload = () if context.example is None else ("--payload", context.example)
+        return "awakeable", "resolve", wait.name or "", *payload
 
     def note(self, wait: WaitRow, context: WaitContext) -> str | None:
         return context.question

@@ -24,7 +24,7 @@ def import_extra(module: str, *, extra: str, needed_by: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "hark":
             raise
-        raise missing_extra(error, extra=extra, needed_by=needed_by) from error
+        raise missing_extra(error, extra=extra, needed_by=needed_by) from None
 
 
 def missing_extra(error: ModuleNotFoundError, *, extra: str, needed_by: str) -> MissingExtra:

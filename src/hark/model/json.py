@@ -57,7 +57,7 @@ def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") ->
     if limit is not None and len(raw) > limit:
         raise _too_large(what, len(raw), limit)
     if _too_deep(raw):
-        raise MalformedJson(f"the {what} nests deeper than {DEPTH} levels; flatten it")
+        raise MalformedJson(f"The {what} nests deeper than {DEPTH} levels; flatten it")
     try:
         value = load(raw)
         again = _encode(value)
@@ -103,7 +103,7 @@ class Codec(Generic[T]):
             return cast(T, read(text))
         except Exception as cause:  # __post_init__ and validators are user code: they may raise anything
             raise InvalidState(
-                f"the stored state does not fit {self.name}: {_reason(cause)}; give new fields a default, "
+                f"The stored state does not fit {self.name}: {_reason(cause)}; give new fields a default, "
                 "or raise the version of the machine"
             ) from cause
 
@@ -111,7 +111,7 @@ class Codec(Generic[T]):
         """The text of a state, after a check that it can be loaded again; raises InvalidState if not."""
         if not isinstance(value, self._class):
             raise InvalidState(
-                f"the state must be {self.name}, not {_type_name(type(value))}; "
+                f"The state must be {self.name}, not {_type_name(type(value))}; "
                 f"change ctx.state in place, or return state={self.name}(...)"
             )
         return _write(value, self._encode, self._read or self._reader(), limit, "state", InvalidState)
@@ -130,7 +130,7 @@ class Codec(Generic[T]):
         try:
             return cast(T, read(text))
         except Exception as cause:
-            raise InvalidInput(f"the {what} does not fit {self.name}: {_reason(cause)}; correct that field") from cause
+            raise InvalidInput(f"The {what} does not fit {self.name}: {_reason(cause)}; correct that field") from cause
 
     def _reader(self) -> Callable[[str | bytes], Any]:
         if self._read is None:
@@ -174,11 +174,11 @@ def _write(
     if limit is not None and size > limit:
         raise _too_large(what, size, limit)
     if size > 2 * DEPTH and _too_deep(raw):
-        raise error(f"the {what} nests deeper than {DEPTH} levels; flatten it")
+        raise error(f"The {what} nests deeper than {DEPTH} levels; flatten it")
     text = raw.decode()
     if "\\u0000" in text and _has_nul(raw):
         where = _where(value, lambda leaf: isinstance(leaf, str) and "\0" in leaf)
-        raise error(f"the {what} contains a NUL character{where}; remove it, or send bytes as base64")
+        raise error(f"The {what} contains a NUL character{where}; remove it, or send bytes as base64")
     if "null" in text:  # what msgspec and pydantic write for NaN and the infinities
         _refuse_non_finite(value, raw, what, error)
     if read is load and type(value) is dict and len(value) <= _FEW and _is_flat(value):
@@ -188,11 +188,11 @@ def _write(
         same = len(_encode(back)) == size  # differs when a key was lost, and for harmless reasons
     except Exception as cause:
         raise error(
-            f"the {what} cannot be read back: {_reason(cause)}; change it to a value of the declared type"
+            f"The {what} cannot be read back: {_reason(cause)}; change it to a value of the declared type"
         ) from cause
     if not same and _count_keys(raw) != _count_keys(_encode(load(raw))):
         key = _diagnose(text)[1]
-        raise error(f"the {what} has {key}: two Python keys become the same text; use str keys only")
+        raise error(f"The {what} has {key}: two Python keys become the same text; use str keys only")
     return text
 
 
@@ -231,29 +231,29 @@ def _refuse_non_finite(value: object, raw: bytes, what: str, error: type[Invalid
         pass  # it holds a pydantic model
     if where := _where(value, lambda leaf: isinstance(leaf, float) and not math.isfinite(leaf)):
         raise error(
-            f"the {what} contains NaN or an infinity{where}, which JSON cannot represent; send None or a string instead"
+            f"The {what} contains NaN or an infinity{where}, which JSON cannot represent; send None or a string instead"
         )
 
 
 def _why_not_written(value: object, what: str, cause: Exception) -> str:
     match cause:
         case RecursionError():
-            return f"the {what} nests too deep or contains itself; flatten it"
+            return f"The {what} nests too deep or contains itself; flatten it"
         case UnicodeEncodeError():
             where = _where(value, _has_surrogate)
             return (
-                f"the {what} contains half of a surrogate pair{where}; "
+                f"The {what} contains half of a surrogate pair{where}; "
                 "decode it with errors='replace', or send bytes as base64"
             )
         case _Unserialisable():
             (opaque,) = cause.args
             where = _where(value, lambda leaf: leaf is opaque)
             return (
-                f"the {what} contains {_type_name(type(opaque))}{where}, which has no JSON; use dicts with "
+                f"The {what} contains {_type_name(type(opaque))}{where}, which has no JSON; use dicts with "
                 "text keys, lists, text, numbers, a dataclass, a msgspec Struct or a pydantic model"
             )
         case _:
-            return f"the {what} cannot be written as JSON: {_reason(cause)}; change it to a JSON value"
+            return f"The {what} cannot be written as JSON: {_reason(cause)}; change it to a JSON value"
 
 
 # Reading from outside.
@@ -268,12 +268,12 @@ def _bytes(data: bytes | str, what: str) -> bytes:
         except UnicodeEncodeError as cause:
             line, column = _position(data, cause.start)
             raise MalformedJson(
-                f"the {what} has half of a surrogate pair at line {line} column {column}; "
+                f"The {what} has half of a surrogate pair at line {line} column {column}; "
                 "send text that UTF-8 can carry",
                 line=line,
                 column=column,
             ) from cause
-    raise InvalidInput(f"the {what} must be JSON as bytes or str, not {_type_name(type(data))}; encode it first")
+    raise InvalidInput(f"The {what} must be JSON as bytes or str, not {_type_name(type(data))}; encode it first")
 
 
 def _malformed(raw: bytes, what: str, problem: str) -> MalformedJson:
@@ -287,10 +287,10 @@ def _malformed(raw: bytes, what: str, problem: str) -> MalformedJson:
         place, found = _diagnose(text)
         problem = found or problem
         if not found:
-            return MalformedJson(f"the {what} is not valid JSON: {problem}; correct it and send it again")
+            return MalformedJson(f"The {what} is not valid JSON: {problem}; correct it and send it again")
     line, column = _position(text, place)
     return MalformedJson(
-        f"the {what} is not valid JSON at line {line} column {column}: {problem}; correct it and send it again",
+        f"The {what} is not valid JSON at line {line} column {column}: {problem}; correct it and send it again",
         line=line,
         column=column,
     )
@@ -427,7 +427,7 @@ def _has_surrogate(leaf: object) -> bool:
 
 def _too_large(what: str, size: int, limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"the {what} is {size} bytes of JSON and {limit} are allowed; "
+        f"The {what} is {size} bytes of JSON and {limit} are allowed; "
         "store it elsewhere and send a reference, or raise max_payload",
         size=size,
         limit=limit,
@@ -483,7 +483,7 @@ def _unusable(name: str, cause: Exception) -> HarkError:
     problem = _reason(cause)
     if isinstance(cause, NameError):
         advice = "define that type at module level, or write its qualified name ('Checkout.Item')"
-        message = f"the type hints of {name} cannot be resolved: {problem}; {advice}"
+        message = f"The type hints of {name} cannot be resolved: {problem}; {advice}"
     else:
         message = f"{name} cannot be a state: {problem}; use a dataclass, msgspec Struct or pydantic model"
     return InvalidDefinition(message, problems=[problem])

@@ -37,19 +37,19 @@ def check_id(id: str) -> str:
 def check_name(name: str, what: str) -> str:
     """The name; raises InvalidInput unless it is text of 1 to 255 bytes that every store and door can carry."""
     if not isinstance(name, str):
-        raise InvalidInput(f"the {what} must be text, not {_shown(name)}; pass a str")
+        raise InvalidInput(f"The {what} must be text, not {_shown(name)}; pass a str")
     if not name:
-        raise InvalidInput(f"the {what} is empty; give it at least one character")
+        raise InvalidInput(f"The {what} is empty; give it at least one character")
     if "\0" in name:
-        raise InvalidInput(f"the {what} {_shown(name)} contains a NUL character; remove it")
+        raise InvalidInput(f"The {what} {_shown(name)} contains a NUL character; remove it")
     try:
         size = len(name) if name.isascii() else len(name.encode())
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"the {what} {_shown(name)} contains half of a surrogate pair; pass text that UTF-8 can carry"
+            f"The {what} {_shown(name)} contains half of a surrogate pair; pass text that UTF-8 can carry"
         ) from None
     if size > NAME_BYTES:
-        raise InvalidInput(f"the {what} is {size} bytes long; shorten it to {NAME_BYTES} bytes of UTF-8")
+        raise InvalidInput(f"The {what} is {size} bytes long; shorten it to {NAME_BYTES} bytes of UTF-8")
     return name
 
 
@@ -66,37 +66,37 @@ def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
     if isinstance(duration, timedelta):
         span = duration // _MICROSECOND
     elif isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise InvalidInput(f"the {what} must be seconds (int or float) or a timedelta, not {_shown(duration)}")
+        raise InvalidInput(f"The {what} must be seconds (int or float) or a timedelta, not {_shown(duration)}")
     elif isinstance(duration, int):
         span = duration * SECOND
     elif duration != duration or duration in (float("inf"), float("-inf")):
-        raise InvalidInput(f"the {what} is {duration}; give a finite number of seconds")
+        raise InvalidInput(f"The {what} is {duration}; give a finite number of seconds")
     else:
         above, below = duration.as_integer_ratio()
         span = (2 * above * SECOND + below) // (2 * below)  # to the nearest, without a float product
     if span <= 0 and duration:  # a non-zero duration that is negative, or that rounded to zero
         if isinstance(duration, timedelta) or duration < 0:
-            raise InvalidInput(f"the {what} is negative ({_shown(duration)}); give zero or more seconds")
+            raise InvalidInput(f"The {what} is negative ({_shown(duration)}); give zero or more seconds")
         return 1
     if span == 0 and not zero:
-        raise InvalidInput(f"the {what} is zero; give a duration above zero")
+        raise InvalidInput(f"The {what} is zero; give a duration above zero")
     if span > CENTURY:
-        raise InvalidInput(f"the {what} is over 100 years ({_shown(duration)}); give a shorter one, in seconds")
+        raise InvalidInput(f"The {what} is over 100 years ({_shown(duration)}); give a shorter one, in seconds")
     return span
 
 
 def moment(at: datetime, what: str) -> int:
     """An aware datetime as microseconds since 1970-01-01 UTC."""
     if not isinstance(at, datetime):
-        raise InvalidInput(f"the {what} must be a datetime, not {_shown(at)}; use datetime.now(timezone.utc)")
+        raise InvalidInput(f"The {what} must be a datetime, not {_shown(at)}; use datetime.now(timezone.utc)")
     if at.utcoffset() is None:
         raise InvalidInput(
-            f"the {what} {at.isoformat()} has no time zone; make it timezone-aware UTC: "
+            f"The {what} {at.isoformat()} has no time zone; make it timezone-aware UTC: "
             "datetime.now(timezone.utc), or .replace(tzinfo=timezone.utc)"
         )
     span = (at - _EPOCH) // _MICROSECOND
     if not _EARLIEST <= span <= _LATEST:
-        raise InvalidInput(f"the {what} {at.isoformat()} is outside the years 1 to 9999 in UTC; move it inside")
+        raise InvalidInput(f"The {what} {at.isoformat()} is outside the years 1 to 9999 in UTC; move it inside")
     return span
 
 

@@ -28,6 +28,7 @@ Reader = Callable[[str], Any]
 SIZE = 1 << 16  # bytes of a schema, which is read with every answer
 _MAX_PROBLEMS = 20  # problems reported for one answer
 _MAX_PROBLEM_CHARS = 200  # characters of a problem, which may quote the answer
+_MAX_EXAMPLE_DEPTH = 8  # a schema may refer to itself
 _MAX_BACKTRACKS = 10_000  # steps of a pattern that needs backtracking; after that it counts as not matching
 
 
@@ -39,7 +40,7 @@ def compile_schema(schema: Any) -> tuple[str | None, Reader]:
     if schema is None:
         return None, json.load
     if isinstance(schema, Mapping):
-        return _stored(schema, "this schema"), json.load
+        return _stored(schema, "This schema"), json.load
     name = getattr(schema, "__qualname__", repr(schema)).rpartition("<locals>.")[2]
     try:
         text = _stored(_schema_of(schema), name)
@@ -140,10 +141,37 @@ def _validator(text: str) -> jsonschema_rs.Validator:
         where = f"at {path(cause.instance_path)}: " if cause.instance_path else ""
         fetched = isinstance(cause.kind, jsonschema_rs.ValidationErrorKind.Referencing)
         advice = "point every $ref into the same schema, nothing is fetched" if fetched else "correct it"
-        raise InvalidInput(f"the JSON Schema is malformed: {where}{_short(cause.message)}; {advice}") from cause
+        raise InvalidInput(f"The JSON Schema is malformed: {where}{_short(cause.message)}; {advice}") from cause
 
 
 # -- answers ---------------------------------------------------------------------------------------
+
+
+def example_answer(schema: Any) -> str:
+    """JSON with the shape that a schema asks for, to fill in: an object has its required keys. It may not validate."""
+    return json.dump(_example(schema, schema, 0))
+
+
+def _example(node: Any, root: Any, depth: int) -> Any:
+    if not isinstance(node, Mapping) or depth > _MAX_EXAMPLE_DEPTH:
+        return None
+    if "const" in node:
+        return node["const"]
+    for key in ("enum", "anyOf", "oneOf", "allOf"):
+        if isinstance(choices := node.get(key), list) and choices:
+            return choices[0] if key == "enum" else _example(choices[0], root, depth + 1)
+    if isinstance(ref := node.get("$ref"), str):
+        target = root
+        for part in ref.removeprefix("#").strip("/").split("/"):
+            target = target.get(part) if isinstance(target, Mapping) else None
+        return _example(target, root, depth + 1)
+    kind = node.get("type")
+    if isinstance(kind, list):
+        kind = kind[0] if kind else None
+    if kind == "object":
+        fields, required = node.get("properties", {}), node.get("required", [])
+        return {name: _example(fields.get(name), root, depth + 1) for name in required}
+    return {"array": [], "boolean": True, "integer": 0, "number": 0, "string": ""}.get(str(kind))
 
 
 def _typed(codec: json.Codec[Any], answer: str) -> Any:

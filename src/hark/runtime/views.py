@@ -91,7 +91,10 @@ async def _position(store: Store, read: Sql[R], after: str | None) -> tuple[int,
         return _ALL, ""
     for row in await store.read(read, ids=[after]):
         return row.created_at, after
-    raise NotFound(f"There is no {after!r} to continue after; retention removed it. List from the beginning.")
+    raise NotFound(
+        f"There is no {after!r} to continue after. Check the id; retention may have removed it. To list from the "
+        "beginning, leave it out."
+    )
 
 
 async def _definitions_in_use(store: Store, kind: str | None) -> builtins.list[str]:

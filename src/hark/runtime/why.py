@@ -12,13 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
+from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.names import from_micros
+from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance
+from hark.store.statements import AwakeableRow
 
 _MOST = 20  # near misses shown
 
@@ -33,7 +36,7 @@ async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) ->
     now = await store.time()
     waits = await store.read(reads.open_waits_of, ids=[id]) if row.status in PARKED else []
     children, questions = await _children(store, waits), await _questions(store, waits)
-    waiting = tuple(_waiting(row, wait, children.get(wait.id, []), questions.get(wait.name or "")) for wait in waits)
+    waiting = tuple(_waiting(row, wait, children.get(wait.id, []), questions.get(wait.name)) for wait in waits)
     blockers = tuple(await _blockers(store, row, now, here))
     since = min((wait.since for wait in waits), default=None) or _since(row)
     return Why(
@@ -75,20 +78,27 @@ async def _children(store: Store, waits: Sequence[OpenWait]) -> dict[str, list[U
     return found
 
 
-async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str, str]:
-    """What the awakeables ask, and that an answer has to match a schema."""
+async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str | None, AwakeableRow]:
+    """The awakeables, by id."""
     ids = [wait.name for wait in waits if WAIT_KINDS[wait.kind].has_awakeable]
-    notes = {}
-    for asked in await store.read(reads.read_awakeables, ids=ids) if ids else ():
-        show = _command("awakeable", "show", asked.id)
-        schema = f"the answer has to match a schema: {show}" if asked.schema is not None else None
-        notes[asked.id] = "; ".join(part for part in (asked.title, schema) if part)
-    return notes
+    return {asked.id: asked for asked in (await store.read(reads.read_awakeables, ids=ids) if ids else ())}
 
 
-def _waiting(row: WhyInstance, wait: OpenWait, children: list[UnfinishedChild], question: str | None) -> Waiting:
-    kind, armed = WAIT_KINDS[wait.kind], _armed(wait)
-    context = WaitContext(_name(row), children, question or None)
+def _question(asked: AwakeableRow) -> str:
+    """What an awakeable asks, and that an answer has to match a schema."""
+    title = asked.title or ""
+    if asked.schema is None:
+        return title
+    if title and title[-1] not in ".?!":
+        title += "."
+    return f"{title} The answer has to match a schema: {_command('awakeable', 'show', asked.id)}".lstrip()
+
+
+def _waiting(row: WhyInstance, wait: OpenWait, children: list[UnfinishedChild], asked: AwakeableRow | None) -> Waiting:
+    kind, armed, context = WAIT_KINDS[wait.kind], _armed(wait), WaitContext(_name(row), children)
+    if asked is not None:
+        context.question = _question(asked) or None
+        context.example = None if asked.schema is None else example_answer(json.load(asked.schema))
     command = kind.wake_command(armed, context)
     return Waiting(
         wait.kind,
@@ -129,9 +139,11 @@ async def _blockers(store: Store, row: WhyInstance, now: int, here: Sequence[tup
 
 def _finished(row: WhyInstance) -> Blocker:
     if row.status == "failed":
-        text = f"It has failed: {row.error}. Fix the cause, then run: {_command('instance', 'retry', row.id)}"
+        cause = (row.error or "").rstrip(".")
+        text = f"It has failed: {cause}. Fix the cause, then run: {_command('instance', 'retry', row.id)}"
     elif row.status == "cancelled":
-        text = f"It was cancelled: {row.error or 'no reason was given'}."
+        given = row.error not in (None, "cancelled")  # kernel/cancel.py stores "cancelled" if no reason is given
+        text = f"It was cancelled: {(row.error or '').rstrip('.')}." if given else "It was cancelled without a reason."
     else:
         text = "It is done; it waits for nothing any more."
     return Blocker("finished", text)

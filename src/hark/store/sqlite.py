@@ -87,7 +87,8 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
         if path and os.path.isdir(path):
             raise InvalidInput(f"{path!r} is a folder. Give the path of a file in it.") from error
         raise StoreUnavailable(
-            f"SQLite cannot open {path!r}: {error}. Check that the folder exists, is writable and is not full."
+            f"SQLite cannot open {path!r}: {error}. Check that the folder exists and is writable, and that the disk "
+            "is not full."
         ) from error
     return db
 

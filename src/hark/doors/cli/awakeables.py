@@ -1,5 +1,6 @@
 """`hark awakeable`: list the questions of instances, and answer them."""
 
+import shlex
 import time
 from typing import Annotated, Any
 
@@ -107,12 +108,12 @@ def show(options: Options, id: Id) -> None:
     print(f"{_mark(found)} {found.id}")
     print_fields(
         [
-            ("status", found.status), ("job", found.instance_id), ("task", found.task), ("title", found.title),
-            ("description", found.description), ("schema", found.schema),
-            ("assignees", ", ".join(found.assignees) or None), ("created", when(found.created_at)),
-            ("until", when(found.timeout_at)), ("settled", when(found.resolved_at)), ("by", found.answered_by),
-            ("payload", found.payload if found.status == "RESOLVED" else None), ("error", found.error),
-            ("link", found.url),
+            ("Status", found.status), ("Job", found.instance_id), ("Task", found.task), ("Title", found.title),
+            ("Description", found.description), ("Schema", found.schema),
+            ("Assignees", ", ".join(found.assignees) or None), ("Created", when(found.created_at)),
+            ("Until", when(found.timeout_at)), ("Settled", when(found.resolved_at)), ("By", found.answered_by),
+            ("Payload", found.payload if found.status == "RESOLVED" else None), ("Error", found.error),
+            ("Link", found.url),
         ]
     )  # fmt: skip
 
@@ -144,8 +145,11 @@ def await_(
         case "RESOLVED":
             print(found.payload) if isinstance(found.payload, str) and not options.json else print_json(found.payload)
         case "PENDING":
+            from hark.model.schema import example_answer
+
+            payload = "" if found.schema is None else f" --payload {shlex.quote(example_answer(found.schema))}"
             raise StillSuspended(
-                f"{id} is PENDING: answer it with `hark awakeable resolve {id}`, then run this command again."
+                f"{id} is PENDING: answer it with `hark awakeable resolve {id}{payload}`, then run this command again."
             )
         case "TIMEOUT":
             raise AwakeableTimedOut(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from hark.doors.cli.options import Options
+from hark.doors.cli.options import DEFAULT_DB, Options
 from hark.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hark.doors.cli.remote import RemoteHark
 
 Engine: TypeAlias = "Hark | RemoteHark"
-DEFAULT_DB = "sqlite:///hark.db"
 
 
 @contextmanager
@@ -66,7 +65,10 @@ def local_app(options: Options) -> "Hark":
             "folder of the module."
         ) from error
     if not isinstance(app, Hark):
-        raise InvalidInput(f"--app {options.app} is a {type(app).__name__}, not a Hark. Name a variable with a Hark.")
+        raise InvalidInput(
+            f"--app {options.app} is a {type(app).__name__}, not a Hark. "
+            "Give the variable that holds your Hark app, as module:variable."
+        )
     if options.url is not None or options.schema is not None:
         DoorAccess(app).use_store(options.url, schema=options.schema)
     return app

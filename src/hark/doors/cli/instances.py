@@ -7,7 +7,18 @@ import typer
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import After, Limit, Options, Target
-from hark.doors.cli.output import ago, colored, print_fields, print_json, print_table, printable, shorten, when
+from hark.doors.cli.output import (
+    age,
+    ago,
+    colored,
+    exact,
+    print_fields,
+    print_json,
+    print_table,
+    printable,
+    shorten,
+    when,
+)
 
 cli = group("List, explain, cancel and retry instances.")
 
@@ -71,8 +82,9 @@ def show(options: Options, target: Target) -> None:
         ]
     )  # fmt: skip
     for wait in found.waits:
-        until = f", until {when(wait.deadline)}" if wait.deadline else ""
-        print(f"{'waits for':<16} {wait.kind} {printable(wait.name or '')} since {ago(wait.since)}{until}".rstrip())
+        until = f", until {exact(wait.deadline)}" if wait.deadline else ""
+        wanted = f"{wait.kind} {printable(wait.name or '')}".rstrip()
+        print(f"{'waits for':<16} {wanted} (for {age(wait.since)}{until})")
 
 
 @command(cli)
@@ -117,10 +129,10 @@ def why(options: Options, target: Target) -> None:
     if options.json:
         print_json(found)
         return
-    print(f"{printable(found.correlation_key or found.id)} is {colored(found.status)} since {when(found.since)}.")
+    print(f"{printable(found.correlation_key or found.id)} {_status_since(found)}.")
     print(printable(found.text))
     for wait in found.waits:
-        print(f"\n  {wait.kind} {printable(wait.name or '')}".rstrip() + f", since {ago(wait.since)}")
+        print(f"\n  {wait.kind} {printable(wait.name or '')}".rstrip() + f" (for {age(wait.since)})")
         if wait.deadline is not None:
             print(f"    times out {when(wait.deadline)}")
         if wait.note:
@@ -131,8 +143,18 @@ def why(options: Options, target: Target) -> None:
         if blocker.text != found.text:
             print(f"\n{printable(blocker.text)}")
         if blocker.until is not None:
-            print(f"  until {when(blocker.until)}")
+            print(f"  until {exact(blocker.until)} ({ago(blocker.until)})")
     if found.misses:
         print("\nAlmost woke it:")
     for miss in found.misses:
         print(f"  {ago(miss.at)}: {printable(miss.text)}{f' ({miss.count} times)' if miss.count > 1 else ''}")
+
+
+_ENDED = {"done": "finished", "failed": "failed", "cancelled": "was cancelled"}
+
+
+def _status_since(found: Any) -> str:
+    """The status and since when, as the end of a sentence that begins with the instance."""
+    if found.status in _ENDED:
+        return f"{_ENDED[found.status]} {when(found.since)}"
+    return f"is {colored(found.status)} (for {age(found.since)}, since {exact(found.since)})"

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from hark.doors.cli.commands import command
-from hark.doors.cli.engine import DEFAULT_DB, local_only_app
-from hark.doors.cli.options import Options
+from hark.doors.cli.engine import local_only_app
+from hark.doors.cli.options import DEFAULT_DB, Options
 from hark.doors.cli.output import print_json
 
 

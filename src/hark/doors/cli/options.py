@@ -6,22 +6,33 @@ it. The last one wins, and all of them override HARK_DB, HARK_SERVER and HARK_TO
 
 import dataclasses
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hark.model.errors import InvalidInput
+from hark.model.errors import InvalidInput, MalformedJson
 
+DEFAULT_DB = "sqlite:///hark.db"
 SHARED_OPTIONS: dict[str, Any] = {
     "db": Annotated[
         str | None,
-        typer.Option("--db", metavar="URL", help="The store: sqlite:///file.db or postgresql://… [env: HARK_DB]"),
+        typer.Option(
+            "--db",
+            metavar="URL",
+            help="The store: sqlite:///file.db or postgresql://… [env: HARK_DB] "
+            f"[default: that of --app, or {DEFAULT_DB}]",
+        ),
     ],
     "app": Annotated[
         str | None,
-        typer.Option("--app", metavar="MODULE:APP", help="Your app: shop:app is the variable app in shop.py"),
+        typer.Option(
+            "--app",
+            metavar="MODULE:APP",
+            help="Your app: shop:app is the variable app in shop.py; shop alone means the same",
+        ),
     ],
     "schema": Annotated[str | None, typer.Option("--schema", metavar="NAME", help="The schema in PostgreSQL")],
     "server": Annotated[
@@ -107,4 +118,12 @@ def parse_json(text: str | None, what: str) -> Any:
     """The value of an option that must be JSON."""
     from hark.model import json
 
-    return None if text is None else json.parse(text, what=what)
+    if text is None:
+        return None
+    try:
+        return json.parse(text, what=what)
+    except MalformedJson as error:
+        if not text.isprintable() or text.lstrip()[:1] in tuple('"[{'):
+            raise
+        hint = f"{error}. Text needs quotes: {what} {shlex.quote(json.dump(text))}"
+        raise MalformedJson(hint, line=error.line, column=error.column) from None

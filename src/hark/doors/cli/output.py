@@ -60,7 +60,17 @@ def duration(seconds: float) -> str:
 
 def when(at: datetime | None) -> str:
     """A time, relative to now and exact."""
-    return "-" if at is None else f"{ago(at)} ({at:%Y-%m-%d %H:%M:%S} UTC)"
+    return "-" if at is None else f"{ago(at)} ({exact(at)})"
+
+
+def exact(at: datetime) -> str:
+    """A time in UTC, to the second."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def age(since: datetime) -> str:
+    """How long ago a time is: `3 min`."""
+    return duration((datetime.now(UTC) - since).total_seconds())
 
 
 def colored(text: str, style: str | None = None) -> str:

@@ -49,7 +49,8 @@ async def serve(
         queues: the queues of the worker and their concurrency.
         grace: the seconds that running steps get when the worker stops.
         require_token: whether requests from this machine need a token too.
-        say: called with a line that has the address, as soon as requests are accepted.
+        say: called with a line that has the address, as soon as requests are accepted, and with a line when a signal
+            stops the server.
 
     Raises:
         InvalidInput: the address cannot be used, or others can reach it and the store has no token.
@@ -73,7 +74,13 @@ async def serve(
             server.should_exit = True
             application.feed.close()  # otherwise the server waits for open streams
 
-        with _call_on_signals(stop):
+        def stop_on_signal() -> None:
+            stopping = server.should_exit
+            stop()
+            if not stopping:
+                say(f"stopping: {'running steps finish or are handed back' if worker else 'open requests finish'}")
+
+        with _call_on_signals(stop_on_signal):
             serving = asyncio.ensure_future(server.serve([listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
