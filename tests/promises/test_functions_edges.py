@@ -430,6 +430,7 @@ async def test_m5_an_exit_in_a_concurrent_run_is_a_crash_of_its_function(store: 
         assert "reclaimed" in [event.type for event in await app.events(it)]
 
 
+@pytest.mark.slow
 async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(store: Store) -> None:
     begun: list[str] = []
 

@@ -111,6 +111,7 @@ async def test_m6_starting_or_spawning_a_class_registers_it(store: Store) -> Non
         assert await app.result("effect", timeout=0) == "later"
 
 
+@pytest.mark.slow
 async def test_m6_a_definition_registered_while_a_worker_runs_is_run_by_it(store: Store) -> None:
     async with harness(store, One) as app, app.worker({"default": 5}):
         async with neighbour(app, store, Two) as other:
