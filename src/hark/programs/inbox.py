@@ -13,7 +13,7 @@ from hark.model.activation import Claim, InboxRow, WaitRow
 from hark.programs.operations import AwakeableAnswer, ChildCall, Operation, Result, WaitForSignal, entry_of
 
 
-class Inbox:
+class FunctionInbox:
     """The rows not used yet, and the rows the next commit consumes or restores."""
 
     __slots__ = ("consumed", "restored", "rows")

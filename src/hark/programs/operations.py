@@ -201,7 +201,7 @@ class AwakeableAnswer(Operation):
         return self._decoder(value)
 
     def result_of(self, row: InboxRow) -> Result:
-        body = msgspec.json.decode(row.payload, type=_Settled)
+        body = msgspec.json.decode(row.payload, type=_SettledPayload)
         if body.status == "RESOLVED":
             return bytes(body.payload).decode(), None
         if body.status == "TIMEOUT":
@@ -213,7 +213,7 @@ class AwakeableAnswer(Operation):
         return AwakeableRejected(f"Awakeable {self.id} was withdrawn: ctx.first was decided by another operation.")
 
 
-class _Settled(msgspec.Struct):
+class _SettledPayload(msgspec.Struct):
     status: str
     payload: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None

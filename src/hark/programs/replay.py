@@ -35,7 +35,7 @@ from hark.model.decisions import Decision, Effect, Finish, JournalLine, Park, Pr
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
 from hark.programs.branches import Branch, Branches, Suspended
-from hark.programs.inbox import Inbox, in_order, result_of
+from hark.programs.inbox import FunctionInbox, in_order, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
 from hark.programs.operations import (
     AwakeableAnswer,
@@ -116,7 +116,7 @@ class Session:
         self.stalled: str | None = None  # set by the watchdog: where the code held the event loop for too long
         self._loop = asyncio.get_running_loop()
         self._journal = Journal(claim.journal)
-        self._inbox = Inbox()
+        self._inbox = FunctionInbox()
         self._runs = Runs(services)
         self._branches = Branches()
         self._ready = self._branches.ready

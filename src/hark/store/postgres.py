@@ -137,7 +137,11 @@ def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
 
 
 class PostgresStore:
-    """A Store in one schema of a PostgreSQL database."""
+    """A Store in one schema of a PostgreSQL database.
+
+    Eighteen attributes, because it holds three kinds of connections (writer, listener, readers) with the state of each;
+    what they share, reconnecting and the time after it, would otherwise be passed around.
+    """
 
     durable = True
 
