@@ -21,7 +21,7 @@ from hark.model import json
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
 from hark.model.values import Event, Instance, Kind, Status, Wait, WaitKind, Why
-from hark.runtime import views, why
+from hark.runtime import views
 from hark.runtime.conditions import StatusReached
 from hark.runtime.reply import Reply
 from hark.store.protocol import Store
@@ -178,6 +178,8 @@ class ReadVerbs(Core):
         Example:
             print((await app.why("order:42")).text)
         """
+        from hark.runtime import why  # seldom used, and 4 ms of every import
+
         wanted = target_of(target)
         here = list(self._registry.lanes()) if self._clerk.worker is not None else []
         return self._read(lambda store: why.explain(store, wanted, here))
