@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -55,19 +54,23 @@ async def test_async_code_converts_in_the_thread_of_its_loop() -> None:
 
 
 def test_threads_that_read_at_the_same_time_convert_once() -> None:
-    started = threading.Event()
+    reading = threading.Semaphore(0)
 
-    def slow(value: int) -> object:
-        started.wait(5)
-        time.sleep(0.01)
+    def convert(value: int) -> object:
+        for _ in range(8):  # not done before all threads read
+            reading.acquire(timeout=1)
         return object()
 
-    reply = Reply(slow)
+    reply = Reply(convert)
     settle_elsewhere(reply, 21)
+
+    def read() -> object:
+        reading.release()
+        return reply.result()
+
     with ThreadPoolExecutor(8) as pool:
-        reads = [pool.submit(reply.result) for _ in range(8)]
-        started.set()
-        assert len({id(read.result(5)) for read in reads}) == 1
+        reads = [pool.submit(read) for _ in range(8)]
+        assert len({id(one.result(60)) for one in reads}) == 1
 
 
 def test_an_error_of_the_conversion_is_raised_at_every_read() -> None:

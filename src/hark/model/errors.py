@@ -207,7 +207,7 @@ class AlreadySettled(Conflict):
 
     Attributes:
         status: RESOLVED, REJECTED, TIMEOUT or CANCELLED.
-        by: Who settled it, if known.
+        by: The name of the first answerer, if known.
         at: When it was settled.
     """
 

@@ -174,7 +174,7 @@ class Awakeable:
         description: More text for the answerer, or None.
         schema: The JSON Schema of the answer, or None.
         assignees: Names of those who may answer; empty means anyone with access.
-        answered_by: Who settled it, or None.
+        answered_by: The answerer's name, or None.
         url: The signed link to its answer page. It is a credential: anyone who has it can answer.
     """
 

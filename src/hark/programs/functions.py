@@ -268,7 +268,7 @@ class FunctionContext:
         Args:
             awakeable_id: The id of the awakeable.
             payload: The answer, a JSON value that matches the schema of the awakeable.
-            by: Who answered; the default is the id of this instance.
+            by: The answerer's name; the default is the id of this instance.
 
         Returns:
             A promise of None.
@@ -290,7 +290,7 @@ class FunctionContext:
         Args:
             awakeable_id: The id of the awakeable.
             error: The reason, as text.
-            by: Who rejected it; the default is the id of this instance.
+            by: The answerer's name; the default is the id of this instance.
 
         Returns:
             A promise of None.

@@ -264,7 +264,7 @@ class Context(Generic[S]):
         Args:
             awakeable_id: The id of the awakeable.
             payload: The answer, a JSON value that matches the schema of the awakeable.
-            by: Who answered; the default is the id of this instance.
+            by: The answerer's name; the default is the id of this instance.
 
         Raises:
             InvalidInput: An argument is malformed.
@@ -280,7 +280,7 @@ class Context(Generic[S]):
         Args:
             awakeable_id: The id of the awakeable.
             error: The reason, as text.
-            by: Who rejected it; the default is the id of this instance.
+            by: The answerer's name; the default is the id of this instance.
 
         Raises:
             InvalidInput: An argument is malformed.

@@ -1,4 +1,4 @@
-"""Authentication: who sends a request, and which scopes the sender has (X3).
+"""Authentication: the sender of a request, and the scopes it has (X3).
 
 There are three ways in:
 - A token, `Authorization: Bearer hark_…`: from anywhere, with the scopes of the token.
