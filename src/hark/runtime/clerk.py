@@ -108,8 +108,8 @@ class Clerk:
         self.work_left = WorkLeft()
         self.turns = TurnRunner(self, rules)
         self.others = OtherProcesses(self, lease=lease, retention=retention)
-        self.completions = Completions(self._read, self.hint)
-        self.conditions = Conditions(self._read, self.loop.start)
+        self.completions = Completions(self._read, self.loop, self.hint)
+        self.conditions = Conditions(self._read, self.loop)
         self._thread: threading.Thread | None = None
         self._closed: Reply[None] | None = None
 
@@ -195,7 +195,7 @@ class Clerk:
 
     def read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
         """Answer with what the question reads, beside the turns, on the store's read connections."""
-        self.spawn(self._read(question, reply))
+        self.spawn(self._read, question, reply)
 
     async def _read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
         until = time.monotonic() + caller_errors.PATIENCE
@@ -214,9 +214,9 @@ class Clerk:
             answer_all([(reply, answer)])
             return
 
-    def spawn(self, job: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine on the clerk's loop."""
-        self.loop.spawn(job)
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
+        """Run a coroutine function on the clerk's loop."""
+        self.loop.spawn(function, *args)
 
     def hint(self) -> None:
         """Another process may have made work, or ended an instance that a caller waits for."""
@@ -231,14 +231,12 @@ class Clerk:
     def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
         """Answer with (id, status, result, error) when this instance has ended."""
         self.loop.check_open()
-        if self.completions.ask(target, seconds, reply):
-            self.loop.call(lambda: self.loop.start(self.completions.resolve()))
+        self.completions.ask(target, seconds, reply)
 
     def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
         """Answer when this instance meets the condition, see conditions.py."""
         self.loop.check_open()
-        if self.conditions.ask(target, condition, seconds, reply):
-            self.loop.call(lambda: self.loop.start(self.conditions.resolve()))
+        self.conditions.ask(target, condition, seconds, reply)
 
     # -- the loop ---------------------------------------------------------------------------------
 

@@ -7,15 +7,15 @@ waiters, at each hint and each poll. Everything but `ask` and `hint` runs on the
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from hark.kernel.result import End
 from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
+from hark.runtime.thread_loop import ThreadLoop
 from hark.runtime.views import not_found
-from hark.runtime.waiters import Waiters
+from hark.runtime.waiters import Asked, Waiters
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 
@@ -26,28 +26,26 @@ _RETRY = 0.2  # seconds until a check that the database did not answer is repeat
 class Completions:
     """The callers of one process that wait for an end. They are answered with (id, status, result, error)."""
 
-    def __init__(self, read: Read, check_again: Callable[[], None]) -> None:
-        """`read` reads with retries; `check_again` causes another `check`."""
+    def __init__(self, read: Read, loop: ThreadLoop, check_again: Callable[[], None]) -> None:
+        """`read` reads with retries, `loop` is the clerk's, `check_again` causes another `check`."""
         self._read = read
         self._check_again = check_again
-        self.asked: deque[tuple[str, float | None, Reply[Any]]] = deque()
+        self.asked: Asked[tuple[str, float | None, Reply[Any]]] = Asked(lambda: loop.spawn(self._resolve))
         self.waiting: Waiters[None] = Waiters(_late)
-        self._resolving = False
-        # While `resolve` reads, its waiters are not added yet: what ends meanwhile is kept for them.
+        # While `_resolve` reads, its waiters are not added yet: what ends meanwhile is kept for them.
         self._reading = 0
         self._ended: dict[str, End] = {}
         self._hinted = False
 
-    def ask(self, target: str, seconds: float | None, reply: Reply[Any]) -> bool:
-        """Queue a waiter, from any thread. True when the caller has to spawn `resolve` for it."""
-        self.asked.append((target, seconds, reply))
-        first, self._resolving = not self._resolving, True
-        return first
+    def ask(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
+        """Wait for the end of an instance. From any thread."""
+        self.asked.add((target, seconds, reply))
 
-    async def resolve(self) -> None:
+    async def _resolve(self) -> None:
         """Find the instances of the targets; answer for those that have ended, and wait for the others."""
-        self._resolving = False
-        asked = [self.asked.popleft() for _ in range(len(self.asked))]
+        asked = self.asked.take()
+        if not asked:
+            return
         targets = sorted({target for target, _, _ in asked})
         found: Reply[Any] = Reply()
         self._reading += 1
@@ -101,9 +99,7 @@ class Completions:
 
     def close(self, error: Exception) -> None:
         """Answer every waiter with this error."""
-        replies = [*(reply for _, _, reply in self.asked), *self.waiting.clear()]
-        self.asked.clear()
-        self._resolving = False
+        replies = [*(reply for _, _, reply in self.asked.take()), *self.waiting.clear()]
         answer_all([(reply, error) for reply in replies])
 
     def _answer(self, ends: Iterable[End]) -> None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Any, assert_never
 
 from msgspec import Struct
@@ -21,8 +19,10 @@ from msgspec import Struct
 from hark.model.errors import Conflict
 from hark.model.values import TERMINAL, Instance
 from hark.runtime import views
+from hark.runtime.completions import Read
 from hark.runtime.reply import Reply, answer_all
-from hark.runtime.waiters import Waiter, Waiters
+from hark.runtime.thread_loop import ThreadLoop
+from hark.runtime.waiters import Asked, Waiter, Waiters
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, StoreFault
@@ -40,7 +40,6 @@ class AwakeableOpen(Struct, frozen=True):
 
 
 Condition = StatusReached | AwakeableOpen
-Read = Callable[[Callable[[Store], Awaitable[Any]], Reply[Any]], Awaitable[None]]
 _Waiting = dict[str, list[Waiter[Condition]]]
 _log = logging.getLogger("hark")
 _RETRY = 0.2  # seconds until a check that the database did not answer is repeated
@@ -49,29 +48,27 @@ _RETRY = 0.2  # seconds until a check that the database did not answer is repeat
 class Conditions:
     """The callers of one process that wait for a condition."""
 
-    def __init__(self, read: Read, spawn: Callable[[Any], None]) -> None:
-        """`read` reads with retries, `spawn` runs a coroutine on the clerk's loop."""
+    def __init__(self, read: Read, loop: ThreadLoop) -> None:
+        """`read` reads with retries, `loop` is the clerk's."""
         self._read = read
-        self._spawn = spawn
-        self.asked: deque[tuple[str, Condition, float | None, Reply[Any]]] = deque()
+        self._loop = loop
+        self.asked: Asked[tuple[str, Condition, float | None, Reply[Any]]] = Asked(lambda: loop.spawn(self._resolve))
         self.waiting: Waiters[Condition] = Waiters(_late)
-        self._resolving = False
         self._checking = False
         self._check_again = False
 
-    def ask(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> bool:
-        """Queue a waiter, from any thread. True when the caller has to spawn `resolve` for it."""
-        self.asked.append((target, condition, seconds, reply))
-        first, self._resolving = not self._resolving, True
-        return first
+    def ask(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
+        """Wait until an instance meets a condition. From any thread."""
+        self.asked.add((target, condition, seconds, reply))
 
-    async def resolve(self) -> None:
+    async def _resolve(self) -> None:
         """Find the instances of the targets, add their waiters and check them.
 
         A timeout begins after this first check: a condition that is met already is found with a timeout of 0, too.
         """
-        self._resolving = False
-        asked = [self.asked.popleft() for _ in range(len(self.asked))]
+        asked = self.asked.take()
+        if not asked:
+            return
         targets = sorted({target for target, *_ in asked})
         found: Reply[Any] = Reply()
         await self._read(lambda store: store.read(sql.addresses, [(target,) for target in targets]), found)
@@ -108,7 +105,7 @@ class Conditions:
             self._check_again = True
         elif self.waiting:
             self._checking = True
-            self._spawn(self._check(store))
+            self._loop.start(self._check(store))
 
     async def _check(self, store: Store) -> None:
         try:
@@ -138,9 +135,7 @@ class Conditions:
 
     def close(self, error: Exception) -> None:
         """Answer every waiter with this error."""
-        replies = [*(reply for *_, reply in self.asked), *self.waiting.clear()]
-        self.asked.clear()
-        self._resolving = False
+        replies = [*(reply for *_, reply in self.asked.take()), *self.waiting.clear()]
         answer_all([(reply, error) for reply in replies])
 
 

@@ -42,8 +42,12 @@ class ThreadLoop:
         """End the `sleep` of the loop, the present one or the next."""
         loop = self._loop
         if not self._woken and loop is not None:
-            self._woken = True
-            loop.call_soon_threadsafe(self._wake_up.set)  # type: ignore[union-attr]
+            try:
+                self._woken = True
+                loop.call_soon_threadsafe(self._wake_up.set)  # type: ignore[union-attr]
+            except BaseException:  # a Ctrl-C comes at any line: the next call must not rely on this one
+                self._woken = False
+                raise
 
     def call(self, function: Callable[..., None], *args: Any) -> None:
         """Call a function on the loop, soon. `NotOpen` when no work is accepted."""
@@ -52,13 +56,12 @@ class ThreadLoop:
             raise not_open()
         loop.call_soon_threadsafe(function, *args)
 
-    def spawn(self, job: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine on the loop. `NotOpen` when no work is accepted."""
-        try:
-            self.call(self.start, job)
-        except BaseException:
-            job.close()
-            raise
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
+        """Run a coroutine function on the loop. `NotOpen` when no work is accepted.
+
+        The coroutine is made on the loop: a Ctrl-C in the calling thread leaves nothing behind that has to be closed.
+        """
+        self.call(lambda: self.start(function(*args)))
 
     # -- on the loop ------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """Waiters: replies that wait for something about an instance, by its id, each with a timeout of its own.
 
 Replies are held weakly: when a caller stops waiting it drops its reply, and nothing has to be removed here. What is
-waited for is decided in completions.py and conditions.py. Used on the clerk's loop only.
+waited for is decided in completions.py and conditions.py. Used on the clerk's loop only, except for `Asked.add`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -14,6 +15,36 @@ from weakref import ref
 from hark.runtime.reply import Reply, answer_all
 
 C = TypeVar("C")
+Q = TypeVar("Q")
+
+
+class Asked(Generic[Q]):
+    """Questions of callers in any thread, which the clerk's loop takes together."""
+
+    def __init__(self, spawn: Callable[[], None]) -> None:
+        """`spawn` runs on the loop what will `take` the questions: once for all that are added before that."""
+        self._spawn = spawn
+        self._spawned = False
+        self._questions: deque[Q] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._questions)
+
+    def add(self, question: Q) -> None:
+        """From any thread."""
+        self._questions.append(question)
+        if not self._spawned:
+            try:
+                self._spawned = True
+                self._spawn()
+            except BaseException:  # a Ctrl-C comes at any line: the next question must not rely on this one
+                self._spawned = False
+                raise
+
+    def take(self) -> list[Q]:
+        """Remove all questions, in their order."""
+        self._spawned = False
+        return [self._questions.popleft() for _ in range(len(self._questions))]
 
 
 class Waiter(Generic[C]):

@@ -89,7 +89,7 @@ class Worker:
         if self._clerk.store.durable:
             await self._lease.start(self._clerk.store)
         attached: Reply[None] = Reply()
-        self._clerk.spawn(self._attach(attached))
+        self._clerk.spawn(self._attach, attached)
         await attached
 
     async def _attach(self, attached: Reply[None]) -> None:
@@ -127,7 +127,7 @@ class Worker:
         activations.flush()
         done: Reply[None] = Reply()
         # Behind the commits just queued, on the thread that counts the claims.
-        self._clerk.spawn(self._hand_back(done))
+        self._clerk.spawn(self._hand_back, done)
         await done
         self._lease.stop()
         self._services.close()

@@ -1,0 +1,79 @@
+"""Ctrl-C in a thread that calls the engine ends that call and harms no other.
+
+Python raises KeyboardInterrupt between any two instructions of the main thread: also after a request was passed to the
+clerk and before the caller has its reply. A trace function raises it here, at each line of a call in turn.
+"""
+
+import gc
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from hark import Context, Done, Handle, Hark, Machine, Reply, step
+
+
+class Nap(Machine):
+    @step
+    async def start(self, ctx: Context) -> Done:
+        return Done()
+
+
+CALLS: dict[str, Callable[[Handle[Any], Hark], Reply[Any]]] = {
+    "a read": lambda nap, app: app.list(),
+    "a request": lambda nap, app: app.broadcast("news"),
+    "a wait for the end": lambda nap, app: nap.result(),
+    "a wait for a status": lambda nap, app: nap.wait_for("done"),
+}
+
+
+class Interruption:
+    """Raises KeyboardInterrupt at the given line, counted from the beginning of the `with` block."""
+
+    def __init__(self, line: int) -> None:
+        self.lines_left = line
+
+    def __enter__(self) -> None:
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_globals is not globals():
+            self.lines_left -= 1
+            if not self.lines_left:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_ctrl_c_at_any_line_of_a_call_harms_no_other_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    caplog.set_level(logging.WARNING)
+    lines = 0
+    app = Hark(f"sqlite:///{tmp_path}/hark.db")
+    app.register(Nap)
+    with app, app.worker():
+        nap = app.start(Nap).result()
+        nap.result().result(30)
+        while True:
+            try:
+                with Interruption(lines + 1):
+                    reply = CALLS[name](nap, app)
+            except KeyboardInterrupt:
+                lines += 1
+                for call in CALLS.values():
+                    call(nap, app).result(30)
+            else:
+                reply.result(30)
+                break
+    gc.collect()
+    assert lines > 20
+    assert caplog.messages == []
