@@ -8,6 +8,7 @@ function ends and leaves no open wait.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hark import FunctionContext, HarkError, RunFailed, workflow
+from hark import AlreadySettled, FunctionContext, HarkError, RunFailed, workflow
+from hark.model.names import from_micros
 from hark.testing import Harness
 from tests.support.stores import Store
 
@@ -245,9 +247,13 @@ async def _mend(app: Harness, it: Any) -> bool:
 
 async def _settle(app: Harness, id: str, n: int, resolves: bool) -> None:
     pending = await app.awakeables(job=id, status="PENDING")
-    if pending:
-        question = pending[n % len(pending)].id
-        await (app.resolve(question, "yes") if resolves else app.reject(question, "no"))
+    if not pending:
+        return
+    question = pending[n % len(pending)]
+    # No timer fires while its instance is runnable, after a retry for example. An answer after the timeout is refused.
+    late = question.timeout_at is not None and question.timeout_at <= from_micros(app.clock.now)
+    with pytest.raises(AlreadySettled, match="was TIMEOUT") if late else contextlib.nullcontext():
+        await (app.resolve(question.id, "yes") if resolves else app.reject(question.id, "no"))
 
 
 async def _let_children_go(app: Harness) -> None:
