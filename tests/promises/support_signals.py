@@ -18,6 +18,7 @@ from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
 from hark.testing import Harness
 from tests.support.inspect import query, until
+from tests.support.postgres import blocked_by_a_client
 from tests.support.stores import Store
 
 
@@ -195,6 +196,6 @@ async def until_blocked(store: Store, turns: Turns) -> None:
     """Wait until that connection is blocked by a lock of another one."""
 
     async def blocked() -> bool:
-        return bool((await query(store, f"SELECT cardinality(pg_blocking_pids({turns.pid()}))"))[0][0])
+        return bool((await query(store, blocked_by_a_client(turns.pid())))[0][0])
 
     await until(blocked, "the second connection to wait for the first")

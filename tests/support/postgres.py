@@ -255,6 +255,14 @@ def assert_data_directory(found: str, expected: Path | str) -> None:
         raise RuntimeError(f"Another PostgreSQL answers on this port: its data is in {found}, not {expected}.")
 
 
+def blocked_by_a_client(pid: int) -> str:
+    """The query whether a connection waits for a lock of another one; an autovacuum blocks for a moment too."""
+    return (
+        "SELECT EXISTS (SELECT FROM pg_stat_activity "
+        f"WHERE pid = ANY(pg_blocking_pids({pid})) AND backend_type = 'client backend')"
+    )
+
+
 def _unprivileged() -> dict[str, Any]:
     """The user that runs the server: the current one, or `nobody` for root, which PostgreSQL refuses."""
     if os.geteuid() != 0:

@@ -27,7 +27,7 @@ from hark.model.activation import Claim
 from hark.store import reads, statements
 from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sql import Sql
-from tests.support.postgres import Postgres
+from tests.support.postgres import Postgres, blocked_by_a_client
 from tests.support.stores import Store
 from tests.support.turns import (
     MINUTE,
@@ -245,7 +245,7 @@ class Stage:
         await self.eye.close()
 
     async def is_blocked(self, pid: int) -> bool:
-        return bool(await self.eye.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
+        return bool(await self.eye.fetchval(blocked_by_a_client(pid)))
 
     async def renew(self, *workers: str, beside: bool = False) -> None:
         """The statement of the lease thread; `beside`: on a connection of its own, as in production."""
