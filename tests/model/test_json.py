@@ -367,8 +367,10 @@ def test_an_instance_as_input_is_copied(type_: Any) -> None:
         ({"order": 1, "at": "never"}, r"\$\.at"),
     ],
 )
-def test_an_input_that_does_not_fit_is_refused_and_the_field_named(type_: Any, value: Any, path: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"The input does not fit {type_.__name__}: .*{path}.*; correct") as caught:
+def test_an_input_that_does_not_match_is_refused_and_the_field_named(type_: Any, value: Any, path: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=rf"The input does not match {type_.__name__}: .*{path}.*; correct"
+    ) as caught:
         Codec(type_).build(value)
     assert type(caught.value) is InvalidInput
 
@@ -426,7 +428,7 @@ def test_a_state_over_the_limit_is_refused(type_: Any) -> None:
 @pytest.mark.parametrize("text", ['{"order":"x"}', '{"n":1}', "[]", "null", "{"])
 def test_stored_text_that_no_longer_fits_the_code_is_an_invalid_state(type_: Any, text: str) -> None:
     with pytest.raises(
-        InvalidState, match=f"The stored state does not fit {type_.__name__}: .*; give new fields a default"
+        InvalidState, match=f"The stored state does not match {type_.__name__}: .*; give new fields a default"
     ):
         Codec(type_).load(text)
 

@@ -306,7 +306,7 @@ async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_
         await app.signal(grows.id, "go")
         assert await app.drain() == {"steps": 1, "stop": 1}
         error = (await app.get(grows.id)).error
-        assert "does not fit" in error
+        assert "does not match" in error
         assert "default" in error
     async with harness(store, version_one(Basket)) as app:
         await app.retry(grows.id)

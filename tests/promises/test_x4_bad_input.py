@@ -227,7 +227,7 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     # input
     "input of the wrong type": (lambda app: app.start(Order, {"n": "one"}), InvalidInput, r"Expected `int`.*\$\.n"),
     "input with a field missing": (lambda app: app.start(Order, {}), InvalidInput, "missing required field `n`"),
-    "input that is no object": (lambda app: app.start(Order, [1]), InvalidInput, "does not fit"),
+    "input that is no object": (lambda app: app.start(Order, [1]), InvalidInput, "does not match"),
     "input of signal_with_start": (
         lambda app: app.signal_with_start(Order, "key", "paid", input={"n": None}), InvalidInput, "Expected `int`",
     ),

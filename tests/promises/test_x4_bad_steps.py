@@ -154,9 +154,9 @@ OUTCOMES: dict[str, tuple[Callable[[Context], Any], str]] = {
     "a child of no definition": (lambda ctx: Spawn([Child(5)], then="other"), "not a definition"),
     "a child with an unknown option": (lambda ctx: Spawn([Child(Bystander, prio=1)], then="other"), "no option prio"),
     "a child with an unknown limit": (lambda ctx: Spawn([Child(Bystander, rate_limit="no")], then="other"), "no rate"),
-    "a child whose input does not fit": (lambda ctx: Spawn([Child(Elsewhere, {"n": "x"})], then="other"), "not fit"),
+    "a child with the wrong input": (lambda ctx: Spawn([Child(Elsewhere, {"n": "x"})], then="other"), "not match"),
     # effects
-    "a signal to nobody's name": (lambda ctx: ctx.signal("", "x") or Done(), "empty"),
+    "a signal to an empty name": (lambda ctx: ctx.signal("", "x") or Done(), "empty"),
     "a signal without a name": (lambda ctx: ctx.signal("bystander", "") or Done(), "empty"),
     "a signal that cannot be stored": (lambda ctx: ctx.signal("bystander", "x", NAN) or Done(), "NaN"),
     "a signal over the limit": (lambda ctx: ctx.signal("bystander", "x", "x" * LIMIT) or Done(), "PayloadTooLarge"),

@@ -35,11 +35,11 @@ class AnswerVerbs(Core):
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python"
     ) -> Reply[Awakeable]:
-        """Answer an awakeable. It settles once: the first answer that fits is the one that counts.
+        """Answer an awakeable. It settles once: the first answer that matches its schema counts.
 
         Args:
             awakeable_id: The id of the awakeable, `prom_1…`.
-            payload: The answer, any JSON value that fits the awakeable's schema.
+            payload: The answer, a JSON value that matches the schema of the awakeable.
             by: The name of the person or program that answers; it must be among the assignees, if there are any.
                 Without a name the caller is trusted.
             via: Which door the answer came through, for the record.
@@ -50,7 +50,7 @@ class AnswerVerbs(Core):
         Raises:
             NotFound: There is no such awakeable.
             AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
-            InvalidAnswer: The payload does not fit the schema; `.problems` lists why. The awakeable stays open.
+            InvalidAnswer: The payload does not match the schema; `.problems` lists why. The awakeable stays open.
             NotAssigned: `by` is not one of the assignees. The awakeable stays open.
 
         Example:
@@ -61,13 +61,13 @@ class AnswerVerbs(Core):
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
     ) -> Reply[Awakeable]:
-        """Refuse an awakeable: the function that waits for it gets `AwakeableRejected`.
+        """Reject an awakeable: the function that waits for it gets `AwakeableRejected`.
 
         Args:
             awakeable_id: The id of the awakeable.
             error: The reason, text.
-            by: The name of the person or program that refuses, as for `resolve`.
-            via: Which door the refusal came through, for the record.
+            by: The name of the person or program that rejects it, as for `resolve`.
+            via: Which door the rejection came through, for the record.
 
         Returns:
             A reply with the `Awakeable`, settled.

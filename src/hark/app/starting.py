@@ -82,7 +82,7 @@ class StartVerbs(Core):
         Raises:
             Duplicate: The id or key is taken; `.holder` is the id of the instance that has it.
             NotFound: No worker has ever registered a definition of this name and version.
-            InvalidInput: An argument is malformed, or `input` does not fit the definition.
+            InvalidInput: An argument is malformed, or `input` does not match the definition.
 
         Example:
             order = await app.start(checkout, {"order": 42}, correlation_key="order:42")

@@ -179,7 +179,7 @@ class ArgumentsCodec:
 
     def _mismatch(self, cause: TypeError) -> InvalidInput:
         return InvalidInput(
-            f"The input does not fit workflow {self._name}: {cause}. It takes {self._signature}; "
+            f"The input does not match workflow {self._name}: {cause}. It takes {self._signature}; "
             "give its keyword arguments as a dict, its only argument as another value, or None for no argument."
         )
 

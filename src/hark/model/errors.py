@@ -97,15 +97,15 @@ class PayloadTooLarge(InvalidInput):
 
 
 class InvalidState(InvalidInput):
-    """The state of a machine does not fit its type, or cannot be written as JSON and read back.
+    """The state of a machine does not match its type, or cannot be written as JSON and read back.
 
-    Raised in the step that set the state, or when stored state no longer fits changed code; `handle` gets it. Change
+    Raised in the step that set the state, or when stored state no longer matches changed code; `handle` gets it. Change
     `ctx.state` in place or return `state=` of the right type; give new fields a default, or raise the version.
     """
 
 
 class InvalidAnswer(InvalidInput):
-    """The answer to an awakeable does not fit its schema. The awakeable stays open.
+    """The answer to an awakeable does not match its schema. The awakeable stays open.
 
     Raised by `resolve`. Correct the answer and send it again.
 

@@ -97,13 +97,13 @@ class Codec(Generic[T]):
         return isinstance(value, self._class)
 
     def load(self, text: str | bytes) -> T:
-        """The state of text from the store; raises InvalidState if it does not fit the code any more."""
+        """The state of text from the store; raises InvalidState if it no longer matches the code."""
         read = self._read or self._reader()
         try:
             return cast(T, read(text))
         except Exception as cause:  # __post_init__ and validators are user code: they may raise anything
             raise InvalidState(
-                f"The stored state does not fit {self.name}: {_reason(cause)}; give new fields a default, "
+                f"The stored state does not match {self.name}: {_reason(cause)}; give new fields a default, "
                 "or raise the version of the machine"
             ) from cause
 
@@ -117,7 +117,7 @@ class Codec(Generic[T]):
         return _write(value, self._encode, self._read or self._reader(), limit, "state", InvalidState)
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> T:
-        """A state from an object of its type or a JSON value; None means {}. Raises InvalidInput if it does not fit."""
+        """A state from an object of its type or a JSON value; None means {}. Raises InvalidInput for any other."""
         self._reader()  # report a type that cannot be used before any problem of the value
         if value is None:
             value = {}
@@ -125,12 +125,14 @@ class Codec(Generic[T]):
         return self.read(_write(value, encode, load, limit, what, InvalidInput), what)
 
     def read(self, text: str | bytes, what: str) -> T:
-        """A value of this type from JSON text that was written elsewhere; raises InvalidInput if it does not fit."""
+        """A value of this type from JSON text that was written elsewhere; raises InvalidInput if it does not match."""
         read = self._read or self._reader()
         try:
             return cast(T, read(text))
         except Exception as cause:
-            raise InvalidInput(f"The {what} does not fit {self.name}: {_reason(cause)}; correct that field") from cause
+            raise InvalidInput(
+                f"The {what} does not match {self.name}: {_reason(cause)}; correct that field"
+            ) from cause
 
     def _reader(self) -> Callable[[str | bytes], Any]:
         if self._read is None:

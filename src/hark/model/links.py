@@ -7,7 +7,7 @@ length, so that no two different links have the same bytes. The newest key signs
 rotated without breaking links that were already sent. Verifying a forged link gives no reason and takes as long as
 verifying a genuine one.
 
-No clock and no store here. Who may see a link, and what the page behind it shows, is decided in doors/.
+No clock and no store here. doors/ decides which requests get a link, and what its page shows.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def compile_schema(schema: Any) -> tuple[str | None, Reader]:
 
 
 def problems(schema: str, payload: str) -> list[str]:
-    """Why an answer does not fit, each with its path: `items[2].amount: "x" is not of type "integer"`."""
+    """Why an answer does not match, each with its path: `items[2].amount: "x" is not of type "integer"`."""
     try:
         validator = _validator(schema)
     except InvalidInput as cause:
