@@ -112,7 +112,7 @@ def test_d4_a_list_that_may_have_more_prints_the_command_for_the_next_page(cli: 
     for n in range(3):
         cli.park(Arm("signal", f"w{n}", name="go"), id=f"i{n}")
     first = cli("instance", "list", "--limit", "2")
-    assert first.out.splitlines()[-1] == "There may be more: hark instance list --after i1"
+    assert first.out.splitlines()[-1] == "There may be more: run the same command with --after i1."
     assert [one["id"] for one in cli("instance", "list", "--after", "i1", "--json").json] == ["i0"]
 
 
@@ -168,14 +168,14 @@ def test_d4_events_are_printed_newest_last(cli: Cli) -> None:
 
 
 def test_d4_timeout_check_fires_what_is_due_and_prints_it(cli: Cli) -> None:
-    assert cli("timeout", "check").out == "Nothing was due.\n"
+    assert cli("timeout", "check").out == "No timeout was due.\n"
     assert cli("timeout", "check", "--json").json == []
     cli.ask(timeout=0.000001)
     cli.park(Arm("timer", "w", "nap", timeout=1))
     result = cli("timeout", "check").out.splitlines()
     assert result[-1] == "2 fired."
     assert cli("awakeable", "show", "prom_1abc123", "--json").json["status"] == "TIMEOUT"
-    assert cli("timeout", "check").out == "Nothing was due.\n"
+    assert cli("timeout", "check").out == "No timeout was due.\n"
 
 
 def test_d4_shared_options_may_stand_before_between_and_after_the_commands(cli: Cli) -> None:
@@ -198,6 +198,14 @@ def test_d4_an_option_overrides_the_environment(cli: Cli, monkeypatch: pytest.Mo
     monkeypatch.setenv("HARK_DB", cli.store.url)
     schema = cli.store.options.get("schema")
     assert run_cli("instance", "list", "--json", *(["--schema", schema] if schema else [])).json == []
+
+
+def test_d4_the_sql_is_that_of_the_store_of_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    (tmp_path / "shop_of_pg.py").write_text("from hark import Hark\napp = Hark('postgresql://127.0.0.1:1/none')\n")
+    assert "CREATE SCHEMA" in run_cli("migrate", "--dump-sql", "--app", "shop_of_pg:app").out
+    assert "--server" in run_cli("migrate", "--dump-sql", "--server", "http://127.0.0.1:1").error_line(2)
 
 
 def test_d4_db_overrides_the_store_of_the_app(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +235,9 @@ def test_text_from_outside_cannot_control_the_terminal(cli: Cli) -> None:
         assert "\x1b" not in result
         assert "\x07" not in result
     assert "\\x1b[2J[red]go" in cli("instance", "list").out
+    id = cli.ask()
+    assert cli("awakeable", "reject", id, "--error", "no\x1b[31mred").code == 0
+    assert "no\\x1b[31mred" in cli("awakeable", "await", id).err
 
 
 def test_d4_durations_use_the_largest_unit_they_round_to() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from hark.doors.http.server import serve
 from tests.support.http import Order, app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -38,7 +37,7 @@ async def test_d1_a_request_that_has_begun_gets_its_response_while_the_server_st
     async with app:
         await ask(store, "prom_1")
         line: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        server = asyncio.ensure_future(serve(app, port=0, worker=False, say=line.set_result))
+        server = asyncio.ensure_future(app.serve(port=0, worker=False, say=line.set_result))
         port = int((await line).split()[2].rstrip(";").rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = "POST /awakeables/prom_1/resolve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n"

@@ -123,6 +123,14 @@ async def test_d3_problems_are_beside_their_fields_and_what_was_typed_is_kept(st
         assert (await app.awakeable(id)).payload == {"approve": False, "amount": 3, "comment": "<b>bold</b>"}
 
 
+async def test_d3_a_problem_of_the_whole_answer_is_shown_on_the_page(sqlite_store: Store) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "minProperties": 1}
+    async with served_question(sqlite_store, schema=schema) as (_, client, _, url):
+        page = await client.post(url, data=await hidden_fields(client, url))
+        assert page.status_code == 422
+        assert "has less than 1 property" in page.text
+
+
 async def test_d3_a_single_assignee_is_recorded_and_several_choose_their_name(store: Store) -> None:
     async with served_question(store, assignees=["ann"]) as (app, client, id, url):
         await client.post(url, data={**await hidden_fields(client, url), "v": "x", "by": "mallory"})

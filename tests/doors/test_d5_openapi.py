@@ -15,7 +15,6 @@ from schemathesis.specs.openapi.checks import ignored_auth, missing_required_hea
 from hark.doors.http.api import ROUTES
 from hark.doors.http.openapi import document as describe
 from hark.doors.http.read_routes import VERSION
-from hark.doors.http.server import serve
 from tests.support.http import app_on, ask
 from tests.support.stores import Store
 
@@ -42,7 +41,7 @@ def served(store: Store) -> Iterator[str]:
                 about["url"] = line.split()[2].rstrip(";")
                 ready.set()
 
-            serving = asyncio.ensure_future(serve(app, port=0, say=say))
+            serving = asyncio.ensure_future(app.serve(port=0, say=say))
             await about["stop"].wait()
             serving.cancel()
             await asyncio.wait({serving})

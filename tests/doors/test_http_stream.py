@@ -231,7 +231,7 @@ async def test_a_server_that_stops_closes_its_streams(app: Hark, monkeypatch: py
     await app.start("Order", id="o-1")
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
-    serving = asyncio.ensure_future(server.serve(app, port=0, say=line.set_result))
+    serving = asyncio.ensure_future(app.serve(port=0, say=line.set_result))
     url = (await line).split()[2].rstrip(";")
     async with httpx.AsyncClient(timeout=30) as http, http.stream("GET", f"{url}/instances/o-1/stream") as answer:
         lines = answer.aiter_lines()

@@ -119,10 +119,8 @@ async def test_x3_a_bad_authorization_is_401_also_over_loopback(http: httpx.Asyn
 
 
 async def test_a_port_that_is_taken_is_refused_with_a_reason(http: httpx.AsyncClient, sqlite_store: Store) -> None:
-    from hark.doors.http.server import serve
-
     with pytest.raises(InvalidInput, match="Cannot listen on"):
-        await serve(Hark(sqlite_store.url), port=http.base_url.port or 0)
+        await Hark(sqlite_store.url).serve(port=http.base_url.port or 0)
     for port in (-1, 65536, True):
         with pytest.raises(InvalidInput, match="port"):
-            await serve(Hark(sqlite_store.url), port=port)
+            await Hark(sqlite_store.url).serve(port=port)

@@ -85,13 +85,13 @@ def test_x3_links_signed_with_an_old_key_stay_valid_after_a_rotation() -> None:
     assert old.verify(after, "prom_1x", "n", 0) is None
 
 
-def test_x3_a_seal_is_not_a_link_and_a_link_is_not_a_seal() -> None:
+def test_x3_a_signature_of_texts_is_not_a_link_and_a_link_is_not_one() -> None:
     token = KEYS.sign("prom_1x", "nonce", 5)
-    assert KEYS.is_sealed(KEYS.seal("form", token), "form", token)
-    assert not KEYS.is_sealed(KEYS.seal("form", token), "form" + token)
-    assert not KEYS.is_sealed(token.rpartition(".")[2], token.split(".")[0], "prom_1x", "nonce", "a", "5")
-    assert not KEYS.is_sealed("é", "form", token)
-    assert Keys(["new", "a secret"]).is_sealed(KEYS.seal("x"), "x")
+    assert KEYS.verify_texts(KEYS.sign_texts("form", token), "form", token)
+    assert not KEYS.verify_texts(KEYS.sign_texts("form", token), "form" + token)
+    assert not KEYS.verify_texts(token.rpartition(".")[2], token.split(".")[0], "prom_1x", "nonce", "a", "5")
+    assert not KEYS.verify_texts("é", "form", token)
+    assert Keys(["new", "a secret"]).verify_texts(KEYS.sign_texts("x"), "x")
 
 
 def test_x3_a_secret_is_never_shown() -> None:

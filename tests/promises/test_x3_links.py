@@ -209,7 +209,7 @@ def test_x3_an_invalid_secret_is_refused(secret: Any) -> None:
 
 def test_x3_there_are_no_keys_before_the_store_is_open() -> None:
     with pytest.raises(NotOpen):
-        DoorAccess(Hark("sqlite://")).seal("x")
+        DoorAccess(Hark("sqlite://")).sign_texts("x")
 
 
 async def test_x3_links_work_in_synchronous_code(sqlite_store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in a thread that calls the engine ends that call and harms no other.
+"""Ctrl-C in a thread that makes a call ends that call and harms no other.
 
 Python raises KeyboardInterrupt between any two instructions of the main thread: also after a request was passed to the
 clerk and before the caller has its reply. A trace function raises it here, at each line of a call in turn.
@@ -7,6 +7,7 @@ clerk and before the caller has its reply. A trace function raises it here, at e
 import gc
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -58,11 +59,8 @@ def test_a_ctrl_c_at_any_line_of_a_call_harms_no_other_call(
 ) -> None:
     caplog.set_level(logging.WARNING)
     lines = 0
-    app = Hark(f"sqlite:///{tmp_path}/hark.db")
-    app.register(Nap)
-    with app, app.worker():
-        nap = app.start(Nap).result()
-        nap.result().result(30)
+    with Hark(f"sqlite:///{tmp_path}/hark.db") as app:
+        nap = finished(app)
         while True:
             try:
                 with Interruption(lines + 1):
@@ -70,10 +68,64 @@ def test_a_ctrl_c_at_any_line_of_a_call_harms_no_other_call(
             except KeyboardInterrupt:
                 lines += 1
                 for call in CALLS.values():
-                    call(nap, app).result(30)
+                    read(call(nap, app), app)
             else:
-                reply.result(30)
+                read(reply, app)
                 break
     gc.collect()
     assert lines > 20
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_of_another_thread_does_not_rely_on_the_interrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    replies: list[Reply[Any]] = []
+    with Hark(f"sqlite:///{tmp_path}/hark.db") as app:
+        nap = finished(app)
+
+        def call_in_another_thread() -> None:
+            other = threading.Thread(target=lambda: replies.append(CALLS[name](nap, app)))
+            other.start()
+            other.join()
+
+        loop = app._clerk.loop.running
+        monkeypatch.setattr(app._clerk.loop, "_loop", InterruptedLoop(loop, call_in_another_thread))
+        with pytest.raises(KeyboardInterrupt):
+            CALLS[name](nap, app)
+        monkeypatch.setattr(app._clerk.loop, "_loop", loop)
+        [reply] = replies
+        read(reply, app)
+
+
+class InterruptedLoop:
+    """An event loop whose first `call_soon_threadsafe` is interrupted before it does anything."""
+
+    def __init__(self, loop: Any, meanwhile: Callable[[], None]) -> None:
+        self.loop = loop
+        self.meanwhile: Callable[[], None] | None = meanwhile
+
+    def call_soon_threadsafe(self, *args: Any) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+            raise KeyboardInterrupt
+        self.loop.call_soon_threadsafe(*args)
+
+
+def finished(app: Hark) -> Handle[Any]:
+    """An instance that has ended; no worker is left that would wake the clerk by chance."""
+    app.register(Nap)
+    with app.worker():
+        nap = app.start(Nap).result()
+        nap.result().result(30)
+    return nap
+
+
+def read(reply: Reply[Any], app: Hark) -> None:
+    try:
+        reply.result(30)
+    except TimeoutError:
+        app._clerk.loop._woken = False  # so that the app can be closed, and the test fails instead of hanging
+        raise

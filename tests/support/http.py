@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 
 from hark import Await, Context, Done, Hark, Machine, Stop, step
-from hark.doors.http.server import serve
 from hark.model.decisions import Arm, NewAwakeable, Park
 from tests.promises.support_signals import Turns
 from tests.support.stores import Store
@@ -40,7 +39,7 @@ async def serving(app: Hark, **options: Any) -> AsyncIterator[httpx.AsyncClient]
     """`serve` as `hark serve` calls it, until the block ends; the client's base_url says where."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[str] = loop.create_future()
-    serving = asyncio.ensure_future(serve(app, port=0, say=told.set_result, **options))
+    serving = asyncio.ensure_future(app.serve(port=0, say=told.set_result, **options))
     await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         await serving

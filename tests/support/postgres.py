@@ -256,7 +256,8 @@ def assert_data_directory(found: str, expected: Path | str) -> None:
 
 
 def blocked_by_a_client(pid: int) -> str:
-    """The query whether a connection waits for a lock of another one; an autovacuum blocks for a moment too."""
+    """SQL: does this connection wait for a lock of another client? An autovacuum, which blocks for a moment, does not
+    count."""
     return (
         "SELECT EXISTS (SELECT FROM pg_stat_activity "
         f"WHERE pid = ANY(pg_blocking_pids({pid})) AND backend_type = 'client backend')"

@@ -19,7 +19,6 @@ from hark.runtime.metrics import Metrics
 from hark.runtime.reply import Reply
 from hark.store import connect
 from hark.store import statements as sql
-from hark.store.connect import dump_migrations as dump_migrations
 from hark.store.protocol import Store
 
 
@@ -46,12 +45,17 @@ class DoorAccess:
         app = self.app
         if app.is_open:
             raise InvalidInput("This app is open. Close it before you give it another store.")
-        app.url, app._schema = app.url if url is None else url, app._schema if schema is None else schema
-        app._clerk.make_store = connect.factory(app.url, schema=app._schema, lease=app._lease, clock=app._clock)
+        url, schema = app.url if url is None else url, app._schema if schema is None else schema
+        app._clerk.make_store = connect.factory(url, schema=schema, lease=app._lease, clock=app._clock)
+        app.url, app._schema = url, schema
 
     def exists(self) -> bool:
         """Whether there is a database file at the app's URL. True for a database server: only opening it can tell."""
         return connect.exists(self.app.url)
+
+    def dump_migrations(self) -> str:
+        """The SQL that creates the tables of the app's store. Nothing is run."""
+        return connect.dump_migrations(self.app.url, self.app._schema)
 
     def ping(self) -> Reply[None]:
         """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
@@ -81,11 +85,11 @@ class DoorAccess:
 
     # -- reading by pages ---------------------------------------------------------------------------
 
-    def follow(self, places: dict[str, int], *, limit: int = 100) -> Reply[tuple[list[Event], set[str]]]:
+    def follow(self, positions: dict[str, int], *, limit: int = 100) -> Reply[tuple[list[Event], set[str]]]:
         """Read the events of some instances after a position each, in one statement.
 
         Args:
-            places: For each instance id the `seq` of the last event seen, 0 for none.
+            positions: For each instance id the `seq` of the last event seen, 0 for none.
             limit: How many events of each instance at most.
 
         Returns:
@@ -93,7 +97,7 @@ class DoorAccess:
             before the events were read: there are no more of them.
         """
         size = check_limit(limit)
-        return self.app._read(lambda store: views.follow(store, places, size))
+        return self.app._read(lambda store: views.follow(store, positions, size))
 
     def wait_page(
         self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")
@@ -114,8 +118,8 @@ class DoorAccess:
     def resolve(self, awakeable_id: str, payload: Any, *, by: str | None, via: str) -> Reply[Any]:
         """`Hark.resolve` for a door that does not show the awakeable.
 
-        The reply has no value to read: building the `Awakeable` and signing its link costs 10 µs, of the 110 to 150 of
-        a request (FINDINGS 27).
+        The reply has the raw row: building the `Awakeable` and signing its link costs 10 µs, of the 110 to 150 of a
+        request (FINDINGS 27).
         """
         return self.app._ask(self.app._resolution(awakeable_id, payload, by, via))
 
@@ -140,13 +144,13 @@ class DoorAccess:
         wanted = awakeable_id if is_name(awakeable_id) else "-"  # an id that no awakeable has
         return app._read(lambda store: views.linked(store, links.url, links.keys, wanted, token, app._clerk.now()))
 
-    def seal(self, *fields: str) -> str:
-        """Make a MAC over some texts with the app's secret: the answer page puts one into each form."""
-        return self.app._links.keys.seal(*fields)
+    def sign_texts(self, *fields: str) -> str:
+        """Sign some texts with the app's secret: the answer page puts one into each form."""
+        return self.app._links.keys.sign_texts(*fields)
 
-    def is_sealed(self, seal: str, *fields: str) -> bool:
-        """Whether `seal` made this MAC over these texts."""
-        return self.app._links.keys.is_sealed(seal, *fields)
+    def verify_texts(self, signature: str, *fields: str) -> bool:
+        """Whether `sign_texts` made this signature for these texts."""
+        return self.app._links.keys.verify_texts(signature, *fields)
 
     # -- tokens -------------------------------------------------------------------------------------
 

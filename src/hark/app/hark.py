@@ -227,7 +227,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             queues: The queues of that worker, as for `worker`.
             grace: Seconds that steps get to finish at the end.
             require_token: Whether a request without a credential is refused, also from this machine.
-            say: Called with one line of text, with the address, once requests are accepted; by default it is printed.
+            say: Called with a line that has the address once requests are accepted, and with a line when a signal stops
+                the server. By default they are printed.
 
         Raises:
             InvalidInput: The address cannot be used, or can be reached from outside while the store has no token.
@@ -236,11 +237,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         Example:
             await app.serve(port=4097)
         """
-        options: dict[str, Any] = {} if say is None else {"say": say}
         await _import_door("server", "app.serve()").serve(
-            self, host=host, port=port, worker=worker, queues=queues, grace=grace, require_token=require_token,
-            **options,
-        )  # fmt: skip
+            self, host=host, port=port, worker=worker, queues=queues, grace=grace, require_token=require_token, say=say
+        )
 
 
 def _import_door(module: str, needed_by: str) -> Any:

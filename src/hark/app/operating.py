@@ -131,9 +131,9 @@ class OperationVerbs(Core):
         optional_name(name, "name")
         until = lasts = None
         if isinstance(expires, datetime):
-            until = moment(expires, "expires")
+            until = moment(expires, "expiry")
         elif expires is not None:
-            lasts = micros(expires, "expires", zero=False)
+            lasts = micros(expires, "expiry", zero=False)
         secret = new_secret()
         granted = json.dump(check_scopes(scopes))
         request = Grant(id=new_id(), hash=digest(secret), name=name, scopes=granted, expires_at=until, lasts=lasts)

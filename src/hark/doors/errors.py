@@ -1,6 +1,7 @@
 """Errors that only a door raises. They are not part of the public tree (model/errors.py), but travel as its errors do.
 
-Here and not in http/: the command line rebuilds them when a server sends one.
+Here and not in http/: the command line rebuilds them when a server sends one. `StillSuspended` is raised by the command
+line only.
 """
 
 from __future__ import annotations

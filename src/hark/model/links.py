@@ -54,14 +54,15 @@ class Keys:
             return None
         return asked_at + LIFE if expiry == _NEVER else expiry
 
-    def seal(self, *fields: str) -> str:
-        """A MAC over texts, for something that is not a link: the form in a page."""
+    def sign_texts(self, *fields: str) -> str:
+        """A signature of texts, for something that is not a link: the form in a page."""
         return _mac(self._keys[self._signer], "seal", *fields)
 
-    def is_sealed(self, seal: str, *fields: str) -> bool:
-        """Whether `seal` made this MAC for these texts."""
-        found = [hmac.compare_digest(_mac(key, "seal", *fields), seal) for key in self._keys.values() if seal.isascii()]
-        return any(found)
+    def verify_texts(self, signature: str, *fields: str) -> bool:
+        """Whether `sign_texts` made this signature for these texts."""
+        if not signature.isascii():
+            return False
+        return any([hmac.compare_digest(_mac(key, "seal", *fields), signature) for key in self._keys.values()])
 
     def _token(self, key: str, awakeable: str, nonce: str, action: str, expiry: int) -> str:
         secret = self._keys.get(key, self._unknown)

@@ -7,7 +7,7 @@ waiters, at each hint and each poll. Everything but `ask` and `hint` runs on the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hark.kernel.result import End
@@ -15,12 +15,9 @@ from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.thread_loop import ThreadLoop
 from hark.runtime.views import not_found
-from hark.runtime.waiters import Asked, Waiters
+from hark.runtime.waiters import RETRY, Asked, Read, Waiters
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
-
-Read = Callable[[Callable[[Store], Awaitable[Any]], Reply[Any]], Awaitable[None]]
-_RETRY = 0.2  # seconds until a check that the database did not answer is repeated
 
 
 class Completions:
@@ -44,7 +41,7 @@ class Completions:
     async def _resolve(self) -> None:
         """Find the instances of the targets; answer for those that have ended, and wait for the others."""
         asked = self.asked.take()
-        if not asked:
+        if not asked:  # a Ctrl-C may have spawned this twice
             return
         targets = sorted({target for target, _, _ in asked})
         found: Reply[Any] = Reply()
@@ -93,7 +90,7 @@ class Completions:
         try:
             rows = await store.read(reads.outcomes, ids=ids)
         except StoreFault:
-            asyncio.get_running_loop().call_later(_RETRY, self._check_again)
+            asyncio.get_running_loop().call_later(RETRY, self._check_again)
             return
         self._answer((id, status, result, error) for id, status, result, error in rows)
 

@@ -19,10 +19,9 @@ from msgspec import Struct
 from hark.model.errors import Conflict
 from hark.model.values import TERMINAL, Instance
 from hark.runtime import views
-from hark.runtime.completions import Read
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.thread_loop import ThreadLoop
-from hark.runtime.waiters import Asked, Waiter, Waiters
+from hark.runtime.waiters import RETRY, Asked, Read, Waiter, Waiters
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, StoreFault
@@ -42,7 +41,6 @@ class AwakeableOpen(Struct, frozen=True):
 Condition = StatusReached | AwakeableOpen
 _Waiting = dict[str, list[Waiter[Condition]]]
 _log = logging.getLogger("hark")
-_RETRY = 0.2  # seconds until a check that the database did not answer is repeated
 
 
 class Conditions:
@@ -67,7 +65,7 @@ class Conditions:
         A timeout begins after this first check: a condition that is met already is found with a timeout of 0, too.
         """
         asked = self.asked.take()
-        if not asked:
+        if not asked:  # a Ctrl-C may have spawned this twice
             return
         targets = sorted({target for target, *_ in asked})
         found: Reply[Any] = Reply()
@@ -117,7 +115,7 @@ class Conditions:
                 if not self._check_again:
                     return
         except StoreFault:
-            asyncio.get_running_loop().call_later(_RETRY, self.check_soon, store)
+            asyncio.get_running_loop().call_later(RETRY, self.check_soon, store)
         except Exception:
             _log.exception("Checking what callers wait for failed. The next change or poll checks again.")
         finally:

@@ -45,23 +45,19 @@ class ThreadLoop:
             try:
                 self._woken = True
                 loop.call_soon_threadsafe(self._wake_up.set)  # type: ignore[union-attr]
-            except BaseException:  # a Ctrl-C comes at any line: the next call must not rely on this one
-                self._woken = False
+            except BaseException:  # a Ctrl-C comes at any line, and another thread may rely on this wake
+                loop.call_soon_threadsafe(self._wake_up.set)  # type: ignore[union-attr]
                 raise
-
-    def call(self, function: Callable[..., None], *args: Any) -> None:
-        """Call a function on the loop, soon. `NotOpen` when no work is accepted."""
-        loop = self._loop
-        if loop is None or self.closing:
-            raise not_open()
-        loop.call_soon_threadsafe(function, *args)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         """Run a coroutine function on the loop. `NotOpen` when no work is accepted.
 
         The coroutine is made on the loop: a Ctrl-C in the calling thread leaves nothing behind that has to be closed.
         """
-        self.call(lambda: self.start(function(*args)))
+        loop = self._loop
+        if loop is None or self.closing:
+            raise not_open()
+        loop.call_soon_threadsafe(lambda: self.start(function(*args)))
 
     # -- on the loop ------------------------------------------------------------------------------
 

@@ -167,12 +167,12 @@ async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> bui
     return [_event(row) for row in rows]
 
 
-async def follow(store: Store, places: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
+async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
     """The events of each instance after its seq, and the instances that were finished before these were read: they have
     no more events than these."""
-    unfinished = {id for (id,) in await store.read(reads.unfinished, ids=list(places))}
-    rows = await store.read(reads.follow, list(places.items()), size=limit)
-    return [_event(row) for row in rows], places.keys() - unfinished
+    unfinished = {id for (id,) in await store.read(reads.unfinished, ids=list(positions))}
+    rows = await store.read(reads.follow, list(positions.items()), size=limit)
+    return [_event(row) for row in rows], positions.keys() - unfinished
 
 
 # -- retention -------------------------------------------------------------------------------------

@@ -7,13 +7,18 @@ waited for is decided in completions.py and conditions.py. Used on the clerk's l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
+from hark.model.errors import NotOpen
 from hark.runtime.reply import Reply, answer_all
+from hark.store.protocol import Store
 
+Read = Callable[[Callable[[Store], Awaitable[Any]], Reply[Any]], Awaitable[None]]
+RETRY = 0.2  # seconds until a check that the database did not answer is repeated
 C = TypeVar("C")
 Q = TypeVar("Q")
 
@@ -37,8 +42,10 @@ class Asked(Generic[Q]):
             try:
                 self._spawned = True
                 self._spawn()
-            except BaseException:  # a Ctrl-C comes at any line: the next question must not rely on this one
+            except BaseException:  # a Ctrl-C comes at any line, and another thread may rely on this spawn
                 self._spawned = False
+                with contextlib.suppress(NotOpen):
+                    self._spawn()
                 raise
 
     def take(self) -> list[Q]:

@@ -85,7 +85,10 @@ class Worker:
         if not self.open:
             raise InvalidInput("This worker has stopped. Make another one with app.worker(…).")
         if self._clerk.worker is not None:
-            raise InvalidInput("This app has a worker already. One is enough: give it more queues or more room.")
+            raise InvalidInput(
+                "This app has a worker already; `app.serve()` runs one too, unless it gets worker=False. "
+                "To run more at once, give that worker more slots: app.worker({queue: slots})."
+            )
         if self._clerk.store.durable:
             await self._lease.start(self._clerk.store)
         attached: Reply[None] = Reply()

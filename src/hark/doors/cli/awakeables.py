@@ -9,7 +9,7 @@ import typer
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_payload
-from hark.doors.cli.output import colored, print_fields, print_json, printable, when
+from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
 from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
 
@@ -74,8 +74,6 @@ def list_(
     hark awakeable list --status PENDING
     """
     status = status.upper() if status is not None else None
-    if status is not None and status not in _MARKS:
-        raise InvalidInput(f"--status {status}: give one of {', '.join(_MARKS)}.")
     with open_engine(options) as hark:
         found = hark.awakeables(job=job, status=status, limit=limit, after=after).result()
     if options.json:
@@ -92,6 +90,7 @@ def list_(
             print(f"  Title: {printable(one.title)}")
         if one.timeout_at and one.status == "PENDING":
             print(f"  Until: {when(one.timeout_at)}")
+    print_next_page(found, limit)
 
 
 @command(cli)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from hark.doors.cli.commands import command
-from hark.doors.cli.engine import door_access, open_engine
+from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, duration, print_json, printable, when
 from hark.model.errors import HarkError
@@ -38,15 +38,18 @@ def doctor(options: Options) -> None:
 
     hark doctor --db postgresql://localhost/shop
     """
+    from hark.app import Hark
+    from hark.app.door_access import DoorAccess
+
     checks = [_check_python()]
     try:
         with open_engine(options) as hark:
-            if options.remote is not None:
+            if isinstance(hark, Hark):
+                checks += diagnose(DoorAccess(hark).health().result())
+                checks.append(_check_secret(os.environ.get("HARK_SECRET")))
+            else:
                 hark.list(limit=1).result()
                 checks.append(Check("server", "ok", f"{options.remote} responds"))
-            else:
-                checks += diagnose(door_access(hark).health().result())
-                checks.append(_check_secret(os.environ.get("HARK_SECRET")))
     except HarkError as error:
         checks.append(Check("store", "error", str(error)))
     if options.json:

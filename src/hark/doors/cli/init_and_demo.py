@@ -1,13 +1,8 @@
 """`hark init` and `hark demo`: write a small project that waits for an approval, or run it."""
 
-import os
 import shlex
-import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import chdir, redirect_stdout
-from io import StringIO
+from contextlib import chdir
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +13,7 @@ from hark.doors.cli.engine import local_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json
 from hark.model.errors import HarkError, InvalidInput
+from hark.model.values import Status
 
 APP = '''"""A workflow that asks for an approval and waits for the answer."""
 
@@ -75,7 +71,6 @@ FILES = {
     ".gitignore": "hark.db*\n",
 }
 SERVE = "hark serve --app app:app"
-_TIMEOUT = 60  # seconds, for what takes a moment
 QUESTION = "prom_1cmVxdWVzdC0xOjA"  # the id of the first question of request-1
 STEPS = (
     "hark start approval --id request-1 --input '\"Deploy v1\"'",
@@ -83,6 +78,9 @@ STEPS = (
     f'hark awakeable resolve {QUESTION} --payload \'{{"approve": true, "note": "Go."}}\'',
     "hark instance show request-1",
 )
+_DEMO_DB = "sqlite:///hark.db"
+_DEMO_STATUSES: tuple[Status | None, ...] = ("awaiting_signal", None, "done", None)  # to wait for, after each of STEPS
+_TIMEOUT = 60  # seconds, for what takes a moment
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -132,34 +130,21 @@ def demo(options: Options) -> None:
 
     hark demo
     """
+    from hark.app.handle import Handle
     from hark.doors.cli.main import run
 
-    os.environ.pop("HARK_SERVER", None)
     with tempfile.TemporaryDirectory(prefix="hark-demo-") as folder, chdir(folder):
-        (Path(folder) / "hark_demo.py").write_text(APP, "utf-8")
-        app = local_app(Options(db="sqlite:///hark.db", app="hark_demo:app"))
+        Path("hark_demo.py").write_text(APP, "utf-8")
+        app = local_app(Options(db=_DEMO_DB, app="hark_demo:app"))
+        request: Handle[str] = Handle(app, "request-1")
         with app, app.worker():
-            for number, line in enumerate(STEPS):
+            for line, status in zip(STEPS, _DEMO_STATUSES, strict=True):
                 print(colored(f"$ {line}", "bold"), flush=True)
-                if run([*shlex.split(line)[1:], "--db", "sqlite:///hark.db"]):
+                if run([*shlex.split(line)[1:], "--db", _DEMO_DB]):
                     raise HarkError(
                         "The demo failed at this command. Check that the folder for temporary files is writable."
                     )
                 print(flush=True)
-                _wait_until(run, "awaiting_signal" if number == 0 else "done" if number == 2 else "")
-        sys.path.remove(folder)
+                if status is not None:
+                    request.wait_for(status, timeout=_TIMEOUT).result()
     print("To write your own project, begin with `hark init`.")
-
-
-def _wait_until(run: Callable[[list[str]], int], status: str) -> None:
-    """Wait until the worker, which runs in another thread, has brought the instance to this status."""
-    until = time.monotonic() + _TIMEOUT
-    while status:
-        seen = StringIO()
-        with redirect_stdout(seen):
-            run(["instance", "show", "request-1", "--json", "--db", "sqlite:///hark.db"])
-        if f'"status":"{status}"' in seen.getvalue():
-            return
-        if time.monotonic() > until:
-            raise HarkError(f"The instance is not {status} after {_TIMEOUT} s. Run `hark demo` again.")
-        time.sleep(0.01)

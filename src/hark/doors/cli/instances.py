@@ -14,6 +14,7 @@ from hark.doors.cli.output import (
     exact,
     print_fields,
     print_json,
+    print_next_page,
     print_table,
     printable,
     shorten,
@@ -52,8 +53,7 @@ def list_(
         ([i.id, i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)] for i in found),
         "No instances." if status is definition is kind is None else "No such instances.",
     )
-    if len(found) == limit:
-        print(f"There may be more: hark instance list --after {found[-1].id}")
+    print_next_page(found, limit)
 
 
 def _waits(instance: Any) -> str:

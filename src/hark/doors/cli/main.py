@@ -1,7 +1,8 @@
 """`hark`: the verbs of the engine as commands, on a store or through a running server.
 
 Exit codes: 0 ok, 1 failed, 2 usage (also a missing or invalid file), 3 not found, 4 conflict, 75 suspended,
-130 interrupted. An error is one line that says what to do next, without a traceback (HARK_TRACEBACK=1 shows it).
+130 interrupted, 141 the reader of the output ended. An error is one line that says what to do next, without a
+traceback (HARK_TRACEBACK=1 shows it).
 """
 
 import os
@@ -23,6 +24,7 @@ from hark.doors.cli import (
     tokens,
 )
 from hark.doors.cli.commands import group
+from hark.doors.cli.output import printable
 from hark.doors.errors import StillSuspended
 from hark.model.errors import (
     Conflict,
@@ -91,5 +93,5 @@ def exit_code(error: HarkError) -> int:
 
 def _print_error(message: str, code: int) -> int:
     sys.stdout.flush()
-    print("hark:", " ".join(message.split()), file=sys.stderr)
+    print("hark:", printable(" ".join(message.split())), file=sys.stderr)
     return code

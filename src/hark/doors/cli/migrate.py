@@ -6,7 +6,7 @@ import typer
 
 from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app
-from hark.doors.cli.options import DEFAULT_DB, Options
+from hark.doors.cli.options import Options
 from hark.doors.cli.output import print_json
 
 
@@ -24,11 +24,12 @@ def migrate(
 
     hark migrate --db postgresql://localhost/shop
     """
-    if dump_sql:
-        from hark.app.door_access import dump_migrations
+    from hark.app.door_access import DoorAccess
 
-        print(dump_migrations(DEFAULT_DB if options.url is None else options.url, options.schema or "hark"))
+    app = local_only_app(options, "migrate")
+    if dump_sql:
+        print(DoorAccess(app).dump_migrations())
         return
-    with local_only_app(options, "migrate") as app:
+    with app:
         store = app.url.split("@")[-1]  # without a password
     print_json({"store": store, "up_to_date": True}) if options.json else print(f"{store} is up to date.")

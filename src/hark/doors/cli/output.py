@@ -37,6 +37,12 @@ def printable(value: Any) -> str:
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
+def print_next_page(found: Sequence[Any], limit: int) -> None:
+    """Say how to list what comes after these, if there may be more."""
+    if len(found) == limit:
+        print(f"There may be more: run the same command with --after {found[-1].id}.")
+
+
 def shorten(value: Any, size: int = 60) -> str:
     text = printable(value)
     return text if len(text) <= size else text[: size - 1] + "…"

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from hark.app.arguments import check_limit
 from hark.doors.errors import Forbidden, NoMethod, NoRoute, Unauthenticated
 from hark.model import json
 from hark.model.error_codec import ERROR_TYPES, rebuild_error
@@ -149,9 +150,6 @@ class RemoteHark:
     def retry(self, target: str) -> RemoteReply[Instance]:
         return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/retry", None)))
 
-    def health(self) -> RemoteReply[dict[str, Any]]:
-        raise InvalidInput("The health of a store is checked on the store. Give --db instead of --server.")
-
     def sweep(self) -> RemoteReply[None]:
         raise InvalidInput(
             "A server with a worker fires what is due by itself. To fire it here, give --db instead of --server."
@@ -164,8 +162,7 @@ class RemoteHark:
 
     def _pages(self, path: str, limit: int, filters: dict[str, Any]) -> Iterator[builtins.list[Any]]:
         """Yield pages until there are `limit` items in all, or no more."""
-        if limit < 1:
-            raise InvalidInput(f"--limit {limit}: give a whole number, at least 1.")
+        limit = check_limit(limit)
         while limit > 0:
             answer = self._get(path, {**filters, "limit": min(limit, _PAGE)})
             yield answer["items"]

@@ -13,7 +13,6 @@ from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app
 from hark.doors.cli.options import Options
 from hark.model.errors import InvalidInput
-from hark.model.extras import import_extra
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -57,10 +56,8 @@ def serve(
     hark serve --app shop:app --port 4097
     """
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
-    # Imported here: it takes a third of the time that `hark --help` may take.
-    server = import_extra("hark.doors.http.server", extra="server", needed_by="`hark serve`")
     _collect_garbage_less_often()
-    server.run(app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token)
+    _run(app.serve(host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token))
     _exit_without_running_steps()
 
 

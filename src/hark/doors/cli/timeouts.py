@@ -14,9 +14,10 @@ _FIRED = {"timeout", "reclaimed"}
 
 @command(cli)
 def check(options: Options) -> None:
-    """Fire what is due now, and print it.
+    """Fire the timeouts that are due now, and print them.
 
-    That is: timeouts, delays that are over, and the work of dead workers. A running worker does the same by itself.
+    It also ends delays that are over, and takes back the work of dead workers. A running worker does the same by
+    itself.
 
     hark timeout check
     """
@@ -29,7 +30,7 @@ def check(options: Options) -> None:
         print_json(fired)
         return
     print_events(options, fired)
-    print(f"{len(fired)} fired." if fired else "Nothing was due.")
+    print(f"{len(fired)} fired." if fired else "No timeout was due.")
 
 
 def _has_fired(event: Any) -> bool:

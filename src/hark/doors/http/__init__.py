@@ -9,7 +9,8 @@
     responses       values and errors to JSON; the table from errors to status codes
     read_routes, write_routes, stream, prometheus, home_page, answer_page   the handlers
     feed            one reader of new events for all clients of stream
-    form            the form of the answer page, from a JSON Schema
+    form            the form of the answer page: what was typed becomes an answer
+    form_fields     the fields of that form, from a JSON Schema
     openapi         /openapi.json, generated from the table of routes
 
 Handlers make no decisions of the engine: they validate the shape of a request, call a verb and render its result.

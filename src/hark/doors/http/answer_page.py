@@ -48,10 +48,8 @@ _POLICY: Final = (
 _PAGE: Final = ((b"content-type", b"text/html; charset=utf-8"), (b"content-security-policy", _POLICY))
 _FILES: Final = {"answer.css": b"text/css; charset=utf-8", "icon.svg": b"image/svg+xml"}
 _COOKIE: Final = b"hark_form"
-_NOT_ASSIGNED: Final = ""  # the question has several assignees, and the name is not one of them
 _INVALID: Final = "Not sent yet. Please correct the following:"
 _MAX_POSTED_FIELDS: Final = 2000  # far more than a form has
-_ENVELOPE: Final = 1 << 16  # bytes of a form beside the answer
 
 
 class LinkQuery(msgspec.Struct):
@@ -88,10 +86,10 @@ class Submission:
 
 # -- handlers --------------------------------------------------------------------------------------
 
-Handler = Callable[[HttpRequest, Awakeable, str], Awaitable[Response]]
+LinkHandler = Callable[[HttpRequest, Awakeable, str], Awaitable[Response]]
 
 
-def _with_link(handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
+def _with_link(handler: LinkHandler) -> Callable[[HttpRequest], Awaitable[Response]]:
     """Verify the link before the handler runs. An error becomes a page for a person, JSON for a program."""
 
     @functools.wraps(handler)  # the OpenAPI document shows the handler's own name
@@ -161,11 +159,11 @@ async def _answer_form(request: HttpRequest, question: Awakeable, token: str) ->
     by, reason = _first(posted, "by").strip(), _first(posted, "reason")
     submission = Submission(Form(question.schema), by, reason=reason, rejecting=rejecting)
     submission.form.fill(posted)
-    if not request.access.is_sealed(_first(posted, "form"), "form", token, _cookie(request)):
+    if not request.access.verify_texts(_first(posted, "form"), "form", token, _cookie(request)):
         alert = "This page was opened again in the meantime. Please check your answer and send it again."
         return _question_page(request, question, token, submission, 403, alert)
     answerer = _answerer(question, submission.by)
-    if answerer is _NOT_ASSIGNED:
+    if not _may_answer(question, answerer):
         submission.by_problem = "Please choose your name."
     elif answerer is not None and not is_name(answerer):
         submission.by_problem = "This name is too long."
@@ -202,7 +200,9 @@ def _query(request: HttpRequest) -> dict[str, str]:
 async def _read_form(request: HttpRequest) -> dict[str, list[str]]:
     # Percent-encoding makes three bytes of one.
     limit = request.access.max_payload
-    raw = await parsing.read_body(request.receive, request.header(b"content-length"), limit, 2 * limit + _ENVELOPE)
+    raw = await parsing.read_body(
+        request.receive, request.header(b"content-length"), limit, 2 * limit + parsing.ENVELOPE
+    )
     try:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_POSTED_FIELDS, errors="strict")
     except ValueError as error:
@@ -237,15 +237,16 @@ def _cookie(request: HttpRequest) -> str:
 
 def _answerer(question: Awakeable, name: str) -> str | None:
     """The name to record: the only assignee, the one of several that the person chose, or the name they typed."""
-    assignees = question.assignees
-    if len(assignees) == 1:
-        return assignees[0]
-    return _NOT_ASSIGNED if assignees and name not in assignees else name or None
+    return question.assignees[0] if len(question.assignees) == 1 else name or None
+
+
+def _may_answer(question: Awakeable, answerer: str | None) -> bool:
+    return not question.assignees or answerer in question.assignees
 
 
 def _answerer_in_query(request: HttpRequest, question: Awakeable) -> str | None:
     by = _answerer(question, _query(request).get("by", ""))
-    if by is _NOT_ASSIGNED:
+    if not _may_answer(question, by):
         raise NotAssigned(
             f"Add the name of the answerer to the link as &by=: one of {', '.join(question.assignees)}.",
             problems=["by: is required"],
@@ -273,7 +274,7 @@ def _question_page(
     ]
     if submission.by_problem:
         problems.append({"id": "by", "label": "Your name", "text": submission.by_problem})
-    problems += [{"text": text} for text in rest or ()]
+    problems += [{"id": "", "label": "", "text": text} for text in rest or ()]
     return _page(
         "question.html",
         status,
@@ -282,7 +283,7 @@ def _question_page(
         form=form,
         send="Approve" if form.is_approval else "Answer" if question.schema is None else "Send answer",
         token=token,
-        signature=request.access.seal("form", token, cookie),
+        signature=request.access.sign_texts("form", token, cookie),
         who={"names": question.assignees, "typed": submission.by, "problem": submission.by_problem},
         reason=submission.reason,
         rejecting=submission.rejecting,
@@ -320,7 +321,7 @@ def _settled_page(question: Awakeable, status: int, *, just_sent: bool = False) 
 
 _INVALID_LINK: Final = (
     "It may have expired, or some characters of it may be missing. Copy the whole link from the message you received, "
-    "or ask the sender for a new one."
+    "or ask the person who sent it for a new one."
 )
 
 

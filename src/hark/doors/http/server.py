@@ -31,30 +31,16 @@ _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
 async def serve(
     app: Hark,
     *,
-    host: str = "127.0.0.1",
-    port: int = 4097,
-    worker: bool = True,
-    queues: dict[str, int] | None = None,
-    grace: float = 10.0,
-    require_token: bool = False,
-    say: Callable[[str], None] = lambda line: print(line, flush=True),
+    host: str,
+    port: int,
+    worker: bool,
+    queues: dict[str, int] | None,
+    grace: float,
+    require_token: bool,
+    say: Callable[[str], None] | None,
 ) -> None:
-    """Serve the HTTP API until SIGTERM, Ctrl-C or cancellation.
-
-    Args:
-        app: the app to serve. It is opened if it is not open, and then closed at the end.
-        host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
-        worker: whether to run a worker in this process.
-        queues: the queues of the worker and their concurrency.
-        grace: the seconds that running steps get when the worker stops.
-        require_token: whether requests from this machine need a token too.
-        say: called with a line that has the address, as soon as requests are accepted, and with a line when a signal
-            stops the server.
-
-    Raises:
-        InvalidInput: the address cannot be used, or others can reach it and the store has no token.
-    """
+    """What `Hark.serve` does; its parameters are described there."""
+    say = say or _print_line
     listener = listen(host, port)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(listener.close)
@@ -94,16 +80,8 @@ async def serve(
                 raise
 
 
-def run(app: Hark, **options: Any) -> None:
-    """Run `serve` in this process, which has no event loop yet; on uvloop where it is installed."""
-    try:
-        import uvloop
-
-        fastest: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:  # there is none for this platform
-        fastest = None
-    with asyncio.Runner(loop_factory=fastest) as runner:
-        runner.run(serve(app, **options))
+def _print_line(line: str) -> None:
+    print(line, flush=True)
 
 
 class _Server(uvicorn.Server):

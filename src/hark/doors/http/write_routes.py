@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from hark.doors.http import parsing
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.values import Instance
-
-ENVELOPE = 1 << 16  # bytes that a body may have beside the payload: its other fields
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,7 +87,7 @@ class Rejected(msgspec.Struct):
 
 
 async def start(request: HttpRequest) -> Response:
-    body = await request.body_as(StartBody, ENVELOPE)
+    body = await request.body_as(StartBody, parsing.ENVELOPE)
     options = msgspec.structs.asdict(body)
     handle = await request.app.start(options.pop("definition"), options.pop("input"), **options)
     instance: Instance = await handle.get()
@@ -103,13 +102,13 @@ async def signal(request: HttpRequest) -> Response:
 
 
 async def broadcast(request: HttpRequest) -> Response:
-    body = await request.body_as(BroadcastBody, ENVELOPE)
+    body = await request.body_as(BroadcastBody, parsing.ENVELOPE)
     key = request.header_text(b"idempotency-key")
     return json_response(Broadcasted(await request.app.broadcast(body.SignalName, body.Payload, dedup_key=key)))
 
 
 async def message(request: HttpRequest) -> Response:
-    body = await request.body_as(MessageBody, ENVELOPE)
+    body = await request.body_as(MessageBody, parsing.ENVELOPE)
     receiver = await request.app.message(body.MessageName, body.CorrelationKey, body.Variables)
     return json_response(Messaged([receiver.id]))
 
