@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hark.kernel.requests import Deliver, Reclaim, StartInstances
+from hark.kernel.requests import Deliver, Publish, Reclaim, Retain, StartInstances
 from hark.store import statements
 from tests.support.turns import capacity, new, on, park
 
@@ -37,3 +37,19 @@ async def test_a_reclaim_of_more_than_a_page_runs_again_and_keeps_the_dead_worke
     assert second.again == []
     assert await turns.read("SELECT id FROM instances WHERE status = 'executing'") == []
     assert await turns.read("SELECT id FROM workers") == []
+
+
+async def test_a_turn_that_writes_no_row_as_proof_of_its_commit_says_so(turns: Any) -> None:
+    """After a lost COMMIT the clerk looks for that row; a turn that has none must not be repeated as if it had."""
+    assert (await turns.run(Publish(name="news", dedup_key="k"))).provable
+    assert not (await turns.run(Publish(name="news", dedup_key="k"))).provable
+
+
+async def test_x7_old_broadcasts_are_removed_a_batch_at_a_time(turns: Any) -> None:
+    await turns.run(*(Publish(name="news", dedup_key=f"k{n}") for n in range(5)))
+    left = []
+    for _ in range(3):
+        retain = Retain(before=1 << 60, size=2)
+        await turns.run(retain)
+        left.append((len(await turns.read("SELECT id FROM broadcasts")), retain.more))
+    assert left == [(3, True), (1, True), (0, False)]

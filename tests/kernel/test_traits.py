@@ -20,7 +20,6 @@ from hark.model.decisions import (
 )
 from hark.model.events import OutcomeType
 
-_KEEPS = Traits(keeps_journal=True, waits_while_executing=True)
 _ASKS = Traits(creates_awakeables=True)
 
 
@@ -51,7 +50,7 @@ async def test_a_claim_has_the_traits_of_its_program(turns: Any) -> None:
     assert (await _executing(turns, _ASKS)).traits == _ASKS
 
 
-@pytest.mark.parametrize(("traits", "lines"), [(_KEEPS, ["run"]), (Traits(), [])])
+@pytest.mark.parametrize(("traits", "lines"), [(Traits(keeps_journal=True), ["run"]), (Traits(), [])])
 async def test_the_journal_is_read_for_a_program_that_keeps_one(turns: Any, traits: Traits, lines: list[str]) -> None:
     claim = await _executing(turns, traits)
     await _commit(turns, claim, "next", Redo(0), journal=[JournalLine(0, 0, "run", "f", "1")])
@@ -59,7 +58,7 @@ async def test_the_journal_is_read_for_a_program_that_keeps_one(turns: Any, trai
     assert [line.kind for line in claim.journal] == lines
 
 
-@pytest.mark.parametrize(("traits", "names"), [(_KEEPS, ["go"]), (Traits(), [])])
+@pytest.mark.parametrize(("traits", "names"), [(Traits(waits_while_executing=True), ["go"]), (Traits(), [])])
 async def test_waits_that_nothing_has_answered_are_read_for_a_program_that_waits_while_it_executes(
     turns: Any, traits: Traits, names: list[str]
 ) -> None:

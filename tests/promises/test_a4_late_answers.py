@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from hark.kernel.requests import Deliver, SettleAwakeable
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, NewAwakeable, Park, Settle
@@ -82,12 +84,17 @@ async def test_fault_43_an_answer_before_the_timeout_of_an_executing_instance_is
         assert await asker.status() == "RESOLVED"
 
 
-async def test_a4_a_kept_wait_whose_awakeable_was_answered_does_not_time_out(store: Store) -> None:
+@pytest.mark.parametrize("in_one_turn", [False, True])
+async def test_a4_a_kept_wait_whose_awakeable_was_answered_does_not_time_out(store: Store, in_one_turn: bool) -> None:
     asker = Asker(store)
     async with asker.turns as turns:
         await asker.ask()
-        await asker.resolve("1")
-        claim = await turns.claim("M")
+        if in_one_turn:
+            answer = SettleAwakeable(settle=Settle("question", "RESOLVED", "1"))
+            [claim] = (await turns.run(answer, lanes=["M"], room=1)).claims
+        else:
+            await asker.resolve("1")
+            claim = await turns.claim("M")
         assert [row.kind for row in claim.inbox] == ["awakeable"]
         seqs = [row.seq for row in claim.inbox]
         await turns.commit(claim, Park(disarm=()), consume=seqs, handed=seqs)

@@ -191,7 +191,7 @@ TURN: dict[str, Question] = {
     ),
     "descendants": Question(sql.descendants, {"instances_parent"}, None, lambda size: {"ids": ids("parked", size)}),
     "abandoned": Question(
-        sql.abandoned, {"instances_leased", "workers_pkey"}, None, lambda size: {"owners": ["me", "somebody"]},
+        sql.abandoned, {"instances_leased", "workers_pkey"}, None, lambda size: {"owners": ["me", "other"]},
     ),
     # Retention runs in turns too.
     "expired": Question(

@@ -16,7 +16,7 @@ from hark.kernel import finish
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Cancel, Commit
 from hark.model.decisions import CancelChild
-from hark.model.errors import Conflict, NotFound
+from hark.model.errors import Conflict, no_instance
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted
 
@@ -53,7 +53,7 @@ async def apply(turn: Turn) -> None:
             continue
         row = turn.locks.find(request.target)
         if row is None:
-            request.result = not_found(request.target)
+            request.result = no_instance(request.target)
         elif row.terminal or row.id in wanted:
             status = "cancelled" if row.id in wanted else row.status
             request.result = Conflict(
@@ -78,9 +78,3 @@ async def apply(turn: Turn) -> None:
             reasons.setdefault(id, "its parent was cancelled")
     await finish.end(turn, {id: ("cancelled", reason) for id, reason in reasons.items()})
     turn.result.cancelled |= set(reasons)
-
-
-def not_found(target: str) -> NotFound:
-    return NotFound(
-        f"There is no instance {target!r}. Check the id or key; finished instances are deleted after the retention."
-    )

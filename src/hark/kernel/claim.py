@@ -226,6 +226,6 @@ async def _load(turn: Turn) -> None:
         for row in await turn.tx.fetch(sql.children_of, waits=sorted(children)):
             child = ChildRow(*row)
             children[child.wait_id].append(child)
-    await journal.load(turn.tx, [claim for claim in claims.values() if claim.traits.keeps_journal])
+    await journal.load(turn.tx, [claim for claim in result.claims if claim.traits.keeps_journal and claim.epoch > 1])
     for claim in result.claims:
         claim.now = turn.now

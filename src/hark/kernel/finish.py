@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
-End = tuple[Literal["cancelled", "failed"], str]  # status, reason
+EndReason = tuple[Literal["cancelled", "failed"], str]  # status, reason
 
 
 async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
@@ -46,7 +46,7 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     await turn.tx.fetch(sql.finish, rows)
 
 
-async def end(turn: Turn, ends: dict[str, End]) -> None:
+async def end(turn: Turn, ends: dict[str, EndReason]) -> None:
     """End instances from outside. `ends` has a status and a reason per id."""
     ids = sorted(ends)
     for row in await turn.tx.fetch(sql.details, ids=ids):

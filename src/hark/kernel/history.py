@@ -1,4 +1,4 @@
-"""The history a turn writes: events of instances, and signals that reached no wait (near misses, D7)."""
+"""The history a turn writes: events of instances, and signals and messages that were not stored (near misses, D7)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class History:
         self.events.append((claim.id, decision.label, decision.step, decision.data))
 
     def near_miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:
-        """Record what reached no wait: it leaves no row in an inbox, and `hark instance why` reads it here."""
+        """Record a signal or message that was not stored: no inbox has it, and `hark instance why` reads it here."""
         self.near_misses.append((kind, target, name, reason, id))
 
     async def write(self, tx: Tx) -> None:

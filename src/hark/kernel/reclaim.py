@@ -46,7 +46,7 @@ async def apply(turn: Turn, abandoned: list[str]) -> None:
 async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
     owners = {owner for request in turn.batch.of(Reclaim) for owner in request.owners}
     back: list[str] = []
-    ends: dict[str, finish.End] = {}
+    ends: dict[str, finish.EndReason] = {}
     for row in await turn.tx.fetch(sql.details, ids=sorted(abandoned)) if abandoned else ():
         if row.status != "executing" or row.lease_owner not in owners:
             continue

@@ -166,8 +166,8 @@ class Revoke(Request, eq=False):
 class Retain(Request, eq=False):
     """Delete these instances if they finished before this time. The result is the list of deleted ids.
 
-    Old consumed signals and idle buckets are deleted with them, at most `size` of each; `more` says that there may
-    be more."""
+    Consumed signals, near misses, broadcasts and idle buckets of that age are deleted too, at most `size` of each.
+    `more` is True when signals, near misses or broadcasts may be left."""
 
     before: int = 0
     ids: list[str] = field(default_factory=list)

@@ -38,10 +38,10 @@ async def _retain(turn: Turn, request: Retain) -> None:
             await tx.fetch(delete, ids=ids)
     deleted = await tx.fetch(sql.forget_consumed, before=request.before, size=request.size)
     emptied = await tx.fetch(sql.empty_consumed, before=request.before, size=request.size)
-    await tx.fetch(sql.forget_broadcasts, before=request.before)
+    broadcasts = await tx.fetch(sql.forget_broadcasts, before=request.before, size=request.size)
     idle = await tx.fetch(sql.idle_buckets, before=request.before, size=request.size)
     if idle:
         await tx.fetch(sql.forget_buckets, idle)
     near_misses = await tx.fetch(sql.forget_misses, before=request.before, size=request.size, most=_NEAR_MISSES)
     request.result = ids
-    request.more = request.size in (len(deleted), len(emptied), len(near_misses))
+    request.more = request.size in (len(deleted), len(emptied), len(broadcasts), len(near_misses))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel.cancel import not_found
 from hark.kernel.requests import RetryInstance
 from hark.kernel.rows import LockedRow
-from hark.model.errors import Conflict, Duplicate
+from hark.model.errors import Conflict, Duplicate, no_instance
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ async def apply(turn: Turn) -> None:
     for request in turn.batch.of(RetryInstance):
         row = turn.locks.find(request.target)
         if row is None:
-            request.result = not_found(request.target)
+            request.result = no_instance(request.target)
         elif row.status != "failed":
             request.result = _not_failed(request.target, row.status)
         else:

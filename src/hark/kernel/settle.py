@@ -115,9 +115,10 @@ def _close(turn: Turn, row: LockedRow, settle: Settle, settled: dict[str, _Settl
     settled[settle.awakeable] = _Settled(
         settle.awakeable, asker, settle.status, settle.payload, settle.error, settle.by
     )
-    for wait in row.waits:
-        if wait.kind == "awakeable" and wait.name == settle.awakeable:
-            wait.fired_at = turn.now
+    if asker is not None:  # as `statements.settle` does in the store
+        for wait in row.waits:
+            if wait.kind == "awakeable" and wait.name == settle.awakeable:
+                wait.fired_at = turn.now
 
 
 def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settled | None) -> AlreadySettled:
@@ -144,7 +145,7 @@ def _invalid(state: sql.AwakeableState, settle: Settle) -> HarkError | None:
     if assignees and settle.by is not None and settle.by not in assignees and settle.via not in ("link", "step"):
         return NotAssigned(
             f"{settle.by} may not answer awakeable {settle.awakeable}; it is assigned to {', '.join(assignees)}. "
-            "Nothing was changed.",
+            "Nothing was changed; one of them can answer.",
             problems=[f"by: {settle.by} is not an assignee ({', '.join(assignees)})"],
         )
     # A payload of None means that no answer is given, as in a rejection; the JSON value null is the text "null".

@@ -38,7 +38,7 @@ from hark.kernel.history import History
 from hark.kernel.inbox import Inbox, load_waits
 from hark.kernel.locks import Locks
 from hark.kernel.plain_turn import run_plain_turn
-from hark.kernel.requests import Capacity, Publish, Request, Sweep
+from hark.kernel.requests import Capacity, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.store.protocol import Tx
@@ -130,7 +130,7 @@ async def run_turn(
     await retain.apply(turn)
     await turn.history.write(tx)
     result.signalled = turn.inbox.executing
-    result.provable = bool(turn.history.events or result.ran_ahead or batch.of(Publish))
+    result.provable = bool(turn.history.events or result.ran_ahead or turn.broadcasts.published)
     return result
 
 

@@ -158,6 +158,13 @@ class NotFound(HarkError, LookupError):
     """
 
 
+def no_instance(target: str) -> NotFound:
+    """The error for a target that no instance has."""
+    return NotFound(
+        f"There is no instance {target!r}. Check the id or key; retention removes finished instances after a time."
+    )
+
+
 class NoTarget(HarkError, LookupError):
     """A signal or message has no receiver: the target does not exist or has finished. Nothing was stored.
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hark.kernel.result import End
+from hark.model.errors import no_instance
 from hark.model.values import TERMINAL
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.thread_loop import ThreadLoop
-from hark.runtime.views import not_found
 from hark.runtime.waiters import RETRY, Asked, Read, Waiters
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
@@ -57,7 +57,7 @@ class Completions:
         for target, seconds, reply in asked:
             id, status, _, _ = end = ends[target]
             if id is None:
-                answers.append((reply, not_found(target)))
+                answers.append((reply, no_instance(target)))
             elif status in TERMINAL:
                 answers.append((reply, end))
             elif id in self._ended:

@@ -16,7 +16,7 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from hark.model.errors import Conflict
+from hark.model.errors import Conflict, no_instance
 from hark.model.values import TERMINAL, Instance
 from hark.runtime import views
 from hark.runtime.reply import Reply, answer_all
@@ -79,7 +79,7 @@ class Conditions:
         for target, condition, seconds, reply in asked:
             id = ids[target]
             if id is None:
-                answer_all([(reply, views.not_found(target))])
+                answer_all([(reply, no_instance(target))])
             else:
                 added.append((id, self.waiting.add(id, reply, condition), seconds))
         # Waiters are added before the check reads: a change is seen by this check, or causes another one.
@@ -163,7 +163,7 @@ async def _read_all(store: Store, waiting: _Waiting) -> dict[str, _Found]:
 def _answer(id: str, condition: Condition, found: _Found | None) -> Any:
     """What a waiter is answered with; None while it has to wait."""
     if found is None:
-        return views.not_found(id)
+        return no_instance(id)
     match condition:
         case StatusReached(status):
             if found.status == status:

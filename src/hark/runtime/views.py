@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from hark.model import json
-from hark.model.errors import NotFound
+from hark.model.errors import NotFound, no_instance
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
 from hark.model.values import PARKED, Awakeable, Event, Instance, Status, Token, Wait, WaitKind
@@ -52,14 +52,8 @@ async def find(store: Store, target: str) -> str:
     """The id of the instance that a target means: an id, or a correlation key."""
     id = await _address(store, target)
     if id is None:
-        raise not_found(target)
+        raise no_instance(target)
     return id
-
-
-def not_found(target: str) -> NotFound:
-    return NotFound(
-        f"There is no instance {target!r}. Check the id or key; finished instances are removed after retention."
-    )
 
 
 async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
@@ -78,7 +72,7 @@ async def get(store: Store, target: str) -> Instance:
     id = await find(store, target)
     found = await instances(store, [id])
     if id not in found:
-        raise not_found(target)  # removed by retention since its id was read
+        raise no_instance(target)  # removed by retention since its id was read
     return found[id]
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import WaitRow
+from hark.model.errors import no_instance
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -31,7 +32,7 @@ async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) ->
     id = await views.find(store, target)
     found = await store.read(reads.why_instance, id=id)
     if not found:
-        raise views.not_found(target)
+        raise no_instance(target)
     [row] = found
     now = await store.time()
     waits = await store.read(reads.open_waits_of, ids=[id]) if row.status in PARKED else []

@@ -1,4 +1,4 @@
-"""Every statement that is sent outside the turns, by topic: for people, callers that wait, and metrics.
+"""What people, callers that wait, and metrics read, by topic. All of it is sent outside the turns.
 
 Use them as `from hark.store import reads; reads.read_instances`. They run on connections that never write, and use an
 index whatever else is in the tables. A statement that a turn sends as well is in statements/.

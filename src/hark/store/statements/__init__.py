@@ -1,4 +1,6 @@
-"""Every statement of the turns, by topic; the statements that are sent outside a turn are in reads/.
+"""Every statement of the turns, by topic, and what the clerk and the lease send beside them about the same rows.
+
+What people, waiting callers and metrics read is in reads/.
 
 Use them as `from hark.store import statements as sql; sql.lock`. One statement does its work for a whole list; none is
 sent once per row. The kernel decides in Python, between the statements. "Under lock" means that the turn holds the

@@ -88,8 +88,11 @@ empty_consumed = Sql(
 # X7: except broadcasts that still have chunks to deliver.
 forget_broadcasts = Sql(
     """
-    DELETE FROM broadcasts WHERE at < :before::bigint
-        AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.broadcast_id = broadcasts.id)
+    DELETE FROM broadcasts WHERE id IN (
+        SELECT b.id FROM broadcasts b WHERE b.at < :before::bigint
+            AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.broadcast_id = b.id)
+        ORDER BY b.at LIMIT :size::bigint)
+    RETURNING id
     """
 )
 

@@ -1,4 +1,4 @@
-"""Signals: write, read and consume the inboxes, and remember what reached no wait."""
+"""Signals: write, read and consume the inboxes, and record what was not stored."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ woken = Sql(
 # The first signal of an instance that was not woken by it: from now on its inbox is read.
 mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]")
 
-# D7: remember signals that reached no wait. No lock and no conflict: nothing but reads and retention touch these
-# rows.
+# D7: record signals and messages that were not stored. No lock and no conflict: nothing but reads and retention
+# touch these rows.
 insert_misses = Sql(
     """
     INSERT INTO misses (at, kind, target, name, reason, instance_id)

@@ -20,7 +20,8 @@ retire = Sql("DELETE FROM workers WHERE id IN :ids[text] AND (until < :now::bigi
 # M5: workers whose lease has expired.
 dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
 
-# M5: instances left executing by these owners, unless the owner has renewed its lease since.
+# M5: instances left executing by these owners, unless the owner has renewed its lease since. A bound LIMIT would make
+# PostgreSQL read all ids in their order.
 abandoned = Sql(
     """
     SELECT i.id, i.parent_id FROM instances i WHERE i.lease_owner IN :owners[text]
@@ -37,6 +38,6 @@ unknown_owners = Sql(
     """
 )
 
-# Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see commit.advance),
-# or only looks.
+# Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see
+# kernel/plain_turn.py), or only looks.
 epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND status = 'executing'")
