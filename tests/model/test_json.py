@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hark.model.errors import InvalidDefinition, InvalidInput, InvalidState, MalformedJson, PayloadTooLarge
-from hark.model.json import DEPTH, Codec, dump, load, parse
+from hark.model.json import DEPTH, MAX_TEXT, Codec, check_text, dump, load, parse
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -216,6 +216,23 @@ def test_the_limit_is_in_bytes_of_utf8_and_inclusive() -> None:
         parse('"ééééé"', limit=10)
     with pytest.raises(PayloadTooLarge, match="The state is 12 bytes"):
         Codec[Any](None).dump("ééééé", 10)
+
+
+def test_text_for_people_has_one_limit_and_may_be_empty() -> None:
+    longest = "x" * (MAX_TEXT - 2)  # and two quotation marks
+    assert check_text(longest, "title") is longest
+    assert check_text("", "error") == ""
+    with pytest.raises(PayloadTooLarge, match="The title is 65537 bytes of JSON and 65536 are allowed; shorten it"):
+        check_text(longest + "x", "title")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [(5, "The error must be text, not int; pass a str"), ("a\0", "NUL"), ("\ud800", "surrogate")],
+)
+def test_text_that_a_store_cannot_keep_is_refused(text: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        check_text(text, "error")
 
 
 # What parse refuses.

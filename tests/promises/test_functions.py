@@ -948,6 +948,9 @@ async def test_malformed_arguments_raise_at_the_call(store: Store) -> None:
             lambda: ctx.wait_for_signal("x", timeout=0),
             lambda: ctx.wait_for_signal("x" * 300),
             lambda: ctx.signal("t", "n", object()),
+            lambda: ctx.resolve("prom_1x", 1, by=5),  # type: ignore[arg-type]
+            lambda: ctx.reject("prom_1x", "no", by="\0"),
+            lambda: ctx.reject("prom_1x", "x" * (1 << 16)),
             lambda: ctx.first(),
         ):
             try:
@@ -969,7 +972,7 @@ async def test_malformed_arguments_raise_at_the_call(store: Store) -> None:
     async with harness(store, sloppy) as app:
         it = await app.start(sloppy)
         await app.drain()
-        assert await it.result() == 14, seen
+        assert await it.result() == 17, seen
 
 
 def test_workflow_requires_an_async_def_with_a_context() -> None:

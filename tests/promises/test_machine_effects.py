@@ -123,6 +123,8 @@ async def test_api_an_effect_that_cannot_be_applied_is_an_event_on_the_sender_no
         lambda ctx: ctx.resolve("", 1),
         lambda ctx: ctx.resolve("prom_1x", object()),
         lambda ctx: ctx.reject("prom_1x", 5),
+        lambda ctx: ctx.resolve("prom_1x", 1, by=5),
+        lambda ctx: ctx.reject("prom_1x", "no", by="\0"),
     ],
 )
 async def test_api_malformed_arguments_of_an_effect_raise_at_the_call(act: Any) -> None:

@@ -274,6 +274,8 @@ async def test_s8_a_start_that_fails_is_an_event_on_the_sender(store: Store) -> 
         lambda ctx: ctx.resolve(""),
         lambda ctx: ctx.resolve("prom_1x", float("inf")),
         lambda ctx: ctx.reject("prom_1x", 5),
+        lambda ctx: ctx.resolve("prom_1x", 1, by=5),
+        lambda ctx: ctx.reject("prom_1x", "no", by="\0"),
     ],
 )
 async def test_s8_malformed_arguments_raise_at_the_call(sqlite_store: Store, issue: Callable[[Context], Any]) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from hark.model import json
 from hark.model.errors import InvalidInput
+from hark.model.json import check_text as check_text
 from hark.model.names import check_name, micros
 from hark.model.outcomes import Duration
 from hark.model.values import Rate
 
 MAX_PAGE = 10_000
-_MAX_TEXT = 1 << 16
 
 
 def target_of(target: Any) -> str:
@@ -37,14 +36,6 @@ def check_word(word: Any, what: str, words: Any) -> None:
     """Refuse a filter that is not one of the words of this `Literal`."""
     if word is not None and word not in get_args(words):
         raise InvalidInput(f"{what}={word!r}: give one of {', '.join(get_args(words))}.")
-
-
-def check_text(text: str, what: str) -> str:
-    """Text of any content that fits into a row."""
-    if not isinstance(text, str):
-        raise InvalidInput(f"{what} must be text, not {text!r}.")
-    json.dump(text, limit=_MAX_TEXT, what=what)
-    return text
 
 
 def check_count(number: int, what: str) -> int:

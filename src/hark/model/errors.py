@@ -81,9 +81,9 @@ class MalformedJson(InvalidInput):
 
 
 class PayloadTooLarge(InvalidInput):
-    """A payload, input, state or result is larger than `max_payload`.
+    """A payload, input, state or result is larger than `max_payload`, or text such as a title or a reason over 64 KiB.
 
-    Store the data elsewhere and send a reference, or raise `Hark(max_payload=…)`.
+    Store the data elsewhere and send a reference, or raise `Hark(max_payload=…)`; shorten the text.
 
     Attributes:
         size: Its size in bytes of JSON.

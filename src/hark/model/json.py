@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 # Levels of [ and {. Python's recursion limit is 1000 frames, including those of the caller; pydantic reads 200.
 DEPTH = 200
+MAX_TEXT = 1 << 16  # bytes of JSON, of text that people read
 
 _BROKEN = (ValueError, msgspec.MsgspecError)  # MsgspecError is a ValueError only since msgspec 0.21
 
@@ -46,6 +47,21 @@ def dump(value: object, *, limit: int | None = None, what: str = "payload") -> s
     in the message.
     """
     return _write(value, _encode, load, limit, what, InvalidInput)
+
+
+def check_text(text: str, what: str) -> str:
+    """The text, which people read: a title, a reason. It may be empty.
+
+    Raises InvalidInput if it is not text that every store can keep, PayloadTooLarge if it is over `MAX_TEXT` bytes.
+    """
+    if not isinstance(text, str):
+        raise InvalidInput(f"The {what} must be text, not {_type_name(type(text))}; pass a str")
+    size = len(dump(text, what=what).encode())
+    if size > MAX_TEXT:
+        raise PayloadTooLarge(
+            f"The {what} is {size} bytes of JSON and {MAX_TEXT} are allowed; shorten it", size=size, limit=MAX_TEXT
+        )
+    return text
 
 
 def parse(data: bytes | str, *, limit: int | None = None, what: str = "body") -> Any:

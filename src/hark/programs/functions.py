@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVarTuple, Unpack, overload
 
 from hark.model import json
-from hark.model.decisions import NewAwakeable, SendBroadcast, SendSignal, Settle
+from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import InvalidInput
-from hark.model.names import awakeable_id, check_awakeable_id, check_name, from_micros, micros
+from hark.model.names import awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
 from hark.model.schema import compile_schema
 from hark.model.values import Delivery, Signal
+from hark.programs import effects
 from hark.programs.branches import First, Gather, Promise, as_promise
 from hark.programs.operations import AwakeableAnswer, ChildCall, EffectOperation, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
@@ -34,7 +35,6 @@ Ts = TypeVarTuple("Ts")
 _Any = Awaitable[Any]
 
 _MAX_RETRIES = 1000
-_MAX_TEXT_BYTES = 1 << 14
 
 
 class TypedDefinition(Protocol[R_co]):
@@ -186,12 +186,7 @@ class FunctionContext:
             NoTarget: When awaited, if the target does not exist or has finished.
             InvalidInput: An argument is malformed.
         """
-        effect = SendSignal(
-            check_name(getattr(target, "id", target), "target"),
-            check_name(name, "signal name"),
-            json.dump(payload, limit=self._session.services.max_payload),
-            None if dedup_key is None else check_name(dedup_key, "dedup key"),
-        )
+        effect = effects.send_signal(target, name, payload, dedup_key, self._session.services.max_payload)
         return self._session.ask(EffectOperation("signal", name, effect))
 
     def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[int]:
@@ -208,11 +203,7 @@ class FunctionContext:
         Raises:
             InvalidInput: An argument is malformed.
         """
-        effect = SendBroadcast(
-            check_name(name, "broadcast name"),
-            json.dump(payload, limit=self._session.services.max_payload),
-            None if dedup_key is None else check_name(dedup_key, "dedup key"),
-        )
+        effect = effects.send_broadcast(name, payload, dedup_key, self._session.services.max_payload)
         return self._session.ask(EffectOperation("broadcast", name, effect))
 
     def start(self, definition: Any, input: Any = None, **options: Unpack[StartOptions]) -> Promise[str]:
@@ -279,10 +270,9 @@ class FunctionContext:
             InvalidAnswer: When awaited, if the payload does not match its schema.
             InvalidInput: An argument is malformed.
         """
-        text = json.dump(payload, limit=self._session.services.max_payload)
-        return self._settle(
-            "resolve", Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, by=by or self.id, via="step")
-        )
+        max_payload = self._session.services.max_payload
+        settle = effects.resolve(awakeable_id, payload, self.id if by is None else by, max_payload)
+        return self._settle("resolve", settle)
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise[None]:
         """Reject an awakeable of any instance.
@@ -300,9 +290,7 @@ class FunctionContext:
             AlreadySettled: When awaited, if it is settled.
             InvalidInput: An argument is malformed.
         """
-        reason = _checked_text(error, "error") or "rejected"
-        settle = Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=by or self.id, via="step")
-        return self._settle("reject", settle)
+        return self._settle("reject", effects.reject(awakeable_id, error, self.id if by is None else by))
 
     def _settle(self, verb: str, settle: Settle) -> Promise[None]:
         return self._session.ask(EffectOperation(verb, settle.awakeable, settle))
@@ -361,7 +349,8 @@ class FunctionContext:
         session = self._session
         life = None if timeout is None else micros(timeout, "timeout", zero=False)
         schema_text, decode = compile_schema(schema)
-        heading, text = _checked_text(title, "title"), _checked_text(description, "description")
+        heading = None if title is None else json.check_text(title, "title")
+        text = None if description is None else json.check_text(description, "description")
         names = [check_name(name, "assignee") for name in _checked_names(assignees)]
         asked = Operation("awakeable")
         nonce = json.load(await session.ask_known(asked, lambda: json.dump(secrets.token_urlsafe(12))))
@@ -527,15 +516,6 @@ class FunctionContext:
             return ctx.continue_as_new({"page": page + 1})
         """
         return ContinueAsNew(input)
-
-
-def _checked_text(value: str | None, what: str) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidInput(f"{what} must be text, not {value!r}.")
-    json.dump(value, limit=_MAX_TEXT_BYTES, what=what)
-    return value
 
 
 def _checked_names(names: Iterable[str]) -> list[str]:

@@ -27,15 +27,13 @@ from hark.model.decisions import (
     NewInstance,
     Park,
     Redo,
-    SendBroadcast,
-    SendSignal,
-    Settle,
 )  # fmt: skip
-from hark.model.errors import HarkError, InvalidInput, InvalidOutcome
+from hark.model.errors import HarkError, InvalidOutcome
 from hark.model.events import OutcomeType
-from hark.model.names import check_awakeable_id, check_name, from_micros, new_id
+from hark.model.names import from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
+from hark.programs import effects
 
 if TYPE_CHECKING:  # a TypeVar with a default: `Context` alone means Context[Any], also in strict mode
     from typing_extensions import TypeVar
@@ -212,14 +210,8 @@ class Context(Generic[S]):
         Raises:
             InvalidInput: An argument is malformed.
         """
-        self._effects.append(
-            SendSignal(
-                check_name(getattr(target, "id", target), "target"),
-                check_name(name, "signal name"),
-                json.dump(payload, limit=self._services.max_payload),
-                None if dedup_key is None else check_name(dedup_key, "dedup key"),
-            )
-        )
+        effect = effects.send_signal(target, name, payload, dedup_key, self._services.max_payload)
+        self._effects.append(effect)
 
     def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
         """Send a broadcast to all current subscribers, in the same commit as the outcome of this step.
@@ -232,13 +224,7 @@ class Context(Generic[S]):
         Raises:
             InvalidInput: An argument is malformed.
         """
-        self._effects.append(
-            SendBroadcast(
-                check_name(name, "broadcast name"),
-                json.dump(payload, limit=self._services.max_payload),
-                None if dedup_key is None else check_name(dedup_key, "dedup key"),
-            )
-        )
+        self._effects.append(effects.send_broadcast(name, payload, dedup_key, self._services.max_payload))
 
     def start(self, definition: Any, input: Any = None, **options: Unpack[StartOptions]) -> str:
         """Start an independent instance, in the same commit as the outcome of this step.
@@ -269,10 +255,8 @@ class Context(Generic[S]):
         Raises:
             InvalidInput: An argument is malformed.
         """
-        text = json.dump(payload, limit=self._services.max_payload)
-        self._effects.append(
-            Settle(check_awakeable_id(awakeable_id), "RESOLVED", payload=text, by=by or self.id, via="step")
-        )
+        answerer = self.id if by is None else by
+        self._effects.append(effects.resolve(awakeable_id, payload, answerer, self._services.max_payload))
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> None:
         """Reject an awakeable, in the same commit as the outcome of this step.
@@ -285,12 +269,7 @@ class Context(Generic[S]):
         Raises:
             InvalidInput: An argument is malformed.
         """
-        if not isinstance(error, str):
-            raise InvalidInput(f"error must be text, not {error!r}.")
-        json.dump(error, limit=self._services.max_payload, what="error")
-        self._effects.append(
-            Settle(check_awakeable_id(awakeable_id), "REJECTED", error=error, by=by or self.id, via="step")
-        )
+        self._effects.append(effects.reject(awakeable_id, error, self.id if by is None else by))
 
 
 def _handed(claim: Claim) -> list[int]:

@@ -1,0 +1,47 @@
+"""Check the arguments of an effect and build it, for the contexts of steps and of functions.
+
+Both contexts accept and refuse the same arguments. An effect is applied by the kernel, in the turn that commits it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.model import json
+from hark.model.decisions import SendBroadcast, SendSignal, Settle
+from hark.model.names import check_awakeable_id, check_name
+
+
+def send_signal(target: Any, name: str, payload: Any, dedup_key: str | None, max_payload: int) -> SendSignal:
+    """A signal to an id or a correlation key, or to the `id` of a handle."""
+    return SendSignal(
+        check_name(getattr(target, "id", target), "target"),
+        check_name(name, "signal name"),
+        json.dump(payload, limit=max_payload),
+        None if dedup_key is None else check_name(dedup_key, "dedup key"),
+    )
+
+
+def send_broadcast(name: str, payload: Any, dedup_key: str | None, max_payload: int) -> SendBroadcast:
+    """A broadcast to all current subscribers of a name."""
+    return SendBroadcast(
+        check_name(name, "broadcast name"),
+        json.dump(payload, limit=max_payload),
+        None if dedup_key is None else check_name(dedup_key, "dedup key"),
+    )
+
+
+def resolve(awakeable_id: str, payload: Any, by: str, max_payload: int) -> Settle:
+    """The answer to an awakeable."""
+    text = json.dump(payload, limit=max_payload)
+    return Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, by=_answerer(by), via="step")
+
+
+def reject(awakeable_id: str, error: str, by: str) -> Settle:
+    """The rejection of an awakeable, with its reason."""
+    reason = json.check_text(error, "error")
+    return Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=_answerer(by), via="step")
+
+
+def _answerer(by: str) -> str:
+    return check_name(by, "answerer (by=)")
