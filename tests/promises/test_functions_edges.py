@@ -75,6 +75,31 @@ async def test_a_withdrawn_awakeable_is_rejected_inside_gather_too(store: Store)
         assert await it.result(timeout=0) == "gone"
 
 
+async def test_an_awakeable_that_a_failed_gather_withdrew_is_rejected_with_that_reason(store: Store) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        with pytest.raises(RunFailed):
+            await ctx.gather(question, ctx.run(fail))
+        try:
+            return await question
+        except AwakeableRejected as error:
+            return [question.id, str(error)]
+
+    async with harness(store, asks) as app:
+        it = await app.start(asks)
+        await app.drain()
+        id, reason = await it.result(timeout=0)
+        assert reason == (
+            f"Awakeable {id} was withdrawn: ctx.first was decided by another operation, or another one of ctx.gather "
+            "failed. Create a new awakeable if you still need an answer."
+        )
+        assert (await app.awakeable(id)).status == "CANCELLED"
+
+
 async def test_the_same_coroutine_twice_is_one_branch(store: Store) -> None:
     @workflow
     async def twins(ctx: FunctionContext) -> Any:

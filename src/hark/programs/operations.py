@@ -210,7 +210,10 @@ class AwakeableAnswer(Operation):
         return None, encode_error(AwakeableRejected(body.error or "rejected"))
 
     def withdrawn_error(self) -> BaseException:
-        return AwakeableRejected(f"Awakeable {self.id} was withdrawn: ctx.first was decided by another operation.")
+        return AwakeableRejected(
+            f"Awakeable {self.id} was withdrawn: ctx.first was decided by another operation, or another one of "
+            "ctx.gather failed. Create a new awakeable if you still need an answer."
+        )
 
 
 class _SettledPayload(msgspec.Struct):
