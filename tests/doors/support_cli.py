@@ -102,7 +102,7 @@ class Cli:
         """Make a pending awakeable, as a task would."""
         micros = None if timeout is None else int(timeout * SECOND)
         arm = Arm("awakeable", f"w-{id}", "door", name=id, timeout=micros)
-        made = NewAwakeable(id, 0, arm.id, **{"task": "verify", **more}, timeout=micros)
+        made = NewAwakeable(id, 0, **{"task": "verify", **more}, timeout=micros)
         self.park(arm, id=of, awakeables=[made])
         return id
 

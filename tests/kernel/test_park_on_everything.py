@@ -40,7 +40,7 @@ EVERYTHING = Park(
         Arm("broadcast", "w-broadcast", "radio", name="x"),
         Arm("awakeable", "w-awakeable", "door", name="prom_1x", timeout=30 * SECOND),
     ),
-    awakeables=(NewAwakeable("prom_1x", 0, "w-awakeable", "door"),),
+    awakeables=(NewAwakeable("prom_1x", 0, place="door"),),
 )
 
 

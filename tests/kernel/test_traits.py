@@ -76,7 +76,7 @@ async def test_the_end_cancels_awakeables_without_a_wait_for_a_program_that_crea
 ) -> None:
     claim = await _executing(turns, traits)
     timer = Arm("timer", "t", timeout=1)
-    await _commit(turns, claim, "await", Park((timer,), awakeables=(NewAwakeable("prom-1", 0, "w"),)))
+    await _commit(turns, claim, "await", Park((timer,), awakeables=(NewAwakeable("prom-1", 0),)))
     claim = await _claim(turns, traits, Sweep())
     await _commit(turns, claim, "done", Finish("done"))
     assert await turns.read("SELECT status FROM awakeables") == [(status,)]

@@ -28,7 +28,7 @@ class Asker:
     async def ask(self) -> None:
         await self.turns.register("M")
         await self.turns.start("M", "m")
-        question = NewAwakeable("question", 0, "w-question", timeout=10 * SECOND)
+        question = NewAwakeable("question", 0, timeout=10 * SECOND)
         waits = (Arm("awakeable", "w-question", name="question", timeout=10 * SECOND), Arm("signal", "w", name="poke"))
         await self.turns.commit(await self.turns.claim("M"), Park(waits, awakeables=(question,)), step="woken")
 

@@ -139,7 +139,7 @@ async def test_d7_every_wait_kind_says_what_would_wake_it(store: Store) -> None:
             Arm("children", "w6", children=(NewInstance("m", "{}", "child", named=True),), join=1),
         )
         claim = await turns.claim("m")
-        await turns.commit(claim, Park(arms, awakeables=(NewAwakeable("prom_1x", 0, "w5"),)), step="woken")
+        await turns.commit(claim, Park(arms, awakeables=(NewAwakeable("prom_1x", 0),)), step="woken")
     async with Harness(url=store.url, **store.options) as app:
         why = await app.why("i")
         assert {wait.kind: wait.wake for wait in why.waits} == {

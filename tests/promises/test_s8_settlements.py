@@ -31,7 +31,7 @@ class Asker(Machine):
 
 def asks(id: str = PROMISE, entry: int = 0) -> Park:
     arm = Arm("awakeable", f"wait-{id}", name=id)
-    return Park((arm,), awakeables=(NewAwakeable(id, entry, arm.id, title="May I?"),))
+    return Park((arm,), awakeables=(NewAwakeable(id, entry, title="May I?"),))
 
 
 @asynccontextmanager

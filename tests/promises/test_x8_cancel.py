@@ -160,7 +160,7 @@ async def test_x8_awakeables_are_cancelled_in_the_same_commit(store: Store) -> N
         await turns.commit(
             await turns.claim("Tree"), Park((Arm("children", "w-c", children=(_leaf(),), join=1),)), step="joined"
         )
-        ask = Park((Arm("awakeable", "w-a", name="prom_1a"),), awakeables=(NewAwakeable("prom_1a", 0, "w-a"),))
+        ask = Park((Arm("awakeable", "w-a", name="prom_1a"),), awakeables=(NewAwakeable("prom_1a", 0),))
         await turns.commit(await turns.claim("Waiter"), ask, step="woken")
         assert (await app.awakeable("prom_1a")).status == "PENDING"
         await app.cancel("tree-0")
@@ -186,7 +186,7 @@ async def test_x8_fault_74_a_cancel_while_it_executes_with_children_and_awakeabl
             Arm("children", "w-c", children=children, join=2),
             Arm("awakeable", "w-a", name="prom_1a"),
         )
-        await turns.commit(await turns.claim("M"), Park(arms, awakeables=(NewAwakeable("prom_1a", 0, "w-a"),)))
+        await turns.commit(await turns.claim("M"), Park(arms, awakeables=(NewAwakeable("prom_1a", 0),)))
         running = (await turns.run(lanes=["C"])).claims[0]  # one child executes, the other is runnable
         await turns.run(Deliver(target="m", name="go"))
         claim = await turns.claim("M")

@@ -96,7 +96,7 @@ async def test_x8_a_retry_and_a_park_on_its_message_are_serialised(pg_store: Sto
 
 
 def _asked(id: str, index: int) -> tuple[NewAwakeable, Arm]:
-    return NewAwakeable(id, index, f"w-{id}"), Arm("awakeable", f"w-{id}", name=id)
+    return NewAwakeable(id, index), Arm("awakeable", f"w-{id}", name=id)
 
 
 async def _awakeables(store: Store) -> dict[str, tuple[Any, ...]]:

@@ -60,7 +60,7 @@ async def ask(store: Store, *ids: str, timeout: int | None = None, **about: Any)
 
         def question(instance: str) -> Park:
             id, wait = instance.removeprefix("asks-"), f"wait-{instance}"
-            asked = NewAwakeable(id, 0, wait, "door", timeout=timeout, **about)
+            asked = NewAwakeable(id, 0, place="door", timeout=timeout, **about)
             return Park((Arm("awakeable", wait, "door", name=id, timeout=timeout),), awakeables=(asked,))
 
         await turns.park_all("Asks", [f"asks-{id}" for id in ids], question, step="answered")

@@ -44,7 +44,7 @@ async def ask(
     span = None if timeout is None else int(timeout * SECOND)
     arm = Arm("awakeable", f"wait-{asker}", name=id, timeout=span)
     new = NewAwakeable(
-        id, 0, arm.id, timeout=span, nonce=secrets.token_urlsafe(16), title=title, description=description,
+        id, 0, timeout=span, nonce=secrets.token_urlsafe(16), title=title, description=description,
         schema=compile_schema(schema)[0], assignees=None if assignees is None else json.dumps(assignees),
     )  # fmt: skip
     async with Turns(store, getattr(app, "clock", None)) as turns:

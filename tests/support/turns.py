@@ -119,7 +119,7 @@ def timer(**options: Any) -> Arm:
 def asked(id: str, entry_index: int = 0, timeout: int | None = None) -> tuple[NewAwakeable, Arm]:
     """An awakeable to create, and the wait that stands for it."""
     arm = on(id, "awakeable", timeout=timeout)
-    return NewAwakeable(id, entry_index, arm.id, timeout=timeout), arm
+    return NewAwakeable(id, entry_index, timeout=timeout), arm
 
 
 # -- the audit ---------------------------------------------------------------------------------------

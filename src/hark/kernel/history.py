@@ -29,7 +29,7 @@ class History:
 
     def outcome(self, claim: Claim, decision: Decision) -> None:
         """The event of a committed outcome."""
-        self.events.append((claim.id, decision.label, decision.step, decision.data))
+        self.events.append((claim.id, decision.label, decision.step, None))
 
     def near_miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:
         """Record a signal or message that was not stored: no inbox has it, and `hark instance why` reads it here."""

@@ -88,11 +88,10 @@ class Arm(Struct, gc=False):
 
 
 class NewAwakeable(Struct, gc=False):
-    """An awakeable to create; `wait` is the id of the wait for its answer."""
+    """An awakeable to create."""
 
     id: str
     entry_index: int
-    wait: str
     place: str = ""
     task: str | None = None
     timeout: int | None = None
@@ -187,7 +186,6 @@ class Decision(Struct, gc=False):
     consume: tuple[int, ...] = ()  # seqs of inbox rows
     handed: tuple[int, ...] = ()  # seqs the activation was given and did not consume: they do not wake its park
     effects: list[Effect] = field(default_factory=list)
-    data: str | None = None
     journal: list[JournalLine] | None = None
     cut_from: int | None = None  # delete the lines of the journal from this seq on, before `journal` is written
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed

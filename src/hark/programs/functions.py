@@ -357,9 +357,16 @@ class FunctionContext:
         id = awakeable_id(self.id, asked.entry)
         answer = AwakeableAnswer(id, decode, heading)
         answer.new = NewAwakeable(
-            id, asked.entry, "", str(asked.entry), None, life, nonce, heading, text, schema_text,
-            json.dump(names) if names else None,
-        )  # fmt: skip
+            id=id,
+            entry_index=asked.entry,
+            place=str(asked.entry),
+            timeout=life,
+            nonce=nonce,
+            title=heading,
+            description=text,
+            schema=schema_text,
+            assignees=json.dump(names) if names else None,
+        )
         session.open_answer(answer, asked.entry)
         deadline = session.awakeable_deadline(asked.entry, life)
         return AwakeableHandle(id, lambda: session.services.link(id, nonce, deadline), answer)

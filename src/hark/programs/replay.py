@@ -440,7 +440,7 @@ class Session:
             lines = []
         text = self.claim.state if state is None else state
         consumed, restored = self._inbox.take_changes()
-        return Decision(label, step, text, move, consumed, (), effects, None, lines, cut, restored)
+        return Decision(label, step, text, move, consumed, (), effects, lines, cut, restored)
 
     def _proceed(self, *, fire_deadlines: bool = False) -> Decision:
         changes = self._wait_changes()
