@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from hark.model import names
 from hark.model.errors import InvalidInput
-from hark.model.names import CENTURY, check_id, check_name, from_micros, micros, moment, new_id
+from hark.model.names import CENTURY, check_id, check_name, from_micros, micros, moment, new_id, version_problem
 
 HUGE = 10**5000  # Python refuses to print it
 
@@ -295,3 +295,16 @@ def test_a_moment_outside_the_years_of_utc_is_refused(at: datetime) -> None:
 def test_microseconds_outside_the_calendar_are_refused(span: int) -> None:
     with pytest.raises(InvalidInput, match="outside the years 1 to 9999"):
         from_micros(span)
+
+
+# Versions of definitions.
+
+
+@pytest.mark.parametrize("version", [0, 1, 2**31 - 1])
+def test_a_version_from_0_to_the_limit_of_the_column_is_valid(version: int) -> None:
+    assert version_problem(version) is None
+
+
+@pytest.mark.parametrize("version", [-1, 2**31, True, 1.0, "1", None, HUGE], ids=count())
+def test_the_problem_of_a_version_names_both_bounds(version: object) -> None:
+    assert str(version_problem(version)).endswith(": give a whole number from 0 to 2147483647")

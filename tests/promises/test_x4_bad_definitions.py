@@ -145,7 +145,9 @@ def test_x4_an_unknown_option_is_refused_by_its_name() -> None:
 
 
 def test_x4_a_next_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
-    with pytest.raises(InvalidDefinition, match="'start' leads to 'shipp', which is not a step") as refused:
+    with pytest.raises(
+        InvalidDefinition, match=r"Typo: step 'start' leads to 'shipp'.* ship, start\. Correct"
+    ) as refused:
 
         class Typo(Machine):
             @step
@@ -180,7 +182,7 @@ def test_x4_a_then_of_a_spawn_to_an_unknown_step_is_refused_when_the_class_is_de
 
 
 def test_x4_a_method_without_the_step_decorator_is_refused_when_the_class_is_defined() -> None:
-    with pytest.raises(InvalidDefinition, match=r"leads to self.ship, which is not a step of it. Is @step missing"):
+    with pytest.raises(InvalidDefinition, match=r"leads to self.ship, which is not one of its steps. Is @step missing"):
 
         class Forgotten(Machine):
             @step
@@ -215,7 +217,7 @@ def test_x4_steps_by_their_own_names_and_inherited_ones_are_found() -> None:
 
 
 def test_x4_a_machine_needs_its_first_step() -> None:
-    with pytest.raises(InvalidDefinition, match=r"no initial step 'start'\..*initial="):
+    with pytest.raises(InvalidDefinition, match=r"Headless: it has no initial step 'start'\..*initial="):
 
         class Headless(Machine):
             @step
@@ -224,7 +226,7 @@ def test_x4_a_machine_needs_its_first_step() -> None:
 
 
 def test_x4_two_steps_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidDefinition, match=r"two steps named 'start'.*Rename one"):
+    with pytest.raises(InvalidDefinition, match=r"Twins: it has two steps named 'start'.*Rename one"):
 
         class Twins(Machine):
             @step
@@ -245,9 +247,9 @@ def test_x4_two_steps_of_one_name_are_refused() -> None:
         ({"name": "a\0"}, InvalidInput, "NUL"),
         ({"queue": ""}, InvalidInput, "empty"),
         ({"queue": 5}, InvalidInput, "must be text"),
-        ({"version": -1}, InvalidDefinition, "whole number from 0"),
-        ({"version": "1"}, InvalidDefinition, "whole number from 0"),
-        ({"version": 2**31}, InvalidDefinition, "whole number from 0"),
+        ({"version": -1}, InvalidDefinition, "whole number from 0 to 2147483647"),
+        ({"version": "1"}, InvalidDefinition, "whole number from 0 to 2147483647"),
+        ({"version": 2**31}, InvalidDefinition, "whole number from 0 to 2147483647"),
         ({"initial": "nope"}, InvalidDefinition, "no initial step 'nope'"),
     ],
 )

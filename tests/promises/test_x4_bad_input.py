@@ -222,7 +222,7 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     "registered number": (lambda app: app.register(5), InvalidInput, "not a definition"),
     "version as text": (lambda app: app.start(Loose, version="1"), InvalidInput, "version='1'.*whole number"),
     "negative version": (lambda app: app.start(Loose, version=-1), InvalidInput, "whole number"),
-    "version beyond the column": (lambda app: app.start(Loose, version=2**31), InvalidInput, "whole number"),
+    "version beyond the column": (lambda app: app.start(Loose, version=2**31), InvalidInput, "0 to 2147483647, or"),
     "unknown step": (lambda app: app.start(Loose, step="nope"), InvalidInput, "no step 'nope'. It has: start"),
     # input
     "input of the wrong type": (lambda app: app.start(Order, {"n": "one"}), InvalidInput, r"Expected `int`.*\$\.n"),

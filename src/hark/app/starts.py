@@ -17,7 +17,7 @@ from hark.kernel.limits import Limits
 from hark.model import json
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput
-from hark.model.names import check_id, check_name, micros, moment, new_id
+from hark.model.names import check_id, check_name, micros, moment, new_id, version_problem
 from hark.model.outcomes import StartOptions
 from hark.runtime.registry import Program, Registry
 
@@ -89,8 +89,8 @@ class StartBuilder:
         name = definition if program is None else program.name
         if program is not None and version is None:
             version = program.version
-        if version is not None and (type(version) is not int or not 0 <= version < 2**31):
-            raise InvalidInput(f"version={version!r}: give a whole number, or leave it out for the newest.")
+        if version is not None and (problem := version_problem(version)):
+            raise InvalidInput(f"{problem}, or leave it out for the newest.")
         known = self._registry.find(check_name(name, "definition"), version)
         step = None if step is None else check_name(getattr(step, "__hark_step__", step), "step name")
         state = self._state(known, input)

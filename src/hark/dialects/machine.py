@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from hark.model.errors import InvalidDefinition
 from hark.model.json import Codec
-from hark.model.names import check_name
+from hark.model.names import check_name, version_problem
 from hark.model.outcomes import Outcome, Stop
 from hark.programs.steps import Context, StepFunction, StepProgram
 
@@ -72,8 +72,9 @@ class Machine:
         state: The type of the state; the default is the class's own `State`. It is a dataclass, msgspec Struct or
             pydantic model, built from the input of `Hark.start`. Without it, the state is plain JSON.
 
-    Defining the class raises InvalidDefinition if it has no initial step, two steps with the same name, or a `Next` or
-    `then=` that names no step.
+    Defining the class raises InvalidDefinition if it has no initial step, two steps with the same name, a `Next` or
+    `then=` that names no step, or a version that is not valid. It raises InvalidInput if the name or the queue is empty
+    or over 255 bytes.
 
     Example:
         class Checkout(Machine, version=1, queue="checkout"):
@@ -111,12 +112,11 @@ class Machine:
             cls.__hark_program__ = None  # a base class of machines: it cannot be started
             return
         label = check_name(cls.__name__ if name is None else name, "machine name")
-        if type(version) is not int or not 0 <= version < 2**31:
-            raise _invalid(cls, f"version={version!r}: give a whole number from 0.")
+        if problem := version_problem(version):
+            raise _invalid(cls, f"{problem}.")
         if initial not in steps:
             raise _invalid(
-                cls,
-                f"has no initial step {initial!r}. Mark it with @step, or name another one with initial=.",
+                cls, f"it has no initial step {initial!r}. Mark it with @step, or name another one with initial=."
             )
         _check_targets(cls, steps)
         handle = inspect.getattr_static(cls, "handle")
@@ -168,14 +168,14 @@ def _steps(cls: type) -> dict[str, StepFunction]:
         if name is None:
             continue
         if name in steps:
-            raise _invalid(cls, f"has two steps named {name!r}: {methods[name]} and {attribute}. Rename one.")
+            raise _invalid(cls, f"it has two steps named {name!r}: {methods[name]} and {attribute}. Rename one.")
         methods[name] = attribute
         steps[name] = StepFunction(function, asyncio.iscoroutinefunction(function))
     return steps
 
 
 def _invalid(cls: type, problem: str) -> InvalidDefinition:
-    return InvalidDefinition(f"Machine {cls.__name__} {problem}", problems=[problem])
+    return InvalidDefinition(f"Machine {cls.__name__}: {problem}", problems=[problem])
 
 
 def _check_targets(cls: type, steps: dict[str, StepFunction]) -> None:
@@ -189,13 +189,17 @@ def _check_targets(cls: type, steps: dict[str, StepFunction]) -> None:
             continue
         for target in _targets(tree):
             if isinstance(target, ast.Constant) and isinstance(target.value, str) and target.value not in steps:
-                raise _invalid(cls, f"step {name!r} leads to {target.value!r}, which is not a step of it.")
+                raise _invalid(
+                    cls,
+                    f"step {name!r} leads to {target.value!r}, which is not one of its steps: {', '.join(steps)}. "
+                    "Correct the name, or add the step.",
+                )
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
                 method = inspect.getattr_static(cls, target.attr, None)
                 if method is None or (callable(method) and not hasattr(method, "__hark_step__")):
                     raise _invalid(
                         cls,
-                        f"step {name!r} leads to self.{target.attr}, which is not a step of it. Is @step missing?",
+                        f"step {name!r} leads to self.{target.attr}, which is not one of its steps. Is @step missing?",
                     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from hark.model import json
 from hark.model.errors import InvalidDefinition, InvalidInput
-from hark.model.names import check_name
+from hark.model.names import check_name, version_problem
 from hark.programs.functions import FunctionContext
 from hark.programs.replay import FunctionProgram
 
@@ -35,15 +35,16 @@ class Workflow(Generic[P, R]):
         queue: The queue its instances run in.
 
     Raises:
-        InvalidDefinition: The function is not an `async def`, or the name, version or queue is not valid.
+        InvalidDefinition: The function is not an `async def`, takes no context, or the version is not valid.
+        InvalidInput: The name or the queue is empty or over 255 bytes.
     """
 
     def __init__(self, function: Function[P, R], name: str | None, version: int, queue: str) -> None:
         if not inspect.iscoroutinefunction(function):
             raise InvalidDefinition(f"@workflow decorates an `async def`, not {function!r}.")
         label = check_name(function.__name__ if name is None else name, "workflow name")
-        if type(version) is not int or not 0 <= version < 2**31:
-            raise InvalidDefinition(f"Workflow {label}: version={version!r}: give a whole number from 0.")
+        if problem := version_problem(version):
+            raise InvalidDefinition(f"Workflow {label}: {problem}.")
         self.__wrapped__ = function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__

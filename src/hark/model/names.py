@@ -1,4 +1,4 @@
-"""Names, ids, durations and points in time, checked where they enter.
+"""Names, ids, versions, durations and points in time, checked where they enter.
 
 Ids and names are returned unchanged; durations and datetimes become whole microseconds, by integer
 arithmetic only. Whether a name is known, or a time has come, is not decided here.
@@ -20,6 +20,7 @@ NAME_BYTES = 255
 SECOND = 1_000_000
 CENTURY = 36_525 * 86_400 * SECOND
 
+_MAX_VERSION = 2**31 - 1  # the column is a 32-bit integer
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -59,6 +60,13 @@ def is_name(name: str) -> bool:
         return bool(check_name(name, "name"))
     except InvalidInput:
         return False
+
+
+def version_problem(version: object) -> str | None:
+    """What is wrong with the version of a definition; None if it is valid. The caller chooses the error."""
+    if type(version) is int and 0 <= version <= _MAX_VERSION:
+        return None
+    return f"version={_shown(version)}: give a whole number from 0 to {_MAX_VERSION}"
 
 
 def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:

@@ -139,7 +139,7 @@ class Event:
     Attributes:
         seq: Its number; later events of an instance have higher ones.
         instance_id: The instance.
-        type: What happened: "started", "await", "signal", "woke", "done" and others.
+        type: What happened, one of the types in model/events.py: "started", "await", "signal", "done" and others.
         step: The step it happened in, or None.
         data: More about it, as JSON.
         at: When it happened.
