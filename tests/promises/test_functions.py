@@ -367,6 +367,23 @@ async def test_a_signal_that_never_comes_is_a_signaltimeout(store: Store) -> Non
     assert seen[0] == 'SignalTimeout: signal "paid" timed out after 60 s'
 
 
+async def test_the_timeout_of_a_wait_for_several_names_names_them_all(store: Store) -> None:
+    @workflow
+    async def patient(ctx: FunctionContext) -> str:
+        try:
+            await ctx.wait_for_signal("paid", Broadcast("closed"), timeout=60)
+        except TimeoutError as error:
+            return str(error)
+        return "no timeout"
+
+    async with harness(store, patient) as app:
+        it = await app.start(patient)
+        await app.drain()
+        await app.advance(60)
+        await app.drain()
+        assert await it.result() == 'signal "paid" or "closed" timed out after 60 s'
+
+
 async def test_a_function_can_wait_for_a_broadcast_and_takes_no_signal_for_it(store: Store) -> None:
     @workflow
     async def trader(ctx: FunctionContext) -> Any:
@@ -975,7 +992,7 @@ async def test_malformed_arguments_raise_at_the_call(store: Store) -> None:
         assert await it.result() == 17, seen
 
 
-def test_workflow_requires_an_async_def_with_a_context() -> None:
+def test_workflow_requires_an_async_def_with_a_context_and_a_valid_version() -> None:
     from hark import InvalidDefinition
 
     with pytest.raises(InvalidDefinition, match="async def"):
@@ -984,3 +1001,8 @@ def test_workflow_requires_an_async_def_with_a_context() -> None:
 
         @workflow
         async def bare() -> None: ...
+
+    with pytest.raises(InvalidDefinition, match="Workflow late: version=-1: give a whole number from 0 to 2147483647"):
+
+        @workflow(version=-1)
+        async def late(ctx: FunctionContext) -> None: ...

@@ -68,7 +68,7 @@ class Traits(Struct, frozen=True, gc=False):
     """What the instances of a program can do. Declared by the program; the kernel reads and writes accordingly."""
 
     keeps_journal: bool = False  # a claim needs the lines of its journal
-    creates_awakeables: bool = False  # it may have awakeables that no wait stands for
+    creates_awakeables: bool = False  # it may have awakeables without a wait
     waits_while_executing: bool = False  # it may have waits although nothing has woken it
 
 

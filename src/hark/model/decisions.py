@@ -112,12 +112,12 @@ class Advance(Struct, gc=False):
 
 
 class Proceed(Struct, gc=False):
-    """Continue a function between two entries of its journal. `disarm` names the waits to delete."""
+    """Continue a function between two lines of its journal. `disarm` names the waits to delete."""
 
     arm: tuple[Arm, ...] = ()
     disarm: tuple[str, ...] = ()
     awakeables: tuple[NewAwakeable, ...] = ()
-    keep_slot: bool = False  # do not give the slot to more urgent work: functions it called are still running
+    keep_slot: bool = False  # do not yield: a run is still executing, or it has added fewer lines than it replayed
     fire_deadlines: bool = False  # a deadline of one of its waits passed while it was executing
     continue_as_new: bool = False  # begin the next visit, with an empty journal
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from hark.model import errors, json
@@ -17,8 +18,6 @@ from hark.model.errors import HarkError
 ERROR_TYPES: Final[dict[str, type[HarkError]]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, HarkError)
 }
-# Kept: a replay may rebuild thousands of errors, and inspecting a signature takes longer than all the rest.
-_parameters: dict[type[HarkError], list[tuple[str, bool]]] = {}
 
 
 def data_of(error: HarkError) -> dict[str, Any]:
@@ -31,20 +30,18 @@ def rebuild_error(kind: type[HarkError], message: str, data: Mapping[str, Any]) 
 
     Data that the class does not have is ignored (a newer Hark may have written it); data that is missing is None.
     """
-    known: dict[str, Any] = {
-        name: data.get(name) for name, required in _data_parameters(kind) if name in data or required
-    }
+    parameters = _data_parameters(kind)  # type: ignore[arg-type]  # mypy looks for the __hash__ of an instance
+    known: dict[str, Any] = {name: data.get(name) for name, required in parameters if name in data or required}
     if isinstance(known.get("at"), str):
         known["at"] = datetime.fromisoformat(known["at"])
     return kind(message, **known)
 
 
+@cache  # a replay may rebuild thousands of errors, and inspecting a signature takes longer than all the rest
 def _data_parameters(kind: type[HarkError]) -> list[tuple[str, bool]]:
     """The keyword parameters of an error class, and whether each is required."""
-    if kind not in _parameters:
-        parameters = inspect.signature(kind).parameters.items()
-        _parameters[kind] = [(name, p.default is p.empty) for name, p in parameters if p.kind is p.KEYWORD_ONLY]
-    return _parameters[kind]
+    parameters = inspect.signature(kind).parameters.items()
+    return [(name, p.default is p.empty) for name, p in parameters if p.kind is p.KEYWORD_ONLY]
 
 
 def encode_error(error: HarkError) -> str:

@@ -347,7 +347,7 @@ class FunctionContext:
             verdict = await approval
         """
         session = self._session
-        life = None if timeout is None else micros(timeout, "timeout", zero=False)
+        timeout_micros = None if timeout is None else micros(timeout, "timeout", zero=False)
         schema_text, decode = compile_schema(schema)
         heading = None if title is None else json.check_text(title, "title")
         text = None if description is None else json.check_text(description, "description")
@@ -360,7 +360,7 @@ class FunctionContext:
             id=id,
             entry_index=asked.entry,
             place=str(asked.entry),
-            timeout=life,
+            timeout=timeout_micros,
             nonce=nonce,
             title=heading,
             description=text,
@@ -368,7 +368,7 @@ class FunctionContext:
             assignees=json.dump(names) if names else None,
         )
         session.open_answer(answer, asked.entry)
-        deadline = session.awakeable_deadline(asked.entry, life)
+        deadline = session.awakeable_deadline(asked.entry, timeout_micros)
         return AwakeableHandle(id, lambda: session.services.link(id, nonce, deadline), answer)
 
     def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise[Signal]:
@@ -391,8 +391,8 @@ class FunctionContext:
         wanted = waited_names(names)
         if not wanted:
             raise InvalidInput("wait_for_signal() without a name would wait forever. Give it at least one name.")
-        limit = None if timeout is None else micros(timeout, "timeout", zero=False)
-        return self._session.ask(WaitForSignal(wanted, limit))
+        timeout_micros = None if timeout is None else micros(timeout, "timeout", zero=False)
+        return self._session.ask(WaitForSignal(wanted, timeout_micros))
 
     def sleep(self, seconds: Duration) -> Promise[None]:
         """Sleep without a slot, a thread or memory; for seconds or for years.

@@ -178,7 +178,8 @@ class WaitForSignal(Operation):
     def result_of(self, row: InboxRow) -> Result:
         if row.kind == "timer":
             seconds = (self.micros or 0) / 1_000_000
-            return None, encode_error(SignalTimeout(f'signal "{self.name}" timed out after {seconds:g} s'))
+            names = " or ".join(f'"{name}"' for _, name in self.names)
+            return None, encode_error(SignalTimeout(f"signal {names} timed out after {seconds:g} s"))
         payload = msgspec.Raw(row.payload.encode())
         body = {"id": row.seq, "kind": row.kind, "name": row.name, "payload": payload, "at": row.at}
         return msgspec.json.encode(body).decode(), None

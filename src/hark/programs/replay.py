@@ -355,11 +355,11 @@ class Session:
     def _resume_after_commit(self) -> None:
         """The last decision is committed: the code receives the results in its lines."""
         committed, self._resolved_by_commit = self._resolved_by_commit, []
-        for entry, operation in committed:
+        for line, operation in committed:
             if operation.withdrawn:
                 continue
-            del self._open[entry.entry]
-            operation.read_line(entry.value, entry.error)
+            del self._open[line.entry]
+            operation.read_line(line.value, line.error)
             self._drive()
 
     def _read_inbox(self) -> None:

@@ -355,10 +355,10 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
     """Translate an outcome into a decision. Raises when it cannot be committed."""
     services = context._services
     handed: list[int] = []
-    served: list[int] = []
+    directed: list[int] = []
     if claim.inbox:
         handed = _handed(claim)
-        served = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
+        directed = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
     label: OutcomeType
     match outcome:
         case Next():
@@ -371,7 +371,7 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
             if outcome.concurrency_key is not KEEP and outcome.concurrency_key != claim.concurrency_key:
                 key = services.concurrency_key(outcome.concurrency_key)  # type: ignore[arg-type]
                 move = Advance(rate, float(outcome.weight), rekey=True, concurrency_key=key)
-            label, consume = "next", (*handed, *served)
+            label, consume = "next", (*handed, *directed)
         case Retry():
             label, step, move, consume = "retry", claim.step, Redo(outcome.delay), ()
         case Await():
@@ -380,12 +380,12 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
                 Arm(kind, new_id(), name=name, timeout=outcome.timeout, deadline=outcome.deadline)
                 for kind, name in outcome.names
             ] or [Arm("timer", new_id(), timeout=outcome.timeout, deadline=outcome.deadline)]
-            label, move, consume = "await", Park(tuple(arms)), tuple(served)
+            label, move, consume = "await", Park(tuple(arms)), tuple(directed)
         case Spawn():
             step = _checked_step(program, outcome.then)
             children = tuple(services.new(c.definition, c.input, c.options) for c in outcome.children)
             move = Park((Arm("children", new_id(), children=children, join=outcome.join),))
-            label, consume = "spawn", (*handed, *served)
+            label, consume = "spawn", (*handed, *directed)
         case Done():
             result = json.dump(outcome.result, limit=services.max_payload, what="result")
             label, step, move, consume = "done", claim.step, Finish("done", result=result), ()
