@@ -21,7 +21,7 @@ class Verdict:
 
 
 async def build(ref: str) -> str:
-    print(f"  building {ref} (this runs only once, even after a restart)", flush=True)
+    print(f"  building {ref} (once it is done, a restart does not build again)", flush=True)
     return f"registry/app:{ref}"
 
 
@@ -67,8 +67,12 @@ async def watch(app: Hark, ready: asyncio.Event) -> None:
         id = (await app.start(deploy, {"ref": "v1"}, correlation_key="deploy:v1")).id
     except Duplicate as error:
         id = error.holder
-        print("  The deploy of the last run still waits for your answer:", flush=True)
-        for question in await app.awakeables(job=id, status="PENDING"):
+        questions = await app.awakeables(job=id, status="PENDING")
+        if questions:
+            print("  The deploy of the last run still waits for your answer:", flush=True)
+        else:
+            print("  The last run was killed while it worked. This one takes over when its lease ends, within 30 s.")
+        for question in questions:
             print(ways_to_answer(question.id, question.url), flush=True)
     print(f"  result: {await app.result(id)}", flush=True)
 
@@ -103,4 +107,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(main())
     except HarkError as error:  # the port is in use, or the file is not a database
-        sys.exit(str(error))
+        sys.exit(f"{error} With make: make demo ARGS='--port 0'")

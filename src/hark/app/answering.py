@@ -6,7 +6,6 @@ from typing import Any
 
 from hark.app.arguments import (
     check_limit,
-    check_text,
     check_word,
     optional_name,
     optional_seconds,
@@ -77,7 +76,7 @@ class AnswerVerbs(Core):
             AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
             NotAssigned: `by` is not one of the assignees. The awakeable stays open.
         """
-        reason = check_text(error, "error")
+        reason = json.check_text(error, "error")
         settle = Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via)
         return self._ask(_settlement(settle), self._show)
 

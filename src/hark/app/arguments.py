@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from hark.model.errors import InvalidInput
-from hark.model.json import check_text as check_text
 from hark.model.names import check_name, micros
 from hark.model.outcomes import Duration
 from hark.model.values import Rate

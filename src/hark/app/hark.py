@@ -231,7 +231,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
                 the server. By default they are printed.
 
         Raises:
-            InvalidInput: The address cannot be used, or can be reached from outside while the store has no token.
+            InvalidInput: The address cannot be used, or can be reached from outside while the store has no token; or
+                the app has a worker already.
             MissingExtra: The packages of the server are not installed: `pip install 'hark[server]'`.
 
         Example:

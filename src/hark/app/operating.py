@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from datetime import datetime
 from typing import Any
 
-from hark.app.arguments import check_limit, check_text, optional_name, target_of
+from hark.app.arguments import check_limit, optional_name, target_of
 from hark.app.core import Core
 from hark.app.handle import Target
 from hark.kernel.requests import Cancel, Grant, Reclaim, Retain, RetryInstance, Revoke, Sweep
@@ -40,7 +40,7 @@ class OperationVerbs(Core):
         Example:
             await app.cancel("order:42", "customer withdrew")
         """
-        request = Cancel(target=target_of(target), reason=None if reason is None else check_text(reason, "reason"))
+        request = Cancel(target=target_of(target), reason=None if reason is None else json.check_text(reason, "reason"))
         return self._read_after(request, views.get)
 
     def retry(self, target: Target) -> Reply[Instance]:

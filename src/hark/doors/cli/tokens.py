@@ -50,7 +50,10 @@ def create(
     print(token.secret)
     print(f"Copy it now: it is not shown again. `hark token revoke {token.id}` revokes it.", file=sys.stderr)
     if "deploy" in token.scopes:
-        print("Anyone who has it can deploy definitions, and so run commands on your workers.", file=sys.stderr)
+        print(
+            "Anyone who has it will be able to deploy definitions, and so to run commands on your workers.",
+            file=sys.stderr,
+        )
 
 
 def _parse_expiry(text: str) -> timedelta | datetime:
