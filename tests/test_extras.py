@@ -9,6 +9,8 @@ from importlib import metadata
 
 import pytest
 
+from hark.model.extras import import_extra
+
 HIDE = """
 import sys
 
@@ -124,6 +126,11 @@ def test_the_command_line_names_a_missing_extra_in_one_line_and_exits_2(
     [line] = done.stderr.splitlines()
     assert line.startswith("hark: ")
     assert f"pip install 'hark[{name}]'" in line
+
+
+def test_a_missing_module_of_hark_itself_is_not_taken_for_a_missing_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"hark\.doors\.http\.misspelt"):
+        import_extra("hark.doors.http.misspelt", extra="server", needed_by="app.serve()")
 
 
 def test_a_missing_extra_is_the_only_traceback() -> None:

@@ -14,7 +14,7 @@ from hark.doors import errors as door_errors
 from hark.doors.cli.remote import error_of_response
 from hark.doors.http.responses import STATUSES, error_response
 from hark.model.error_codec import ERROR_TYPES, data_of
-from hark.model.errors import AlreadySettled, Conflict, HarkError, NotFound, StoreUnavailable
+from hark.model.errors import AlreadySettled, Conflict, Duplicate, HarkError, NotFound, StoreUnavailable
 from tests.model.test_errors import EXAMPLES
 from tests.support.http import app_on, ask, serving
 from tests.support.stores import Store
@@ -128,6 +128,7 @@ def test_a_client_rebuilds_the_error_that_the_server_sent(error: HarkError) -> N
         (409, {"error": "m", "type": "AlreadySettled", "status": "RESOLVED"}, AlreadySettled("m", status="RESOLVED")),
         (409, {"error": "m", "type": "AlreadySettled", "at": "yesterday"}, HarkError("m")),
         (409, {"error": "m", "status": "done"}, Conflict("m", status="done")),
+        (409, {"error": "m", "type": "Duplicate"}, Duplicate("m", holder=None)),
         (503, {"error": "m", "type": 7}, StoreUnavailable("m")),
         (500, {"error": "m", "type": "InternalError"}, HarkError("m")),
         (422, {"error": "m", "type": "InvalidAnswer", "problems": 7}, HarkError("m")),

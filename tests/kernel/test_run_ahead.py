@@ -49,7 +49,7 @@ async def test_a_next_that_is_claimed_again_is_claimed_in_the_turn_that_queues_i
     monkeypatch.setattr(ProcessCounters, "add", lambda self, requests, _, claims: turns.append((requests, claims)))
     app = Hark("sqlite://", rate_limits={"api": Rate(allowed=10, period=1)})
     app.register(definition)
-    async with app, app.worker():
+    async with app, app.worker({"default": 1}):  # one slot: the claim needs the one that this commit frees
         handle = await app.start(definition)
         await handle.result(timeout=30)
     claiming = [requests for requests, claims in turns if claims]

@@ -132,10 +132,6 @@ def test_x4_concurrency_is_checked(slots: Any, message: str) -> None:
         Hark("sqlite://", concurrency=slots)
 
 
-def test_x4_a_rate_is_the_same_as_a_dict() -> None:
-    Hark("sqlite://", rate_limits={"a": Rate(allowed=1, period=1), "b": {"allowed": 1, "period": 1, "burst": 3}})
-
-
 def test_x4_an_unknown_option_is_refused_by_its_name() -> None:
     with pytest.raises(TypeError, match="retension"):
         Hark("sqlite://", retension=5)  # type: ignore[call-arg]
