@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +16,11 @@ from typing import Any, Self
 import apsw
 
 from hark.store.sqlite import path_of
-from tests.support.inspect import query
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 ROOT = Path(__file__).parents[2]
 HARK = [sys.executable, "-c", "from hark.doors.cli import main; main()"]
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -119,20 +115,6 @@ class Workers:
             said = process.communicate()[0]
             if error is not None:
                 print(f"--- worker {process.pid} said:\n{said}")
-
-
-async def until(condition: Callable[[], Any | Awaitable[Any]], what: str) -> None:
-    """Poll until the condition holds or the time is up."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        met = condition()
-        if inspect.isawaitable(met):
-            met = await met
-        if met:
-            return
-        if time.monotonic() > end:
-            raise TimeoutError(f"Waited {PATIENCE:g} s for {what}.")
-        await asyncio.sleep(0.01)
 
 
 async def gone(process: subprocess.Popen[str]) -> int:

@@ -11,8 +11,8 @@ import pytest
 from hark import Await, Context, Done, Hark, Machine, step
 from hark.testing import Harness
 from tests.crash.machines import Gated
-from tests.crash.processes import Workers, until
-from tests.support.inspect import query
+from tests.crash.processes import Workers
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 HOUR = 3600

@@ -12,9 +12,9 @@ import pytest
 
 from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
 from tests.crash.machines import Gated
-from tests.crash.processes import Workers, until
+from tests.crash.processes import Workers
 from tests.support.faulty_disk import FaultyDisk
-from tests.support.inspect import query
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 # The error of a server whose table cannot grow, raised by the server itself.

@@ -12,8 +12,8 @@ import pytest
 
 from hark import Hark
 from tests.crash.machines import ALL, Gated, Threaded
-from tests.crash.processes import Workers, gone, until
-from tests.support.inspect import query
+from tests.crash.processes import Workers, gone
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 

@@ -13,8 +13,8 @@ import pytest
 from hark import Handle, Hark
 from hark.store.protocol import Full
 from tests.crash.machines import Gated
-from tests.crash.processes import Workers, all_renewed, leases, until
-from tests.support.inspect import query
+from tests.crash.processes import Workers, all_renewed, leases
+from tests.support.inspect import query, until
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Proxy
 from tests.support.stores import Store, postgres_schema

@@ -9,8 +9,8 @@ import pytest
 
 from hark import Hark, InstanceFailed
 from tests.crash.machines import ALL, Killer
-from tests.crash.processes import Workers, gone, until
-from tests.support.inspect import query
+from tests.crash.processes import Workers, gone
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 

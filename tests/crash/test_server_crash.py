@@ -13,8 +13,7 @@ import pytest
 from hark import Await, Broadcast, Context, Done, Hark, Machine, step
 from hark.runtime import caller_errors
 from hark.store.postgres import PostgresStore
-from tests.crash.processes import until
-from tests.support.inspect import query
+from tests.support.inspect import query, until
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Line, Proxy
 from tests.support.stores import Store, postgres_schema

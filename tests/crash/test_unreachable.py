@@ -13,8 +13,8 @@ from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
 from hark.runtime import caller_errors
 from hark.store import sqlite
 from tests.crash.machines import Gated
-from tests.crash.processes import Workers, until
-from tests.support.inspect import query
+from tests.crash.processes import Workers
+from tests.support.inspect import query, until
 from tests.support.proxy import Proxy, cut_before
 from tests.support.stores import Store, run_sql
 
@@ -100,7 +100,7 @@ async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, wor
     async with app.worker():
         patient = await app.start(Patient, id="patient")
         result = asyncio.create_task(asyncio.wait_for(patient.result(), 60))
-        await until(lambda: app._clerk.completions.waiting, "somebody to wait for the result")
+        await until(lambda: app._clerk.completions.waiting, "a waiter for the result")
         proxy.go_away()
         told = app.signal("patient", "tick", "told")  # requested during the outage, done after it
         await asyncio.sleep(0.3)
@@ -145,19 +145,21 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
     app.register(Patient)
     async with app, app.worker():
         patient = await app.start(Patient, id="patient")
-        for moment in (0, 0.05):  # while it registers, and after it has registered
+        for registered in (True, False):  # cancelled after it has registered, and while it registers
             waiter = asyncio.create_task(wait_for_result(app))
-            await asyncio.sleep(moment)
+            await asyncio.sleep(0)
+            if registered:
+                await until(lambda: patient.id in app._clerk.completions.waiting, "the waiter")
             waiter.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiter
             del waiter
-        await until(lambda: look_again(app), "those who gave up to be forgotten")
+        await until(lambda: look_again(app), "the cancelled waiters to be removed")
         again = asyncio.create_task(wait_for_result(app))
         await app.signal(patient, "tick", "told")
         assert await again == "told"
         assert await app.result("patient", timeout=60) == "told"
-        await until(lambda: not app._clerk.completions.waiting, "nobody to wait any more")
+        await until(lambda: not app._clerk.completions.waiting, "no waiter to be left")
 
 
 def look_again(app: Hark) -> bool:

@@ -12,8 +12,8 @@ import pytest
 
 from hark import Hark
 from tests.crash.machines import ALL, Blocking, Family, Gated, Witness
-from tests.crash.processes import Workers, all_renewed, has_workers, leases, until
-from tests.support.inspect import everything, query
+from tests.crash.processes import Workers, all_renewed, has_workers, leases
+from tests.support.inspect import everything, query, until
 from tests.support.stores import Store
 
 

@@ -56,13 +56,13 @@ async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instanc
             await until(lambda: time.monotonic() > over, "more than a lease")
             await asyncio.to_thread(server.start)
             for _ in range(2):
-                await until(lambda: _patrolled(other), "the other one to look for the dead")
+                await until(lambda: _patrolled(other), "the other worker to search for expired leases")
                 await pass_through_the_clerk(other)
             may_renew.set()
             # A row whose owner has no lease at all: once it is reclaimed, the search has resumed.
-            nobody = "UPDATE instances SET lease_owner = 'nobody' WHERE id = '{}' RETURNING id".format
-            await query(store, nobody(ghost.id))
-            await until(lambda: _failed(other, ghost.id), "the dead to be looked for in earnest", 60)
+            to_unknown_owner = "UPDATE instances SET lease_owner = 'nobody' WHERE id = '{}' RETURNING id".format
+            await query(store, to_unknown_owner(ghost.id))
+            await until(lambda: _failed(other, ghost.id), "the row without an owner to be reclaimed")
             kept = await other.get(long.id)
             assert (kept.status, kept.attempt, kept.error) == ("executing", 0, None)
             go.set()

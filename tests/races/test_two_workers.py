@@ -3,6 +3,7 @@
 import asyncio
 
 from hark import Context, Done, Hark, Machine, step
+from tests.support.inspect import until
 from tests.support.stores import Store
 
 
@@ -26,10 +27,10 @@ async def test_fault_28_two_workers_in_one_process_do_not_reclaim_from_each_othe
         theirs.register(Held)
         async with theirs.worker({"default": 1}):
             first = await theirs.start(Held)
-            await _until(lambda: Held.begun == [first.id])
+            await until(lambda: Held.begun == [first.id], "the first step")
             async with ours.worker({"default": 1}, grace=0):
                 second = await ours.start(Held)
-                await _until(lambda: Held.begun == [first.id, second.id])
+                await until(lambda: Held.begun == [first.id, second.id], "the second step")
                 for app in (ours, theirs):
                     await app.sweep()
                 assert [(await app.get(h)).attempt for app, h in ((ours, first), (theirs, second))] == [0, 0]
@@ -41,9 +42,3 @@ async def test_fault_28_two_workers_in_one_process_do_not_reclaim_from_each_othe
             assert await first.result(timeout=60) == 0
             assert await second.result(timeout=60) == 0
     assert Held.begun.count(first.id) == 1
-
-
-async def _until(condition: object) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.005)

@@ -153,7 +153,7 @@ class PostgresServer:
                 process.kill()
         self._process.wait(_PATIENCE)
         self._process = None
-        _await(lambda: not any(map(_alive, family)), "the killed server's children to be gone")
+        wait_until(lambda: not any(map(_alive, family)), "the killed server's children to be gone")
         (self.data_directory / "postmaster.pid").unlink(missing_ok=True)  # its pid may soon be reused
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class PostgresServer:
                 return last == "ready" and self._process is not None and int(first) == self._process.pid
             return False
 
-        _await(ready, f"PostgreSQL to be ready; see {self.log_file}")
+        wait_until(ready, f"PostgreSQL to be ready; see {self.log_file}")
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
@@ -329,7 +329,7 @@ def _alive(process: psutil.Process) -> bool:
     return False
 
 
-def _await(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str) -> None:
     until = time.monotonic() + _PATIENCE
     while not condition():
         if time.monotonic() > until:

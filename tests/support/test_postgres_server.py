@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from tests.support.postgres import Postgres, PostgresServer, given_server
+from tests.support.postgres import Postgres, PostgresServer, given_server, wait_until
 from tests.support.stores import Store, postgres_schema, run_sql
 
 
@@ -93,7 +92,7 @@ def test_a_test_run_that_is_killed_leaves_no_server() -> None:
     server = int((data / "postmaster.pid").read_text().split()[0])
     run.kill()
     run.wait()
-    _until(lambda: not data.parent.exists() and _gone(server))
+    wait_until(lambda: not data.parent.exists() and _gone(server), "the server to be gone and its directory removed")
 
 
 def test_each_test_has_a_schema_of_its_own_and_it_is_dropped(postgres: Postgres) -> None:
@@ -115,10 +114,3 @@ def _gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
