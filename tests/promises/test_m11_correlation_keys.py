@@ -99,7 +99,7 @@ async def test_m11_an_id_equal_to_a_live_key_and_a_key_equal_to_an_id_are_duplic
         assert await refused(app, Order, id="shared") == keyed.id
         assert await refused(app, Order, correlation_key="named") == "named"
         assert await refused(app, Order, id="named") == "named"
-        assert await refused(app, Order, correlation_key=keyed.id) == keyed.id, "an id nobody chose is one, too"
+        assert await refused(app, Order, correlation_key=keyed.id) == keyed.id, "a generated id is taken, too"
         await end(app, keyed, "done")
         await end(app, named, "done")
         assert await refused(app, Order, correlation_key="named") == "named", "an id is taken for as long as it is kept"

@@ -87,7 +87,7 @@ async def test_m1_a_crash_before_the_commit_runs_the_whole_step_again(store: Sto
         cake = await app.start(Bakes)
         await kill_a_worker(app, store, fuse, Bakes)
         fuse.lit = False
-        assert [i.id for i in await app.list()] == [cake.id], "what died has issued nothing"
+        assert [i.id for i in await app.list()] == [cake.id], "the killed step's effects were not applied"
         await app.cancel(await app.start(Bakes, id="side-effect"))
         await app.drain()
         assert log == ["start", "mix 0", "mix 0", "eat"]
@@ -111,7 +111,7 @@ async def test_m1_a_step_that_is_handed_back_runs_again_from_its_beginning(store
         assert (await slow.get()).status == "runnable", "given back at once, no lease has to run out"
         fuse.lit = False
         await app.drain()
-        assert attempts == [0, 0], "a graceful stop is no retry"
+        assert attempts == [0, 0], "a graceful stop does not count as a retry"
         assert (await slow.get()).status == "done"
 
 

@@ -41,7 +41,7 @@ async def test_m5_a_dead_worker_is_not_an_exception_its_lease_expires_and_the_st
     async with harness(store, Deadly) as app:
         deadly = await app.start(Deadly)
         async with doomed(app, store, fuse, Deadly):
-            assert await app.drain() == {"steps": 0}, "it is held by somebody whose lease is good"
+            assert await app.drain() == {"steps": 0}, "its worker's lease is valid"
             await app.advance(LEASE - 1)
             assert (await deadly.get()).status == "executing"
             await app.advance(2)
@@ -72,7 +72,7 @@ async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_wi
         error = (await deadly.get()).error
         assert f"{limit or 5} times in a row" in error
         assert "'start'" in error
-        assert await app.drain() == {"steps": 0}, "nobody touches it again"
+        assert await app.drain() == {"steps": 0}, "a quarantined instance is not claimed again"
 
 
 async def test_m5_a_retry_resets_the_crash_count_of_a_quarantined_instance(store: Store, fuse: Fuse) -> None:

@@ -300,7 +300,7 @@ async def test_m7_a_retry_of_a_limited_step_pays_again(store: Store) -> None:
         await app.retry(tries)
         await app.start(Tries, rate_limit="api")
         await app.drain()
-        assert ran == [0, 1, 2, 0], "also when somebody retries what has failed"
+        assert ran == [0, 1, 2, 0], "also when a failed instance is retried"
 
 
 async def test_m7_a_limit_is_for_one_step_and_not_for_those_after_it(store: Store) -> None:

@@ -94,7 +94,7 @@ async def test_m9_instances_blocked_on_a_key_run_by_priority_and_then_by_age(sto
         for name, priority in (("b", 0), ("c", 0), ("low", 9), ("urgent", -5)):
             handles.append(await app.start(Says, name, concurrency_key="k", priority=priority))
         free = await app.start(Says, "free")
-        await until(lambda: "free" in ran, "somebody without a key")
+        await until(lambda: "free" in ran, "the instance without a key")
         go.set()
         for handle in [*handles, free]:
             await handle.result(timeout=30)

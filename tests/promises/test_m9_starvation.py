@@ -28,7 +28,7 @@ class Hangs(Machine):
 class Backlog(Machine):
     @step
     async def start(self, ctx: Context) -> Done:
-        raise AssertionError("nobody can run this")
+        raise AssertionError("no worker can run this")
 
 
 class Works(Machine):
@@ -57,7 +57,7 @@ async def test_m9_fault_72_a_backlog_that_cannot_run_does_not_starve_the_queue(
         await door.start_many([backlog] * BACKLOG)
         turns = DoorAccess(app).turns
         await (await app.start(Works, 0)).result(timeout=60)
-        assert DoorAccess(app).turns - turns < 50, "one seat does not mean one look at a time"
+        assert DoorAccess(app).turns - turns < 50, "with one free slot, a turn still reads past the whole backlog"
         for works in await app.start_many([(Works, n) for n in range(50)]):
             await works.result(timeout=60)
         for n in range(10):

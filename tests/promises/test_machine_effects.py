@@ -68,7 +68,7 @@ async def test_api_effects_commit_with_whatever_outcome_the_step_returns(
         new = await app.get("new")
         assert (await app.get("ear")).state == [f"to a key by {outcome}", "to all"]
         assert new.state == ["to the new one"]
-        assert new.parent_id is None, "a start is no child"
+        assert new.parent_id is None, "an instance started by ctx.start is not a child"
         if outcome == "done":
             assert await acts.result(timeout=0) == new.id, "the id that ctx.start returned"
 

@@ -156,7 +156,7 @@ async def test_x8_a_step_in_a_thread_finishes_and_its_outcome_is_refused(store: 
             ctx.signal("bystander", "go")
             left.set()
             if ctx.state.get("raise"):
-                raise RuntimeError("nobody hears this")
+                raise RuntimeError("not observed")
             return Done("too late")
 
         def handle(self, error: Exception, ctx: Context) -> Stop:

@@ -231,7 +231,7 @@ async def _silence(store: PostgresStore) -> None:
     pass
 
 
-async def test_any_number_of_hints_causes_one_check_now_and_one_more(pg_store: Store) -> None:
+async def test_many_hints_cause_at_most_one_check_per_calm_period(pg_store: Store) -> None:
     async with listening(pg_store, Here) as app, app.worker():
         checks = 0
         read = app._clerk.store.read

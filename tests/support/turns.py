@@ -183,9 +183,9 @@ def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
     """Invariant 11: a terminal instance is empty."""
     assert not waits, f"a finished instance waits: {row} {waits}"
     assert row.due_at is None, f"a finished instance is due: {row}"
-    assert row.blocked_on is None, f"a finished instance is in line: {row}"
+    assert row.blocked_on is None, f"a finished instance is blocked on a bucket: {row}"
     pending = [a for a in content.awakeables.values() if a.instance_id == row.id and a.status == "PENDING"]
-    assert not pending, f"a finished instance asks: {row} {pending}"
+    assert not pending, f"a finished instance has a pending awakeable: {row} {pending}"
 
 
 def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
@@ -200,7 +200,9 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
     wanted = "awaiting_children" if any(w.kind == "children" for w in waits) else "awaiting_signal"
     assert row.status == wanted, f"status: {row} {waits}"
     for wait in waits:
-        assert wait.remaining is None or wait.remaining > 0, f"joined and still asleep: {row} {wait}"
+        assert wait.remaining is None or wait.remaining > 0, (
+            f"all children ended and the parent is still parked: {row} {wait}"
+        )
 
 
 def _audit_keys(content: Content) -> None:
@@ -219,10 +221,12 @@ def _audit_limits(content: Content, given: Rules) -> None:
     kept = {f"{bucket.kind}:{bucket.key}" for bucket in content.buckets}
     for key, n in used.items():
         assert n <= given.limits.size(key), f"{n} at once under {key}"
-        assert f"slot:{key}" in kept, f"the bucket of {key} is gone: who ends under it will promote nobody"
+        assert f"slot:{key}" in kept, (
+            f"the bucket of {key} is gone: an instance that ends under this key would promote no blocked row"
+        )
     due = {f"{bucket.kind}:{bucket.key}" for bucket in content.buckets if bucket.due_at is not None}
     for line in {row.blocked_on for row in rows if row.blocked_on is not None} - due:
         kind, key = line.split(":", 1)
-        assert kind == "slot", f"nobody will look at {line}"
+        assert kind == "slot", f"no sweep will promote the rows blocked on {line}"
         next_up = [r for r in rows if r.concurrency_key == key and r.status == "runnable" and r.blocked_on != line]
         assert next_up or used[key] >= given.limits.size(key), f"stranded: {line}"
