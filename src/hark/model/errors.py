@@ -19,7 +19,7 @@
     ├── SignalTimeout (TimeoutError)
     ├── AwakeableTimedOut (TimeoutError)
     ├── AwakeableRejected
-    ├── RunFailed                      .type .message
+    ├── RunFailed                      .type .message .traceback
     ├── CallFailed                     .id .error
     ├── NonDeterministic               .entry .expected .found
     ├── StoreUnavailable
@@ -285,12 +285,14 @@ class RunFailed(HarkError):
     Attributes:
         type: The bare class name of the exception, such as "ValueError".
         message: The text of the exception.
+        traceback: Where it was raised, as text; None if that is not known.
     """
 
-    def __init__(self, text: str, *, type: str, message: str) -> None:
+    def __init__(self, text: str, *, type: str, message: str, traceback: str | None = None) -> None:
         super().__init__(text)
         self.type = type
         self.message = message
+        self.traceback = traceback
 
 
 class CallFailed(HarkError):

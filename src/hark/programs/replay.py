@@ -34,6 +34,7 @@ from hark.model.activation import Claim, Traits, WaitRow
 from hark.model.decisions import Decision, Effect, Finish, JournalLine, Park, Proceed
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
+from hark.model.failures import error_text
 from hark.programs.branches import Branch, Branches, Suspended
 from hark.programs.inbox import FunctionInbox, in_order, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
@@ -48,7 +49,6 @@ from hark.programs.operations import (
 )  # fmt: skip
 from hark.programs.runs import Runs, plan_retry
 from hark.programs.services import FunctionServices, InputCodec
-from hark.programs.steps import error_text
 from hark.programs.waits import WaitChanges, needs_changes, wait_changes
 
 _MAX_STEP_BYTES = 255

@@ -15,9 +15,10 @@ from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.error_codec import encode_error
 from hark.model.errors import RunFailed
+from hark.model.failures import failure_of
 from hark.programs.operations import Result, Run
 from hark.programs.services import FunctionServices, InboxListener
-from hark.programs.steps import error_text, is_cancelled
+from hark.programs.steps import is_cancelled
 
 
 class Runs:
@@ -45,9 +46,12 @@ class Runs:
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():  # the activation is cancelled: its outcome is not used any more (X8)
                 raise asyncio.CancelledError from error
-            kind, message = type(error).__name__, error_text(error).partition(": ")[2]
-            text = f"{run.name} raised {kind}: {message}" if message else f"{run.name} raised {kind}"
-            return None, encode_error(RunFailed(text, type=kind, message=message))
+            failure = failure_of(error)
+            failed = RunFailed(
+                f"{run.name} raised {failure.text}",
+                type=type(error).__name__, message=failure.message, traceback=failure.traceback,
+            )  # fmt: skip
+            return None, encode_error(failed)
 
     def start(self, runs: Iterable[Run]) -> None:
         """Execute each of these in a task of its own."""

@@ -30,6 +30,7 @@ from hark.model.decisions import (
 )  # fmt: skip
 from hark.model.errors import HarkError, InvalidOutcome
 from hark.model.events import OutcomeType
+from hark.model.failures import error_text
 from hark.model.names import from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
@@ -46,7 +47,6 @@ else:
 
 _ADVANCE = Advance()
 _TRAITS = Traits()  # a step waits only by its outcome, and creates no awakeables
-_MAX_ERROR_CHARS = 1 << 14  # errors are read by people, and shown in lists
 
 
 class StepServices(Protocol):
@@ -334,21 +334,6 @@ def _state_for_handle(program: StepProgram, claim: Claim) -> Any:
 
 def _failed(claim: Claim, error: str) -> Decision:
     return Decision("stop", claim.step, claim.state, Finish("failed", error=error))
-
-
-def error_text(error: object) -> str:
-    """An error, or the reason of a `Stop`, as text that every store can keep."""
-    if isinstance(error, BaseException):
-        try:
-            text = str(error)
-        except Exception:
-            text = "(its text cannot be read)"
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    else:
-        text = error if isinstance(error, str) else json.dump(error, what="reason")
-    if len(text) > _MAX_ERROR_CHARS:
-        text = f"{text[:_MAX_ERROR_CHARS]}… ({len(text)} characters)"
-    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: Any) -> Decision:

@@ -16,7 +16,7 @@ from hark.kernel.requests import Commit
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, Proceed
 from hark.model.errors import NotOpen
-from hark.programs.steps import error_text
+from hark.model.failures import error_text
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Program, Registry

@@ -1,0 +1,197 @@
+"""Failures: an exception as type, message and traceback, in texts that every store can keep (X9).
+
+A traceback has the user's frames first: frames of the engine and of asyncio are left out, and when it has to be cut,
+those of libraries go before those of the user. Everything is bounded, because failures are stored, listed and logged.
+Nothing here raises, whatever an exception does when it is shown, and nothing is paid before something has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+from msgspec import Struct
+
+from hark.model import json
+from hark.model.errors import RunFailed
+
+MAX_ERROR: Final = 1 << 14  # characters: errors are read by people, and shown in lists
+MAX_TRACEBACK: Final = 1 << 13
+_MAX_CAUSES = 4  # exceptions that were raised from each other, and exceptions of a group
+_MAX_FRAMES = 100
+_LIBRARY = os.path.dirname(os.__file__) + os.sep  # the standard library
+_ENGINE = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    _LIBRARY + "asyncio" + os.sep,
+    _LIBRARY + "concurrent" + os.sep,
+    _LIBRARY + "threading.py",
+)
+_CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+_DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+Frames = Sequence[tuple[FrameType, int]]
+
+
+class Failure(Struct, frozen=True, gc=False):
+    """Why an attempt failed.
+
+    `type` is the bare name of the exception's class; None, and no traceback, for a reason that was given as a value.
+    """
+
+    type: str | None
+    message: str
+    traceback: str | None = None
+
+    @property
+    def text(self) -> str:
+        """One text for people: `KeyError: 'x'`."""
+        return ": ".join(part for part in (self.type, self.message) if part)
+
+    def data(self) -> dict[str, Any]:
+        """What the event of a failed attempt says about it."""
+        return {"type": self.type, "message": self.message, "traceback": self.traceback}
+
+
+def failure_of(error: object) -> Failure:
+    """The failure of an exception, or of the reason given to `Stop`."""
+    if isinstance(error, BaseException):
+        return Failure(type(error).__name__, _message(error), traceback_of(error))
+    return Failure(None, error_text(error))
+
+
+def error_text(error: object) -> str:
+    """An error, or the reason of a `Stop`, as text that every store can keep."""
+    if isinstance(error, BaseException):
+        message = _message(error)
+        return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return storable(error if isinstance(error, str) else json.dump(error, what="reason"))
+
+
+def storable(text: str, limit: int = MAX_ERROR) -> str:
+    """The text without what a store refuses (NUL, lone surrogates), cut at a number of characters."""
+    if len(text) > limit:
+        text = f"{text[:limit]}… ({len(text)} characters)"
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception and, briefly, those of its causes, in the form that Python prints."""
+    try:
+        return storable("".join(_chain(error)), MAX_TRACEBACK)
+    except Exception as second:  # a property of the exception raised
+        return f"{type(error).__name__} (its traceback cannot be shown: {type(second).__name__})"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return storable(str(error))
+    except Exception:
+        return "(its text cannot be read)"
+
+
+def _chain(error: BaseException) -> Iterator[str]:
+    """The exception last, as Python prints it; it may use half of the room, and its causes the rest."""
+    chain: list[tuple[BaseException, str]] = []
+    found: BaseException | None = error
+    connection = ""
+    while found is not None and len(chain) <= _MAX_CAUSES and all(found is not one for one, _ in chain):
+        chain.append((found, connection))
+        if found.__cause__ is not None:
+            found, connection = found.__cause__, _CAUSED
+        else:
+            found, connection = (None if found.__suppress_context__ else found.__context__), _DURING
+    runs = {id(one): one.traceback for one, _ in chain if isinstance(one, RunFailed) and one.traceback}
+    half = MAX_TRACEBACK // 2 - len(_CAUSED) * (len(chain) + len(runs))
+    share = half // max(1, len(chain) - 1 + len(runs))
+    for one, connection in reversed(chain):
+        if id(one) in runs:  # where it was raised: in another call, perhaps in another process
+            yield runs[id(one)][:share].rstrip() + "\n"
+            yield _CAUSED
+        yield _one(one, half if one is error else share)
+        yield connection
+
+
+def _one(error: BaseException, room: int) -> str:
+    """One exception with its frames, in at most `room` characters; those inside a group are indented below it."""
+    inner = ""
+    if isinstance(error, BaseExceptionGroup):
+        room //= 2
+        for one in error.exceptions[:_MAX_CAUSES]:
+            lines = _without_group(one, room // _MAX_CAUSES).splitlines()
+            inner += "".join(f"  | {line}\n" for line in lines)
+        if len(error.exceptions) > _MAX_CAUSES:
+            inner += f"  | … and {len(error.exceptions) - _MAX_CAUSES} more\n"
+    return _without_group(error, room) + inner
+
+
+def _without_group(error: BaseException, room: int) -> str:
+    line = _last_line(error)[: room // 2]
+    room -= len(line) + 1
+    return f"{_frames(error.__traceback__, room)[:room]}{line}\n"
+
+
+def _last_line(error: BaseException) -> str:
+    kind = type(error)
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    lines = [f"{name}: {message}" if (message := _message(error)) else name]
+    notes = getattr(error, "__notes__", None)
+    if isinstance(notes, list):
+        lines += [str(note) for note in notes[:_MAX_CAUSES]]
+    return "\n".join(lines)
+
+
+def _frames(tb: TracebackType | None, room: int) -> str:
+    """The frames as text of at most `room` characters, unless a single frame needs more."""
+    frames, left_out = _walk(tb)
+    if not frames:
+        return ""
+    wanted = [frame for frame in frames if not _is_engine(frame[0])] or frames
+    text = _render(wanted, left_out)
+    if len(text) > room:
+        own = [frame for frame in wanted if not _is_library(frame[0])]
+        if own:
+            left_out += len(wanted) - len(own)
+            wanted = own if wanted[-1] is own[-1] else [*own, wanted[-1]]
+            text = _render(wanted, left_out)
+    while len(text) > room and len(wanted) > 1:
+        half = len(wanted) // 2
+        left_out += len(wanted) - half
+        wanted = [*wanted[: half // 2], *wanted[len(wanted) - half + half // 2 :]]
+        text = _render(wanted, left_out)
+    return text
+
+
+def _walk(tb: TracebackType | None) -> tuple[list[tuple[FrameType, int]], int]:
+    """The outermost and the innermost frames, and how many between them are left out."""
+    walk = traceback.walk_tb(tb)
+    first = list(islice(walk, _MAX_FRAMES // 2))
+    last: deque[tuple[FrameType, int]] = deque(maxlen=_MAX_FRAMES // 2)
+    between = 0
+    for frame in walk:
+        last.append(frame)
+        between += 1
+    return first + list(last), between - len(last)
+
+
+def _render(frames: Frames, left_out: int) -> str:
+    """As Python prints them; a recursion is one frame with a count."""
+    lines = traceback.StackSummary.extract(iter(frames)).format()
+    if left_out:
+        lines.insert((len(lines) + 1) // 2, f"  … {left_out} frames left out\n")
+    return "".join(["Traceback (most recent call last):\n", *lines])
+
+
+def _is_engine(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_ENGINE)
+
+
+def _is_library(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith((_LIBRARY, "<frozen")) or "site-packages" in name or "dist-packages" in name
