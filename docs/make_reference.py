@@ -33,7 +33,7 @@ SECTIONS: dict[str, list[str]] = {
     "Durable functions": ["workflow", "Workflow", "FunctionContext", "AwakeableHandle"],
     "What the app returns": [
         "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
-        "NearMiss", "Token",
+        "NearMiss", "Token", "WorkerInfo",
     ],
     "Tests": ["Harness"],
 }  # fmt: skip

@@ -22,7 +22,7 @@ NAMES = {
     # durable functions
     "workflow", "Workflow", "FunctionContext", "AwakeableHandle",
     # what the engine shows
-    "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait",
+    "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
@@ -60,9 +60,9 @@ def test_every_error_is_importable_from_hark() -> None:
 
 VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "awakeable",
-    "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "cancel",
-    "retry", "sweep", "export", "forget", "create_token", "tokens", "revoke_token", "register", "worker", "asgi",
-    "serve", "is_open",
+    "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "workers",
+    "cancel", "retry", "sweep", "export", "forget", "create_token", "tokens", "revoke_token", "register", "worker",
+    "asgi", "serve", "is_open",
 }  # fmt: skip
 
 

@@ -65,6 +65,7 @@ __all__ = [
     "Waiting",
     "Why",
     "Worker",
+    "WorkerInfo",
     "Workflow",
     "WouldBlockEventLoop",
     "step",

@@ -47,6 +47,7 @@ from hark.model.values import (
     Wait,
     Waiting,
     Why,
+    WorkerInfo,
 )
 from hark.programs.functions import AwakeableHandle, FunctionContext
 from hark.programs.steps import Context
@@ -111,6 +112,7 @@ __all__ = [
     "Waiting",
     "Why",
     "Worker",
+    "WorkerInfo",
     "Workflow",
     "WouldBlockEventLoop",
     "step",

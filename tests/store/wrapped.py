@@ -115,8 +115,8 @@ class WrappedLease:
     def __init__(self, inner: Lease) -> None:
         self._inner = inner
 
-    def renew(self, worker: str, length: int, definitions: str) -> None:
-        self._inner.renew(worker, length, definitions)
+    def renew(self, worker: str, length: int, definitions: str, info: str) -> None:
+        self._inner.renew(worker, length, definitions, info)
 
     def close(self) -> None:
         self._inner.close()

@@ -20,8 +20,8 @@ from hark.app.handle import Handle, Target
 from hark.model import json
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
-from hark.model.values import Event, Instance, Kind, Status, Wait, WaitKind, Why
-from hark.runtime import views
+from hark.model.values import Event, Instance, Kind, Status, Wait, WaitKind, Why, WorkerInfo
+from hark.runtime import views, worker_info
 from hark.runtime.conditions import StatusReached
 from hark.runtime.reply import Reply
 from hark.store.protocol import Store
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class ReadVerbs(Core):
-    """get, list, result, events, events_after, waits, why."""
+    """get, list, result, events, events_after, waits, why, workers."""
 
     def get(self, target: Target) -> Reply[Instance]:
         """Read one instance as it is in the store now.
@@ -183,6 +183,17 @@ class ReadVerbs(Core):
         wanted = target_of(target)
         here = list(self._registry.lanes()) if self._clerk.worker is not None else []
         return self._read(lambda store: why.explain(store, wanted, here))
+
+    def workers(self) -> Reply[builtins.list[WorkerInfo]]:
+        """List the worker processes on this store, the longest running first; also those whose lease has ended.
+
+        A store in memory has none: its worker is in this process, and needs no lease.
+
+        Example:
+            for worker in await app.workers():
+                print(worker.host, worker.pid, worker.free)
+        """
+        return self._read(worker_info.workers)
 
 
 def _result(row: Sequence[Any]) -> Any:

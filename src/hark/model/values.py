@@ -318,6 +318,35 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker process, as `workers` lists it. It updates this with each renewal of its lease.
+
+    Attributes:
+        id: The id of the worker, as leases and events name it.
+        host: The name of the machine it runs on.
+        pid: The number of its process on that machine.
+        version: The version of Hark it runs.
+        queues: The slots of each of its queues.
+        free: How many of these are free.
+        definitions: What it has code for: `name@version`.
+        since: When it was started.
+        lease_until: When its lease ends, unless it is renewed.
+        live: Whether its lease has not ended.
+    """
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    queues: dict[str, int]
+    free: dict[str, int]
+    definitions: tuple[str, ...]
+    since: datetime
+    lease_until: datetime
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """A rate limit: a token bucket.
 

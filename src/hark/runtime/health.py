@@ -24,7 +24,7 @@ async def facts(store: Store) -> dict[str, Any]:
     [[abandoned]] = await store.read(reads.abandoned_count, now=now)
     oldest = await store.read(reads.oldest_wait)
     server = await store.server()
-    live = [names for _, until, names, _ in workers if until >= now]
+    live = [worker.definitions for worker in workers if worker.until >= now]
     return {
         "schema": schema,
         "database": server.name,

@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all
@@ -18,11 +19,13 @@ _log = logging.getLogger("hark")
 
 
 class LeaseRenewal:
-    def __init__(self, owner: str, registry: Registry, seconds: float) -> None:
-        """`owner`: the id of the worker; `registry`: the definitions it has code for; `seconds`: of the lease."""
+    def __init__(self, owner: str, registry: Registry, seconds: float, info: Callable[[], str]) -> None:
+        """`owner`: the id of the worker; `registry`: the definitions it has code for; `seconds`: of the lease;
+        `info`: what to record about the worker, as JSON, with each renewal."""
         self._owner = owner
         self._registry = registry
         self._seconds = seconds
+        self._info = info
         self._stopped = threading.Event()
         self._renewed = -math.inf  # when it was last renewed, unless the last try failed
         self._sound_from = 0.0  # after a lost lease: one lease later, so that other workers renew theirs first
@@ -56,7 +59,7 @@ class LeaseRenewal:
                 names = ",".join(
                     f"{name}@{version}" for name, version in self._registry.lanes()
                 )  # read each time: more may be registered
-                lease.renew(self._owner, length, names)
+                lease.renew(self._owner, length, names, self._info())
                 now = time.monotonic()
                 if held.done() and now - self._renewed > self._seconds:
                     self._sound_from = now + self._seconds

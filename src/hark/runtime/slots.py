@@ -32,10 +32,18 @@ class Slots:
         self._claims: dict[str, Claim] = {}
         self._taken: dict[str, int] = {}
 
+    def room(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The slots of each queue, and how many of them are free. May be called from another thread: the numbers are
+        for people, and may be of different moments."""
+        queues = self._sizes()
+        return queues, {queue: max(0, size - self._taken.get(queue, 0)) for queue, size in queues.items()}
+
+    def _sizes(self) -> dict[str, int]:
+        return self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
+
     def capacity(self, commits: Sequence[Commit]) -> Capacity:
         """What can be claimed, with the slots that these outcomes free when they are committed."""
-        queues = self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
-        free = {queue: size - self._taken.get(queue, 0) for queue, size in queues.items()}
+        free = {queue: size - self._taken.get(queue, 0) for queue, size in self._sizes().items()}
         for commit in commits:
             queue = commit.claim.queue
             if queue in free and commit.claim.id in self._claims and not runs_ahead(commit.decision.move):

@@ -19,6 +19,7 @@ from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
+from hark.runtime.worker_info import name_of
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance
@@ -123,11 +124,14 @@ def _command(*words: str) -> str:
 async def _blockers(store: Store, row: WhyInstance, now: int, here: Sequence[tuple[str, int]]) -> list[Blocker]:
     if row.status in TERMINAL:
         return [_finished(row)]
-    live = {id: names for id, names in await store.read(reads.live_workers, now=now)}
+    workers = {worker.id: worker for worker in await store.read(reads.all_workers)}
+    live = {worker.id: worker.definitions for worker in workers.values() if worker.until >= now}
     if row.status == "executing":
+        owner = workers.get(row.lease_owner or "")
+        where = f"worker {row.lease_owner}" if owner is None else name_of(owner)
         if row.lease_owner in live or not store.durable:
-            return [Blocker("executing", f"Step {row.step!r} is running now, on worker {row.lease_owner}.")]
-        text = f"It was running on worker {row.lease_owner}, whose lease has expired; "
+            return [Blocker("executing", f"Step {row.step!r} is running now, on {where}.")]
+        text = f"It was running on {where}, whose lease has expired; "
         return [Blocker("lease_lost", text + "any other worker reclaims it, and so does `hark timeout check`.")]
     able = [id for id, names in live.items() if f",{row.definition}@{row.version}," in f",{names},"]
     found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able))]

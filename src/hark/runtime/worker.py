@@ -23,6 +23,7 @@ from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.services import WorkerServices
 from hark.runtime.slots import Slots
+from hark.runtime.worker_info import describe_worker
 
 _log = logging.getLogger("hark")
 
@@ -56,7 +57,7 @@ class Worker:
         self._grace = micros(grace, "grace", zero=True) / 1_000_000
         self._slots = Slots(self.owner, registry, queues)
         self._activations = Activations(clerk, registry, services)
-        self._lease = LeaseRenewal(self.owner, registry, lease)
+        self._lease = LeaseRenewal(self.owner, registry, lease, lambda: describe_worker(*self._slots.room()))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 

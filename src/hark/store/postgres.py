@@ -409,16 +409,16 @@ class PostgresLease:
         self._loop = asyncio.new_event_loop()
         self._db: asyncpg.Connection | None = None
 
-    def renew(self, worker: str, length: int, definitions: str) -> None:
-        self._loop.run_until_complete(self._renew(worker, length, definitions))
+    def renew(self, worker: str, length: int, definitions: str, info: str) -> None:
+        self._loop.run_until_complete(self._renew(worker, length, definitions, info))
 
-    async def _renew(self, worker: str, length: int, definitions: str) -> None:
+    async def _renew(self, worker: str, length: int, definitions: str, info: str) -> None:
         try:
             if self._db is None or self._db.is_closed():
                 self._db = await self._store.connect(role="lease")
             clock = self._store.clock
             now = clock() if clock else await self._db.fetchval(f"SELECT {_NOW}")
-            values = {"id": worker, "until": now + length, "definitions": definitions, "now": now}
+            values = {"id": worker, "until": now + length, "definitions": definitions, "info": info, "now": now}
             await _fetch(self._db, statements.renew, None, values)
         except _FAULTS as error:
             raise _failed(self._db, error) from error

@@ -115,13 +115,14 @@ class Lease(Protocol):
     Every method blocks, and is called on the worker's lease thread.
     """
 
-    def renew(self, worker: str, length: int, definitions: str) -> None:
+    def renew(self, worker: str, length: int, definitions: str, info: str) -> None:
         """Extend the lease (`statements.renew`) until `length` µs from now by the database's clock.
 
         Args:
             worker: The id of the worker.
             length: How long the lease is to last, in µs.
             definitions: What the worker can run: `name@version`, separated by commas.
+            info: Where it runs and what it has room for, as JSON (`runtime/worker_info.py`).
 
         Raises:
             StoreFault: The lease was not renewed. The worker calls again; a lost connection must be replaced then.

@@ -300,9 +300,9 @@ class SqliteLease:
         self._db = _connect(path)
         self._clock = clock
 
-    def renew(self, worker: str, length: int, definitions: str) -> None:
+    def renew(self, worker: str, length: int, definitions: str, info: str) -> None:
         now = self._clock()
-        values = {"id": worker, "until": now + length, "definitions": definitions, "now": now}
+        values = {"id": worker, "until": now + length, "definitions": definitions, "info": info, "now": now}
         _run(self._db, statements.renew, None, values)
 
     def close(self) -> None:

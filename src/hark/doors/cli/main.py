@@ -22,6 +22,7 @@ from hark.doors.cli import (
     start_and_signal,
     timeouts,
     tokens,
+    workers,
 )
 from hark.doors.cli.commands import group
 from hark.doors.cli.output import printable
@@ -49,7 +50,7 @@ _EXIT_CODES: dict[type[HarkError], int] = {
 }
 
 cli = group("Durable workflows that wait for the outside world.", root=True)
-for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events):
+for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events, workers):
     module.add_commands(cli)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")

@@ -21,7 +21,7 @@ from hark.model import json
 from hark.model.error_codec import ERROR_TYPES, rebuild_error
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
 from hark.model.names import check_name
-from hark.model.values import Awakeable, Delivery, Event, Instance, Why
+from hark.model.values import Awakeable, Delivery, Event, Instance, Why, WorkerInfo
 
 T = TypeVar("T")
 _TIMEOUT = 60.0  # seconds
@@ -140,6 +140,9 @@ class RemoteHark:
 
     def awakeables(self, *, limit: int = 100, **filters: Any) -> RemoteReply[builtins.list[Awakeable]]:
         return RemoteReply([_awakeable(item) for item in self._items("/awakeables", limit, filters)])
+
+    def workers(self) -> RemoteReply[builtins.list[WorkerInfo]]:
+        return RemoteReply([_convert(WorkerInfo, item) for item in self._get("/workers")["items"]])
 
     # -- cancel, retry ----------------------------------------------------------------------------
 

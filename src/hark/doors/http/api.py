@@ -55,6 +55,8 @@ ROUTES: list[Route] = [
           {200: read.Events}, (404,), query=read.EventsQuery),
     Route("GET", "/waits", read.waits, "read", "List open waits, oldest first.", {200: read.Waits},
           query=read.WaitsQuery),
+    Route("GET", "/workers", read.workers, "read", "List the worker processes, the longest running first.",
+          {200: read.Workers}),
     Route("GET", "/metrics", prometheus.metrics, "read", "Read the metrics, in the format of Prometheus.",
           {200: "text/plain"}),
     Route("GET", "/openapi.json", openapi.openapi, "read", "Read this description.", {200: Any}),

@@ -12,7 +12,7 @@ import msgspec
 from hark.doors.http.responses import Response, error_body, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
-from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind
+from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind, WorkerInfo
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 VERSION = version("hark")
@@ -89,6 +89,11 @@ class Waits(msgspec.Struct):
     next: str | None
 
 
+class Workers(msgspec.Struct):
+    items: list[WorkerInfo]
+    next: None = None
+
+
 class Health(msgspec.Struct):
     status: Literal["ok"]
     store: str
@@ -143,6 +148,10 @@ async def waits(request: HttpRequest) -> Response:
         after = (cursor_number(since), id)
     found, last = await request.access.wait_page(name=query.name, kind=query.kind, limit=query.limit, after=after)
     return json_response(Waits(found, None if last is None else f"{last[0]}-{last[1]}"))
+
+
+async def workers(request: HttpRequest) -> Response:
+    return json_response(Workers(await request.app.workers()))
 
 
 async def health(request: HttpRequest) -> Response:

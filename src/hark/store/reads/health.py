@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
+
+
+class WorkerRow(Row, frozen=True):
+    """A worker. Times in µs; `info` is JSON, None from a worker of an older version."""
+
+    id: str
+    until: int
+    definitions: str
+    info: str | None
+    started_at: int
+
 
 # Which migrations were applied.
 schema_version = Sql("SELECT max(version) FROM migrations")
 
 # All workers, also dead ones.
-all_workers = Sql("SELECT id, until, definitions, started_at FROM workers ORDER BY started_at, id LIMIT 1000")
+all_workers = Sql(
+    "SELECT id, until, definitions, info, started_at FROM workers ORDER BY started_at, id LIMIT 1000", row=WorkerRow
+)
 
 # Unfinished instances by definition and status.
 count_unfinished = Sql(

@@ -48,9 +48,6 @@ why_instance = Sql(
     row=WhyInstance,
 )
 
-# Which workers could run it.
-live_workers = Sql("SELECT id, definitions FROM workers WHERE until >= :now::bigint ORDER BY id LIMIT 1000")
-
 # Which instances have the slots of the concurrency key it waits for.
 slot_holders = Sql(
     """

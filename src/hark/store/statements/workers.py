@@ -7,9 +7,9 @@ from hark.store.sql import Sql
 # M5: renew the lease of a worker process, or announce a new one. Sent from a thread and a connection of its own.
 renew = Sql(
     """
-    INSERT INTO workers (id, until, definitions, started_at)
-    VALUES (:id::text, :until::bigint, :definitions::text, :now::bigint)
-    ON CONFLICT (id) DO UPDATE SET until = excluded.until, definitions = excluded.definitions
+    INSERT INTO workers (id, until, definitions, info, started_at)
+    VALUES (:id::text, :until::bigint, :definitions::text, :info::text, :now::bigint)
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until, definitions = excluded.definitions, info = excluded.info
     """
 )
 

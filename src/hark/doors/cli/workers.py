@@ -1,0 +1,37 @@
+"""`hark workers`: the worker processes on a store."""
+
+import typer
+
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import open_engine
+from hark.doors.cli.options import Options
+from hark.doors.cli.output import age, ago, print_json, print_table
+from hark.model.values import WorkerInfo
+
+_COLUMNS = ("host", "pid", "version", "free slots", "lease", "running for", "id")
+
+
+def add_commands(cli: typer.Typer) -> None:
+    command(cli)(workers)
+
+
+def workers(options: Options) -> None:
+    """List the worker processes: where each runs, its queues and free slots, and its lease.
+
+    The numbers are those of the last renewal of its lease, which is a third of a lease ago at most.
+
+    hark workers
+    """
+    with open_engine(options) as hark:
+        found = hark.workers().result()
+    if options.json:
+        print_json(found)
+        return
+    print_table(_COLUMNS, [_row(worker) for worker in found], "No worker is running. `hark worker` starts one.")
+
+
+def _row(worker: WorkerInfo) -> tuple[str, ...]:
+    free = " ".join(f"{queue} {worker.free.get(queue, 0)}/{size}" for queue, size in sorted(worker.queues.items()))
+    lease = f"ends {ago(worker.lease_until)}" if worker.live else f"ended {ago(worker.lease_until)}"
+    host, pid = worker.host or "-", str(worker.pid or "-")
+    return host, pid, worker.version or "-", free or "-", lease, age(worker.since), worker.id

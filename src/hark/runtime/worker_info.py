@@ -1,0 +1,66 @@
+"""What a worker records about itself with its lease, and the workers of a store as people see them (`hark workers`)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+
+import msgspec
+
+from hark.model.names import from_micros
+from hark.model.values import WorkerInfo
+from hark.store import reads
+from hark.store.protocol import Store
+from hark.store.reads import WorkerRow
+
+
+class _Info(msgspec.Struct, omit_defaults=True):
+    """The column `workers.info`. Every field has a default: the worker may be of another version of Hark."""
+
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    queues: dict[str, int] = {}
+    free: dict[str, int] = {}
+
+
+@cache
+def _version() -> str:
+    from importlib import metadata  # takes longer to import than all of the engine needs
+
+    return metadata.version("hark")
+
+
+def describe_worker(queues: dict[str, int], free: dict[str, int]) -> str:
+    """What the worker of this process records: where it runs, and its slots and free slots by queue."""
+    info = _Info(socket.gethostname(), os.getpid(), _version(), queues, free)
+    return msgspec.json.encode(info).decode()
+
+
+async def workers(store: Store) -> list[WorkerInfo]:
+    """The workers of a store, the longest running first."""
+    now = await store.time()
+    return [_worker(row, now) for row in await store.read(reads.all_workers)]
+
+
+def _worker(row: WorkerRow, now: int) -> WorkerInfo:
+    info = _info(row.info)
+    return WorkerInfo(
+        row.id, info.host, info.pid, info.version, info.queues, info.free,
+        tuple(name for name in row.definitions.split(",") if name), from_micros(row.started_at),
+        from_micros(row.until), row.until >= now,
+    )  # fmt: skip
+
+
+def _info(text: str | None) -> _Info:
+    try:
+        return msgspec.json.decode(text or "{}", type=_Info)
+    except msgspec.MsgspecError:  # written by a version whose columns mean something else
+        return _Info()
+
+
+def name_of(row: WorkerRow) -> str:
+    """A worker as text for people: where it runs, if it has recorded that, and its id."""
+    info = _info(row.info)
+    return f"worker {row.id} (process {info.pid} on host {info.host})" if info.host else f"worker {row.id}"

@@ -1,0 +1,80 @@
+"""X6: the workers of a store can be listed, and `why` says where a step runs."""
+
+import asyncio
+import os
+import socket
+from importlib import metadata
+
+import pytest
+
+from hark import Context, Done, Hark, Machine, step
+from tests.doors.support_cli import run_cli, store_options
+from tests.support.http import serving
+from tests.support.inspect import until
+from tests.support.stores import Store
+
+
+class Held(Machine, queue="billing"):
+    """Runs until the test sets `go`."""
+
+    go = asyncio.Event()
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        await Held.go.wait()
+        return Done()
+
+
+@pytest.fixture(autouse=True)
+def _new_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held, "go", asyncio.Event())
+
+
+async def test_x6_a_worker_is_listed_with_its_host_process_version_and_slots(store: Store) -> None:
+    app = Hark(store.url, **store.options, lease=0.3)
+    app.register(Held)
+    async with app, app.worker({"billing": 3, "default": 100}) as worker:
+        [found] = await app.workers()
+        assert (found.id, found.host, found.pid) == (worker.owner, socket.gethostname(), os.getpid())
+        assert found.version == metadata.version("hark")
+        assert found.queues == found.free == {"billing": 3, "default": 100}
+        assert found.definitions == ("Held@1",)
+        assert found.live
+        assert found.since < found.lease_until
+        held = await app.start(Held)
+
+        async def taken() -> bool:
+            return (await app.workers())[0].free["billing"] == 2
+
+        await until(taken, "the next renewal of the lease")
+        Held.go.set()
+        await held.result(timeout=30)
+    async with app:
+        assert await app.workers() == []
+
+
+async def test_x6_why_names_the_host_and_the_process_of_the_worker_that_runs_a_step(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Held)
+    async with app, app.worker() as worker:
+        held = await app.start(Held)
+        await held.wait_for("executing", timeout=30)
+        place = f"worker {worker.owner} (process {os.getpid()} on host {socket.gethostname()})"
+        assert f"Step 'start' is running now, on {place}." in (await app.why(held)).text
+        Held.go.set()
+
+
+async def test_x6_workers_are_the_same_over_http_and_on_the_command_line(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Held)
+    async with app, serving(app) as http:
+        [found] = (await http.get("/workers")).json()["items"]
+        assert (found["host"], found["pid"], found["live"]) == (socket.gethostname(), os.getpid(), True)
+        assert found["queues"] == found["free"] == {"billing": 100, "default": 100}
+        local = (await asyncio.to_thread(run_cli, "workers", "--json", *store_options(store))).json
+        remote = (await asyncio.to_thread(run_cli, "workers", "--json", "--server", str(http.base_url))).json
+        assert [worker["id"] for worker in local] == [worker["id"] for worker in remote] == [found["id"]]
+        table = (await asyncio.to_thread(run_cli, "workers", *store_options(store))).out
+        assert socket.gethostname() in table
+        assert "billing 100/100" in table
+    assert "No worker is running" in (await asyncio.to_thread(run_cli, "workers", *store_options(store))).out
