@@ -63,6 +63,7 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
             if settled is not None:
                 timed_out.append((settled.awakeable, None, settled.status, None, None, None))
     if timed_out:
+        turn.result.counts.happened["timeout"] += len(timed_out)  # their events are of type "awakeable"
         await turn.tx.fetch(sql.settle, timed_out)
     if fired:
         await turn.tx.fetch(sql.fire_waits, ids=fired)

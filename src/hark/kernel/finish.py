@@ -40,6 +40,7 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         claim, decision = request.claim, request.decision
         rows.append((claim.id, claim.epoch, move.status, decision.step, decision.state, move.result, move.error))
         turn.rows[claim.id].status = move.status
+        turn.result.counts.ended[move.status, claim.definition] += 1
         turn.result.finished[claim.id] = (claim.id, move.status, move.result, move.error)
         if claim.parent_wait and not claim.counted:
             turn.children.ended.append(claim.parent_wait)
@@ -57,6 +58,7 @@ async def end(turn: Turn, ends: dict[str, EndReason]) -> None:
         if row.parent_wait is not None and not row.counted:
             turn.children.ended.append(row.parent_wait)
         turn.rows[row.id].status = status
+        turn.result.counts.ended[status, row.definition] += 1
         turn.result.finished[row.id] = (row.id, status, None, reason)
         turn.history.event(row.id, status, row.step, error=reason)
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hark.kernel.counts import Counts
 from hark.kernel.requests import Commit, Request
 from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
 from hark.store.protocol import Tx
@@ -37,8 +38,8 @@ class TurnResult:
     """The claims, the ended instances and the pending work of one turn."""
 
     __slots__ = (
-        "again", "cancelled", "claims", "finished", "inboxes", "keeps_statuses", "kept", "now", "pending", "provable",
-        "ran_ahead", "retired", "signalled", "xid",
+        "again", "cancelled", "claims", "counts", "finished", "inboxes", "keeps_statuses", "kept", "now", "pending",
+        "provable", "ran_ahead", "retired", "signalled", "xid",
     )  # fmt: skip
 
     def __init__(self, tx: Tx) -> None:
@@ -47,6 +48,7 @@ class TurnResult:
         self.pending = Pending()
         self.again: list[Request] = []  # requests to run once more, in the next turn
         self.claims: list[Claim] = []
+        self.counts = Counts()  # for the metrics
         self.ran_ahead: list[Commit] = []  # outcomes whose next step runs on the same claim
         self.inboxes: dict[str, list[InboxRow]] = {}  # of claimed instances and those that ran ahead
         self.kept: dict[str, tuple[list[WaitRow], list[ChildRow]]] = {}  # the waits of functions that ran ahead

@@ -156,6 +156,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     queue, step = item.queue or definition.queue, item.step or definition.initial
     turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False)
     turn.result.pending.lanes.add((queue, item.definition, version))
+    turn.result.counts.started[item.definition] += 1
     turn.history.event(item.id, "started", step, definition=item.definition, version=version)
     parent, parent_wait = None, None
     if isinstance(request, StartInstances) and request.parent_wait is not None and request.sender is not None:
@@ -174,6 +175,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     id = new_id() if item.named else item.id  # a generated id keeps its position among the children
     failed = turn.children.failed_to_start
     failed[request.parent_wait] = failed.get(request.parent_wait, 0) + 1
+    turn.result.counts.ended["failed", item.definition] += 1
     turn.history.event(id, "failed", item.step, error=str(error))
     return (
         id, item.definition, item.version or 0, "machine", None, "live", item.queue or "default", item.priority,

@@ -17,6 +17,7 @@ from hark.kernel import (
     cancel,
     claim,
     commit,
+    counts,
     definitions,
     deliver,
     expire,
@@ -129,6 +130,7 @@ async def run_turn(
     await claim.apply(turn, capacity, running)
     await retain.apply(turn)
     await turn.history.write(tx)
+    counts.add_up(turn)
     result.signalled = turn.inbox.executing
     result.provable = bool(turn.history.events or result.ran_ahead or turn.broadcasts.published)
     return result

@@ -299,7 +299,8 @@ class Clerk:
 
     def finish_turn(self, result: TurnResult, items: list[Queued], *, claimed: bool, swept: bool, marks: bool) -> None:
         """Pass on the result of a turn that has committed: to the worker, the callers and the other processes."""
-        self.counters.add(len(items), time.monotonic() - items[0].at if items else 0.0, len(result.claims))
+        waited = time.monotonic() - items[0].at if items else 0.0
+        self.counters.add(len(items), waited, len(result.claims), result.counts)
         self.clock.adjust(result.now)
         if result.again:
             again = set(map(id, result.again))

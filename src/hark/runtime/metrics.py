@@ -6,9 +6,11 @@ The gauges are read when they are asked for, by index only; counts stop at `MOST
 from __future__ import annotations
 
 import typing
+from collections import Counter
 
 from msgspec import Struct, field
 
+from hark.kernel.counts import Counts
 from hark.model.values import WaitKind
 from hark.store import reads
 from hark.store import statements as sql
@@ -30,8 +32,14 @@ class ProcessCounters(Struct):
     """Turns that had requests and claimed work."""
     woke: float = 0.0
     """Of these turns: seconds from the oldest request to the commit."""
+    started: Counter[str] = field(default_factory=Counter)
+    """Instances that these turns started, by definition."""
+    finished: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Instances that these turns ended, by status and definition."""
+    happened: Counter[str] = field(default_factory=Counter)
+    """How often other things happened in these turns: see kernel/counts.py."""
 
-    def add(self, requests: int, seconds: float, claims: int) -> None:
+    def add(self, requests: int, seconds: float, claims: int, counts: Counts) -> None:
         self.turns += 1
         self.requests += requests
         self.claims += claims
@@ -39,6 +47,10 @@ class ProcessCounters(Struct):
         if claims and requests:
             self.wakes += 1
             self.woke += seconds
+        if counts:
+            self.started.update(counts.started)
+            self.finished.update(counts.ended)
+            self.happened.update(counts.happened)
 
 
 class Metrics(Struct):

@@ -13,6 +13,7 @@ from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app
 from hark.doors.cli.options import Options
 from hark.model.errors import InvalidInput
+from hark.model.extras import import_extra
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -61,7 +62,29 @@ def serve(
     _exit_without_running_steps()
 
 
-def worker(options: Options, queue: Queues = None, grace: Grace = 10.0) -> None:
+def worker(
+    options: Options,
+    queue: Queues = None,
+    grace: Grace = 10.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve /metrics and /health on this port; 0 is any free port",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option(
+            "--metrics-host",
+            metavar="ADDRESS",
+            help="The address for --metrics-port; other than loopback needs tokens",
+        ),
+    ] = "127.0.0.1",
+) -> None:
     """Run the steps of an app.
 
     It runs until Ctrl-C or SIGTERM.
@@ -72,7 +95,16 @@ def worker(options: Options, queue: Queues = None, grace: Grace = 10.0) -> None:
         raise InvalidInput("A worker needs the code of an app. Give --app module:app.")
     app, queues = local_only_app(options, "worker"), _parse_queues(queue)
     _collect_garbage_less_often()
-    _run(_work(app, queues, grace))
+    if metrics_port is None:
+        _run(_work(app, queues, grace))
+    else:
+        server = import_extra("hark.doors.http.server", extra="server", needed_by="--metrics-port")
+        _run(
+            server.serve(
+                app, host=metrics_host, port=metrics_port, worker=True, queues=queues, grace=grace,
+                require_token=False, say=None, metrics_only=True,
+            )
+        )  # fmt: skip
     _exit_without_running_steps()
 
 

@@ -63,3 +63,6 @@ ROUTES: list[Route] = [
     Route("GET", "/", home_page.home, "read", "Show the home page.", {200: "text/html"}),
     *answer_page.ROUTES,
 ]  # fmt: skip
+
+METRICS_ROUTES = [route for route in ROUTES if route.path in ("/metrics", "/health")]
+"""Of a worker that serves its metrics."""

@@ -7,6 +7,7 @@ of the app opens it, and a request before that gets a 503 that says so.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from hark.app import Hark
@@ -32,14 +33,21 @@ _UNEXPECTED = error_body(
 class AsgiApp:
     """The ASGI application."""
 
-    def __init__(self, app: Hark, *, require_token: bool = False, heartbeat: float = 15.0) -> None:
+    def __init__(
+        self,
+        app: Hark,
+        *,
+        require_token: bool = False,
+        heartbeat: float = 15.0,
+        routes: Sequence[Route] = ROUTES,
+    ) -> None:
         self.app = app
         self.require_token = require_token
         access = DoorAccess(app)
         self.feed = Feed(access)
         self._tokens = auth.TokenLookup(access)
-        self._context = ServerContext(app, access, self.feed, document(ROUTES, VERSION), heartbeat)
-        self._table = RouteTable(ROUTES)
+        self._context = ServerContext(app, access, self.feed, document(routes, VERSION), heartbeat)
+        self._table = RouteTable(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:

@@ -14,8 +14,27 @@ _CAPPED = "Counts stop at 10000."
 async def metrics(request: HttpRequest) -> Response:
     found = await request.access.metrics()
     counters = found.counters
+    happened = counters.happened
     ready = {queue: number for queue, (number, _) in found.queues.items()}
     lines = [
+        *_family("hark_instances_started_total", "counter", "Instances started by this process, by definition.",
+                 _by("definition", counters.started)),
+        *_family("hark_instances_finished_total", "counter",
+                 "Instances whose end this process committed, by status and definition.",
+                 _by_both("status", "definition", counters.finished)),
+        *_family("hark_failed_attempts_total", "counter",
+                 "Attempts of steps, functions and runs that failed on this process, repeated or not.",
+                 [("", happened["failed_attempt"])]),
+        *_family("hark_retries_total", "counter", "Steps and runs that are repeated after an attempt.",
+                 [("", happened["retry"])]),
+        *_family("hark_cancels_total", "counter", "Cancels that this process committed, each with its descendants.",
+                 [("", happened["cancel"])]),
+        *_family("hark_timeouts_total", "counter", "Waits, sleeps and delays between attempts whose time was over.",
+                 [("", happened["timeout"])]),
+        *_family("hark_broadcasts_total", "counter", "Broadcasts sent through this process.",
+                 [("", happened["published"])]),
+        *_family("hark_late_answers_total", "counter", "Answers to awakeables that were settled already.",
+                 [("", happened["late_answer"])]),
         *_family("hark_turns_total", "counter", "Transactions committed by this process.", [("", counters.turns)]),
         *_family("hark_turn_requests_total", "counter", "Requests and outcomes in these transactions.",
                  [("", counters.requests)]),
@@ -56,6 +75,13 @@ def _summary(name: str, about: str, seconds: float, count: int) -> list[str]:
 
 def _by(label: str, values: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(f'{{{label}="{_escaped(key)}"}}', value) for key, value in sorted(values.items())]
+
+
+def _by_both(first: str, second: str, values: Mapping[tuple[str, str], float]) -> list[tuple[str, float]]:
+    return [
+        (f'{{{first}="{_escaped(one)}",{second}="{_escaped(other)}"}}', value)
+        for (one, other), value in sorted(values.items())
+    ]
 
 
 def _number(value: float) -> str:

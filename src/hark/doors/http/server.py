@@ -18,6 +18,7 @@ import uvicorn
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
+from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
@@ -38,8 +39,12 @@ async def serve(
     grace: float,
     require_token: bool,
     say: Callable[[str], None] | None,
+    metrics_only: bool = False,
 ) -> None:
-    """What `Hark.serve` does; its parameters are described there."""
+    """What `Hark.serve` does; its parameters are described there.
+
+    With `metrics_only`, the server has the routes /metrics and /health and no others (`hark worker --metrics-port`).
+    """
     say = say or _print_line
     listener = listen(host, port)
     async with contextlib.AsyncExitStack() as stack:
@@ -49,11 +54,14 @@ async def serve(
         only_loopback = all(is_loopback(address) for address in _addresses(host))
         if not only_loopback:
             await _refuse_without_tokens(app, host)
-        access = DoorAccess(app)
-        access.origin = access.origin or address(listener)
+        if not metrics_only:
+            access = DoorAccess(app)
+            access.origin = access.origin or address(listener)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
-        application = AsgiApp(app, require_token=require_token or not only_loopback)
+        application = AsgiApp(
+            app, require_token=require_token or not only_loopback, routes=METRICS_ROUTES if metrics_only else ROUTES
+        )
         server = _Server(config(application))
 
         def stop() -> None:
@@ -71,7 +79,8 @@ async def serve(
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
             if server.started:
-                say(f"serving on {address(listener)}; press Ctrl-C or send SIGTERM to stop")
+                serving_what = "working; metrics" if metrics_only else "serving"
+                say(f"{serving_what} on {address(listener)}; press Ctrl-C or send SIGTERM to stop")
             try:
                 await asyncio.shield(serving)
             except asyncio.CancelledError:

@@ -1,0 +1,40 @@
+"""What a turn counts for the metrics (X6). The clerk adds it to the counters of the process after the COMMIT."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hark.kernel.requests import Cancel, SettleAwakeable
+from hark.model.errors import AlreadySettled
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+
+class Counts:
+    """Instances that a turn started and ended, and how often each other thing happened in it."""
+
+    __slots__ = ("ended", "happened", "started")
+
+    def __init__(self) -> None:
+        self.started: Counter[str] = Counter()  # by definition
+        self.ended: Counter[tuple[str, str]] = Counter()  # by status and definition
+        self.happened: Counter[str] = Counter()  # by what: the type of an event, "cancel", "published", "late_answer"
+
+    def __bool__(self) -> bool:
+        return bool(self.started or self.ended or self.happened)
+
+
+def add_up(turn: Turn) -> None:
+    """Count what the turn did that its verbs have not counted. Its last phase."""
+    happened = turn.result.counts.happened
+    happened.update(type for _, type, _, _ in turn.history.events)
+    cancelled = [r for r in turn.batch.of(Cancel) if r.sender is None and isinstance(r.result, str)]
+    if cancelled:
+        happened["cancel"] += len([r for r in cancelled if r not in turn.result.again])
+    late = sum(isinstance(request.result, AlreadySettled) for request in turn.batch.of(SettleAwakeable))
+    if late:
+        happened["late_answer"] += late
+    if turn.broadcasts.published:
+        happened["published"] += len(turn.broadcasts.published)
