@@ -56,6 +56,7 @@ def test_x3_a_command_with_a_token_may_do_what_its_scopes_allow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = sqlite_file(tmp_path)
+    assert run_cli("migrate", *store_options(store)).code == 0
     reads, signals = (
         run_cli("token", "create", "--scope", scope, *store_options(store)).out.strip() for scope in ("read", "signal")
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hark.model.errors import InvalidInput
-from hark.store.protocol import Lease, Server, Tx
+from hark.store.protocol import Access, Lease, Server, Tx
 from hark.store.sql import R, Sql
 from hark.store.sqlite import SqliteStore
 from tests.support.stores import SQLITE, Database, Store, ask_sqlite
@@ -45,8 +45,8 @@ class WrappedStore:
     def new_loop(self) -> Any:
         return self._inner.new_loop()
 
-    async def open(self) -> None:
-        await self._inner.open()
+    async def open(self, access: Access = "migrate") -> None:
+        await self._inner.open(access)
 
     async def close(self) -> None:
         await self._inner.close()

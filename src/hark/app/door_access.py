@@ -5,8 +5,9 @@ These are not verbs of `Hark`: a user of the library needs none of them, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from hark.app.arguments import check_limit, check_word, optional_name
 from hark.app.hark import Hark
@@ -19,7 +20,7 @@ from hark.runtime.metrics import Metrics
 from hark.runtime.reply import Reply
 from hark.store import connect
 from hark.store import statements as sql
-from hark.store.protocol import Store
+from hark.store.protocol import Store, Unmigrated
 
 
 class DoorAccess:
@@ -49,9 +50,38 @@ class DoorAccess:
         app._clerk.make_store = connect.factory(url, schema=schema, lease=app._lease, clock=app._clock)
         app.url, app._schema = url, schema
 
-    def exists(self) -> bool:
-        """Whether there is a database file at the app's URL. True for a database server: only opening it can tell."""
-        return connect.exists(self.app.url)
+    @contextmanager
+    def opened(self, access: Literal["write", "read"], *, migrate: str) -> Iterator[Hark]:
+        """Open the app on a store that exists: nothing is created or migrated, whatever the URL says.
+
+        Args:
+            access: With "read" nothing is written either: the definitions of the app are not recorded, and a database
+                that this process may only read is enough.
+            migrate: The command that creates or updates the store, for the error.
+
+        Raises:
+            InvalidInput: There is no such database, or it lacks tables that this version needs.
+        """
+        app = self.app
+        if not connect.exists(app.url):
+            raise InvalidInput(
+                f"There is no database at {app.url}, and none was created. Check --db or HARK_DB, or create it with "
+                f"`{migrate}`."
+            )
+        app._clerk.access = access
+        try:
+            with app:
+                yield app
+        except Unmigrated as error:
+            raise InvalidInput(
+                f"The store has the tables of version {error.version}, and this version of Hark needs those of version "
+                f"{error.newest}; nothing was changed. Stop its older processes and update it with `{migrate}`."
+                if error.version
+                else f"The store has no tables of Hark, and none were created. Check --db and --schema, or create them "
+                f"with `{migrate}`."
+            ) from None
+        finally:
+            app._clerk.access = "migrate"
 
     def dump_migrations(self) -> str:
         """The SQL that creates the tables of the app's store. Nothing is run."""

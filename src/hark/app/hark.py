@@ -129,7 +129,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     async def __aenter__(self) -> Self:
         await self._clerk.open()
         await self._read(self._links.read_secrets)
-        if self._registry.rows():
+        if self._registry.rows() and self._clerk.access != "read":
             await self._ask(Register(rows=self._registry.rows()))
         return self
 
@@ -140,7 +140,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         refuse_to_block_a_loop("`with app:`", "async with")
         self._clerk.open().result()
         self._read(self._links.read_secrets).result()
-        if self._registry.rows():
+        if self._registry.rows() and self._clerk.access != "read":
             self._ask(Register(rows=self._registry.rows())).result()
         return self
 

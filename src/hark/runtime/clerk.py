@@ -34,7 +34,7 @@ from hark.runtime.request_queue import Queued, RequestQueue
 from hark.runtime.thread_loop import ThreadLoop
 from hark.runtime.turn_runner import TurnRunner
 from hark.runtime.work_left import WorkLeft
-from hark.store.protocol import Conflicted, Lost, Store, StoreFault
+from hark.store.protocol import Access, Conflicted, Lost, Store, StoreFault
 
 _log = logging.getLogger("hark")
 _MOST = 5000  # requests in a turn: far above what a turn collects, so that none grows without end
@@ -98,6 +98,7 @@ class Clerk:
         clock: Callable[[], int] | None,
     ) -> None:
         self.make_store = store
+        self.access: Access = "migrate"
         self.store: Store
         self.catalog: Catalog = {}
         self.worker: LocalWorker | None = None  # changed on this loop only
@@ -147,7 +148,7 @@ class Clerk:
 
     async def _live(self, opened: Reply[None]) -> None:
         try:
-            await self.store.open()
+            await self.store.open(self.access)
             self.clock.adjust(await self.store.time())
         except BaseException as error:
             answer_all([(opened, caller_errors.unavailable(error) if isinstance(error, StoreFault) else error)])
@@ -156,13 +157,15 @@ class Clerk:
         self.loop.enter()
         self.store.listen(self.hint)
         answer_all([(opened, None)])
-        poll = asyncio.create_task(self.others.poll())
+        # A process that only looks has no use for hints, and may not even be allowed to listen.
+        polls = [] if self.access == "read" else [asyncio.create_task(self.others.poll())]
         try:
             await self._work()
         finally:
-            poll.cancel()
+            for poll in polls:
+                poll.cancel()
             await self.loop.leave()
-            await asyncio.gather(poll, return_exceptions=True)
+            await asyncio.gather(*polls, return_exceptions=True)
             closed = caller_errors.closed_early()
             answer_all([(reply, closed) for reply in self.queue.clear()])
             self.completions.close(closed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hark.model.errors import StoreTooNew
+from hark.store.protocol import Unmigrated
 
 
 class Migration(NamedTuple):
@@ -44,6 +45,17 @@ def missing(database: str, current: int) -> list[Migration]:
             "Upgrade Hark in this process (pip install -U hark), or use another store."
         )
     return [migration for migration in known if migration.number > current]
+
+
+def check_current(database: str, current: int) -> None:
+    """Raise unless a store at version `current` has every migration: for a process that must not apply them.
+
+    Raises:
+        Unmigrated: Migrations are missing; `current` is 0 if there are no tables.
+        StoreTooNew: The store is ahead of this code.
+    """
+    if wanted := missing(database, current):
+        raise Unmigrated(current, wanted[-1].number)
 
 
 def dump(database: str, schema: str | None = None) -> str:

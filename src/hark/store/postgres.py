@@ -17,7 +17,7 @@ import asyncpg
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Lost, Refused, Server, StoreFault
+from hark.store.protocol import Access, Conflicted, Full, Lost, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # PostgreSQL reserves pg_…
@@ -218,22 +218,26 @@ class PostgresStore:
             return asyncio.new_event_loop()
         return uvloop.new_event_loop()
 
-    async def open(self) -> None:
+    async def open(self, access: Access = "migrate") -> None:
+        migrating = access == "migrate"
         try:
-            db = await self.connect(role="migrate")
+            db = await self.connect(role="migrate") if migrating else await self.connect(readonly=True)
         except (*_FAULTS, ValueError) as error:
             raise StoreUnavailable(
                 f"PostgreSQL cannot be reached: {error}. Check the URL, that the server is running and that it accepts "
                 "this user."
             ) from error
         try:
-            await self._migrate(db)
+            await (self._migrate(db) if migrating else self._check_version(db))
             started = await db.fetchval("SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
             self._quiet = started + self._lease_length
         except _FAULTS as error:
             raise StoreUnavailable(
                 f"PostgreSQL cannot migrate the schema {self._schema!r}: {error}. Give this role the right to create "
                 "it, or apply the output of `hark migrate --dump-sql` with a role that has it."
+                if migrating
+                else f"PostgreSQL cannot read the schema {self._schema!r}: {error}. Grant this role USAGE on the "
+                "schema and SELECT on its tables."
             ) from error
         finally:
             with contextlib.suppress(*_FAULTS):
@@ -256,6 +260,11 @@ class PostgresStore:
             for number, _, script in migrate.missing("postgres", current):
                 await db.execute(script)
                 await db.execute("INSERT INTO migrations (version) VALUES ($1)", number)
+
+    async def _check_version(self, db: asyncpg.Connection) -> None:
+        exists = await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations")
+        current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if exists else 0
+        migrate.check_current("postgres", current)
 
     async def close(self) -> None:
         if self._announcing:

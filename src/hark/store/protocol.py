@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from hark.store.sql import R, Sql
 
@@ -134,6 +134,19 @@ class Lease(Protocol):
         ...
 
 
+Access = Literal["migrate", "write", "read"]
+"""What `Store.open` may do: apply the missing migrations, use a store that has them all, or only look at it."""
+
+
+class Unmigrated(Exception):
+    """`Store.open` was not allowed to migrate, and migrations are missing. `version` is 0 if there are no tables."""
+
+    def __init__(self, version: int, newest: int) -> None:
+        super().__init__(version, newest)
+        self.version = version
+        self.newest = newest
+
+
 class Server(NamedTuple):
     """The database behind a store, for people: `hark doctor` shows it."""
 
@@ -155,10 +168,15 @@ class Store(Protocol):
         """Make the event loop that the clerk's thread runs, and this store with it. Called once, before `open`."""
         ...
 
-    async def open(self) -> None:
+    async def open(self, access: Access = "migrate") -> None:
         """Connect, and apply the missing migrations under a lock that other processes respect. Called once.
 
+        Args:
+            access: With "write" and "read" nothing is created or migrated. With "read" nothing is written at all: a
+                read-only file, or a role that may only SELECT, is enough, and only `read`, `time` and `server` work.
+
         Raises:
+            Unmigrated: Migrations are missing, and `access` is not "migrate".
             InvalidInput: The URL names something that is not such a database.
             StoreUnavailable: The database cannot be reached or cannot be migrated.
             StoreTooNew: A newer Hark has migrated it.

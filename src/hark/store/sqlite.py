@@ -8,20 +8,21 @@ system is often older.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import apsw
 import msgspec
 
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.store import migrate, statements
-from hark.store.protocol import Conflicted, Full, Refused, Server, StoreFault
+from hark.store.protocol import Access, Conflicted, Full, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -73,12 +74,25 @@ def _busy(count: int) -> bool:
 
 def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    try:
-        db = apsw.Connection(path or ":memory:", flags=flags, statementcachesize=256)
-        db.set_busy_handler(_busy)
+    with _opening(path):
+        db = _open(path or ":memory:", flags)
         if path and not readonly:
             _use_wal(db)
         db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _open(name: str, flags: int) -> apsw.Connection:
+    db = apsw.Connection(name, flags=flags, statementcachesize=256)
+    db.set_busy_handler(_busy)
+    return db
+
+
+@contextlib.contextmanager
+def _opening(path: str | None) -> Iterator[None]:
+    """Translate what SQLite raises while a file is opened."""
+    try:
+        yield
     except apsw.NotADBError as error:
         raise InvalidInput(
             f"{path!r} is not a SQLite database; nothing was changed. Give the path of a database, or of a new file."
@@ -90,6 +104,25 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
             f"SQLite cannot open {path!r}: {error}. Check that the folder exists and is writable, and that the disk "
             "is not full."
         ) from error
+
+
+def _look(path: str) -> apsw.Connection:
+    """Open a file that must not change, as this connection leaves it.
+
+    Not SQLITE_OPEN_READONLY: that creates -wal and -shm too, and leaves them behind. A connection that could write, and
+    is told not to, removes them when it is the last one. For a file that may not be written SQLite falls back to
+    reading by itself, and that fails if it cannot create these two. Then no process has the file open, since they would
+    exist, and it is read as it is.
+    """
+    with _opening(path):
+        db = _open(path, apsw.SQLITE_OPEN_READWRITE)
+        try:
+            db.execute("PRAGMA query_only = ON")
+            db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        except (apsw.ReadOnlyError, apsw.CantOpenError):
+            db.close()
+            unchanging = f"file:{quote(os.path.abspath(path))}?immutable=1"
+            db = _open(unchanging, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return db
 
 
@@ -201,12 +234,38 @@ class SqliteStore:
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
 
-    async def open(self) -> None:
-        self._db = _connect(self._path)
-        self._migrate(self._db)
+    async def open(self, access: Access = "migrate") -> None:
+        if access == "migrate":
+            self._db = _connect(self._path)
+            self._migrate(self._db)
+        else:
+            self._db = self._reader = self._open_to_look()
+            if access == "read":
+                return
+            self._db.close()
+            self._db = _connect(self._path)
         if self._path:
             self._reader = _connect(self._path, readonly=True)
         await self.changed()
+
+    def _open_to_look(self) -> apsw.Connection:
+        """Open the file if it has all migrations. Nothing of another database is changed, not even its journal mode."""
+        if self._path is None:
+            raise InvalidInput(
+                f"{self._url} is in memory, where other processes cannot see it. Give the URL of a file: "
+                "sqlite:///file.db."
+            )
+        db = _look(self._path)
+        try:
+            with _opening(self._path):
+                found: Any = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
+                if found:
+                    found = db.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchall()
+            migrate.check_current("sqlite", found[0][0] if found else 0)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     def _migrate(self, db: apsw.Connection) -> None:
         try:

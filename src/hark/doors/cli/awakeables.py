@@ -74,7 +74,7 @@ def list_(
     hark awakeable list --status PENDING
     """
     status = status.upper() if status is not None else None
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.awakeables(job=job, status=status, limit=limit, after=after).result()
     if options.json:
         print_json(found)
@@ -99,7 +99,7 @@ def show(options: Options, id: Id) -> None:
 
     hark awakeable show prom_1abc123
     """
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.awakeable(id).result()
     if options.json:
         print_json(found)
@@ -135,7 +135,7 @@ def await_(
     if timeout is not None and not 0 < timeout < 1e9:
         raise InvalidInput(f"--timeout {timeout}: give a number of seconds above zero.")
     until = None if timeout is None else time.monotonic() + timeout
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.awakeable(id).result()
         while found.status == "PENDING" and (wait or timeout) and (until is None or time.monotonic() < until):
             time.sleep(_POLL_INTERVAL)

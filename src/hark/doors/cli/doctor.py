@@ -43,7 +43,7 @@ def doctor(options: Options) -> None:
 
     checks = [_check_python()]
     try:
-        with open_engine(options) as hark:
+        with open_engine(options, "read") as hark:
             if isinstance(hark, Hark):
                 checks += diagnose(DoorAccess(hark).health().result())
                 checks.append(_check_secret(os.environ.get("HARK_SECRET")))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hark.doors.cli.options import DEFAULT_DB, Options
 from hark.model.errors import InvalidInput
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from hark.doors.cli.remote import RemoteHark
 
 Engine: TypeAlias = "Hark | RemoteHark"
+Access: TypeAlias = Literal["migrate", "write", "read"]
 
 
 @contextmanager
-def open_engine(options: Options, *, create: bool = False) -> Iterator[Engine]:
+def open_engine(options: Options, access: Access = "write") -> Iterator[Engine]:
     """Open the store of the options, or connect to their server.
 
     Args:
         options: the shared options of the command.
-        create: whether a database that does not exist is created.
+        access: "read" for a command that only looks: nothing is written, and a read-only database is enough; "write"
+            for one that changes instances; "migrate" to create or update the store first.
 
     Raises:
         InvalidInput: the options contradict each other, or there is no such database.
@@ -39,11 +41,21 @@ def open_engine(options: Options, *, create: bool = False) -> Iterator[Engine]:
 
         yield RemoteHark(server, options.token or os.environ.get("HARK_TOKEN") or None)
         return
-    app = local_app(options)
-    if not create:
-        check_database_exists(app)
-    with app:
+    with open_store(local_app(options), options, access) as app:
         yield app
+
+
+@contextmanager
+def open_store(app: "Hark", options: Options, access: Access = "write") -> Iterator["Hark"]:
+    """Open an app as `open_engine` does."""
+    from hark.app.door_access import DoorAccess
+
+    if access == "migrate":
+        with app:
+            yield app
+    else:
+        with DoorAccess(app).opened(access, migrate=f"hark migrate{options.as_given()}"):
+            yield app
 
 
 def local_app(options: Options) -> "Hark":
@@ -76,20 +88,14 @@ def local_app(options: Options) -> "Hark":
 
 def local_only_app(options: Options, command: str) -> "Hark":
     """The same, for a command that a server cannot execute."""
+    refused = f"`hark {command}` works on a store, not through a server."
     if options.server is not None:
-        raise InvalidInput(f"`hark {command}` works on a store, not through a server. Give --db instead of --server.")
+        raise InvalidInput(f"{refused} Give the --db of the server's store instead of --server.")
+    if options.db is options.app is None and (server := os.environ.get("HARK_SERVER")):
+        if options.url is None:
+            raise InvalidInput(f"{refused} HARK_SERVER is {server}: give the --db of the store of that server.")
+        print(f"hark: {refused} It uses HARK_DB, and ignores HARK_SERVER.", file=sys.stderr)
     return local_app(options)
-
-
-def check_database_exists(app: "Hark") -> None:
-    """Refuse to create a database: a typing error in --db would make an empty one, and then find nothing in it."""
-    from hark.app.door_access import DoorAccess
-
-    if not DoorAccess(app).exists():
-        raise InvalidInput(
-            f"There is no database at {app.url}. Check --db or HARK_DB; `hark migrate`, `hark serve` and `hark worker` "
-            "create one."
-        )
 
 
 def door_access(engine: Engine) -> "DoorAccess | RemoteHark":

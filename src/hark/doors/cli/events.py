@@ -29,7 +29,7 @@ def events(
 
     hark events --job order:42 --limit 100
     """
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.events(job, limit=limit).result()
         if options.json and not follow:
             print_json(found)

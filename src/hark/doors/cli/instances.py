@@ -43,7 +43,7 @@ def list_(
 
     hark instance list --status failed
     """
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.list(status=status, definition=definition, kind=kind, limit=limit, after=after).result()
     if options.json:
         print_json(found)
@@ -67,7 +67,7 @@ def show(options: Options, target: Target) -> None:
 
     hark instance show order:42
     """
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.get(target).result()
     if options.json:
         print_json(found)
@@ -124,7 +124,7 @@ def why(options: Options, target: Target) -> None:
 
     hark instance why order:42
     """
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.why(target).result()
     if options.json:
         print_json(found)

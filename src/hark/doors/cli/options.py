@@ -90,6 +90,24 @@ class Options:
         """The URL of the store, from an option or the environment."""
         return self.db if self.db is not None else os.environ.get("HARK_DB") or None
 
+    def as_given(self) -> str:
+        """The options that choose the store, to be put behind a command that the user is told to run next.
+
+        What comes from the environment is left out, because it applies to that command too. So are secrets.
+        """
+        words = []
+        for name in ("db", "app", "schema", "server"):
+            if (value := getattr(self, name)) is not None:
+                words += [f"--{name}", _without_password(value) if name == "db" else value]
+        return "".join(f" {shlex.quote(word)}" for word in words) + (" --token …" if self.token is not None else "")
+
+
+def _without_password(url: str) -> str:
+    """A URL to be shown."""
+    head, at, tail = url.rpartition("@")
+    scheme, _, user = head.partition("://")
+    return url if not at or ":" not in user else f"{scheme}://{user.partition(':')[0]}:…@{tail}"
+
 
 def _values(options: Options) -> tuple[Any, ...]:
     return tuple(getattr(options, field.name) for field in dataclasses.fields(options))

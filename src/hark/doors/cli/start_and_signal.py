@@ -43,7 +43,9 @@ def start(
     hark start Checkout --input '{"order": 42}' --key order:42
     """
     value = parse_json(input, "--input")
-    with open_engine(options, create=options.app is not None) as hark:
+    # The store of an app may be new. A store that was named must exist: a typing error must not create another one.
+    named = options.app is None or options.url is not None or options.schema is not None
+    with open_engine(options, "write" if named else "migrate") as hark:
         handle = hark.start(
             definition, value, correlation_key=key, id=id, queue=queue, priority=priority, delay=delay, version=version
         ).result()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hark.doors.cli.commands import command, group
-from hark.doors.cli.engine import check_database_exists, local_only_app
+from hark.doors.cli.engine import local_only_app, open_store
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import print_json, print_table, printable, when
 from hark.model.errors import InvalidInput
@@ -42,7 +42,7 @@ def create(
     hark token create --scope read --scope answer --name ann --expires 90d
     """
     until = None if expires is None else _parse_expiry(expires)
-    with local_only_app(options, "token create") as app:
+    with open_store(local_only_app(options, "token create"), options) as app:
         token = app.create_token(scope, name, until).result()
     if options.json:
         print_json(token)
@@ -72,9 +72,7 @@ def list_(options: Options) -> None:
 
     hark token list
     """
-    app = local_only_app(options, "token list")
-    check_database_exists(app)
-    with app:
+    with open_store(local_only_app(options, "token list"), options, "read") as app:
         found = app.tokens().result()
     if options.json:
         print_json([_without_secret(token) for token in found])
@@ -103,8 +101,6 @@ def revoke(
 
     hark token revoke 01a1df25-632f-7623-bb27-8822e5df9860
     """
-    app = local_only_app(options, "token revoke")
-    check_database_exists(app)
-    with app:
+    with open_store(local_only_app(options, "token revoke"), options) as app:
         token = app.revoke_token(id).result()
     print_json(_without_secret(token)) if options.json else print(f"{printable(token.name or token.id)} is revoked.")

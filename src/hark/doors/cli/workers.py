@@ -22,7 +22,7 @@ def workers(options: Options) -> None:
 
     hark workers
     """
-    with open_engine(options) as hark:
+    with open_engine(options, "read") as hark:
         found = hark.workers().result()
     if options.json:
         print_json(found)

@@ -1,0 +1,233 @@
+"""D4: commands that look write nothing, others need a store that exists, and `hark migrate` makes one."""
+
+import asyncio
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from hark import Done, Hark, Machine, step
+from tests.doors.support_cli import Cli, CliResult, run_cli, store_options
+from tests.support.inspect import everything, query
+from tests.support.postgres import Postgres
+from tests.support.stores import Store, postgres_schema, run_sql, sqlite_file
+
+LOOKING = [
+    "instance list", "instance show i", "instance why i", "events", "events --job i", "awakeable list",
+    "awakeable show prom_1abc123", "awakeable await prom_1abc123", "token list", "workers",
+    "doctor",
+]  # fmt: skip
+WRITING = [
+    "signal i go", "broadcast go", "message go i", "instance cancel i", "instance retry i", "start m", "timeout check",
+    "awakeable resolve prom_1abc123", "awakeable reject prom_1abc123", "token create --scope read", "token revoke x",
+]  # fmt: skip
+
+
+def run_async(work: Any) -> Any:
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(work)
+
+
+def refusal(result: CliResult) -> str:
+    """The error of a command that needs a store: one line on stderr, or a check of `doctor`."""
+    if result.out.startswith("ok"):
+        [check] = [line for line in result.out.splitlines() if line.startswith("error")]
+        assert result.code == 1
+        return check
+    return result.error_line(2)
+
+
+@pytest.mark.parametrize("words", LOOKING + WRITING)
+def test_d4_a_store_that_does_not_exist_is_not_created(store: Store, tmp_path: Path, words: str) -> None:
+    said = refusal(Cli(store)(*words.split()))
+    assert f"`hark migrate {shlex.join(store_options(store))}`" in said
+    assert list(tmp_path.iterdir()) == []
+    if store.name == "postgres":
+        schemas = f"SELECT count(*) FROM pg_namespace WHERE nspname = '{store.options['schema']}'"
+        assert run_sql(store.url, schemas) == 0
+
+
+@pytest.mark.parametrize("words", LOOKING + WRITING)
+def test_d4_an_older_store_is_not_migrated(cli: Cli, words: str) -> None:
+    newest = run_async(query(cli.store, "SELECT max(version) FROM migrations"))[0][0]
+    run_async(query(cli.store, f"DELETE FROM migrations WHERE version = {newest}"))
+    said = refusal(cli(*words.split()))
+    assert f"has the tables of version {newest - 1}, and this version of Hark needs those of version {newest}" in said
+    assert f"`hark migrate {shlex.join(store_options(cli.store))}`" in said
+    assert run_async(query(cli.store, "SELECT max(version) FROM migrations")) == [(newest - 1,)]
+
+
+@pytest.mark.parametrize("words", LOOKING)
+def test_d4_looking_writes_nothing(cli: Cli, tmp_path: Path, words: str) -> None:
+    cli.ask(of="i")
+    before, files = run_async(everything(cli.store)), contents(tmp_path)
+    assert cli(*words.split()).code in (0, 1, 75)
+    assert run_async(everything(cli.store)) == before
+    assert contents(tmp_path) == files
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+class Nap(Machine):
+    @step
+    async def start(self, ctx: Any) -> Done:
+        return Done()
+
+
+def test_d4_looking_sees_what_a_running_process_has_committed(cli: Cli, tmp_path: Path) -> None:
+    app = Hark(cli.store.url, **cli.store.options)
+    with app:
+        app.register(Nap).result()
+        id = app.start(Nap).result().id
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert cli("instance", "show", id, "--json").json["status"] == "runnable"
+        assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_d4_looking_does_not_record_the_definitions_of_the_app(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "shop_to_look_at.py").write_text(
+        "from hark import *\n"
+        "app = Hark('sqlite:///own.db')\n"
+        "@workflow\n"
+        "async def nap(ctx):\n"
+        "    return 1\n"
+        "app.register(nap)\n"
+    )
+    assert cli("instance", "list", "--app", "shop_to_look_at:app").code == 0
+    assert run_async(query(cli.store, "SELECT name FROM definitions")) == []
+    assert cli("start", "nap", "--app", "shop_to_look_at:app").code == 0
+    assert run_async(query(cli.store, "SELECT name FROM definitions")) == [("nap",)]
+
+
+def test_d4_another_sqlite_database_is_left_as_it_is(tmp_path: Path) -> None:
+    db = apsw.Connection(str(tmp_path / "hark.db"))
+    db.execute("CREATE TABLE other (a)").fetchall()
+    db.close()
+    (tmp_path / "empty.db").touch()
+    files = contents(tmp_path)
+    for words in LOOKING + WRITING:
+        assert "has no tables of Hark" in refusal(Cli(sqlite_file(tmp_path))(*words.split()))
+        assert "has no tables of Hark" in refusal(run_cli(*words.split(), "--db", f"sqlite:///{tmp_path}/empty.db"))
+    assert contents(tmp_path) == files
+
+
+def test_d4_a_database_in_memory_is_refused_by_commands() -> None:
+    for words in (["instance", "list"], ["signal", "a", "b"]):
+        assert "other processes cannot see it" in run_cli(*words, "--db", "sqlite://").error_line(2)
+
+
+# Runs the command twice: what the first run imports may be in a folder that the second one cannot read.
+_AS_A_READER = """
+import contextlib, io, os, sys
+from hark.doors.cli.main import run
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    run(sys.argv[1:])
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_d4_a_read_only_file_in_a_read_only_folder_can_be_looked_at() -> None:
+    with tempfile.TemporaryDirectory() as name:  # not pytest's, which is private: root gives up its rights below
+        folder = Path(name)
+        cli = Cli(sqlite_file(folder))
+        assert cli("migrate").code == 0
+        cli.ask(of="i")
+        for path in folder.iterdir():
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        for words in LOOKING:
+            command = [sys.executable, "-c", _AS_A_READER, *words.split(), *store_options(cli.store)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode in (0, 1, 75), done.stderr
+            assert done.returncode != 1 or "no worker for 1 live instance" in done.stdout, done.stderr
+        folder.chmod(0o755)
+
+
+def test_d4_a_role_that_may_only_read_can_look(pg_store: Store) -> None:
+    cli = Cli(pg_store)
+    assert cli("migrate").code == 0
+    cli.ask(of="i")
+    schema, role = pg_store.options["schema"], f"{pg_store.options['schema']}_reader"
+    run_sql(pg_store.url, f'CREATE ROLE "{role}" LOGIN', "SELECT 1")
+    try:
+        reader = Cli(Store("postgres", as_role(pg_store.url, role), pg_store.options))
+        assert "Grant this role USAGE on the schema" in reader("instance", "list").error_line(1)
+        run_sql(
+            pg_store.url,
+            f'GRANT USAGE ON SCHEMA "{schema}" TO "{role}"',
+            f'GRANT SELECT ON ALL TABLES IN SCHEMA "{schema}" TO "{role}"',
+            "SELECT 1",
+        )
+        for words in LOOKING:
+            result = reader(*words.split())
+            assert result.code in (0, 1, 75), result
+            assert "no worker for 1 live instance" in result.out or result.code != 1, result
+        assert "permission denied" in reader("signal", "i", "go").error_line(1)
+    finally:
+        run_sql(pg_store.url, f'DROP OWNED BY "{role}"', f'DROP ROLE "{role}"', "SELECT 1")
+
+
+def as_role(url: str, role: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{role}@{rest.rpartition('@')[2]}"
+
+
+def test_d4_a_started_app_creates_its_own_store_but_not_one_that_was_named(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "shop_of_its_own.py").write_text("from hark import *\napp = Hark('sqlite:///own.db')\n")
+    with postgres_schema(postgres.url) as elsewhere:
+        for where in (["--db", "sqlite:///tpyo.db"], store_options(elsewhere)):
+            said = run_cli("start", "nap", "--app", "shop_of_its_own:app", *where).error_line(2)
+            assert f"`hark migrate --db {where[1]} --app shop_of_its_own:app" in said
+    assert not list(tmp_path.glob("*.db"))
+    monkeypatch.delitem(sys.modules, "shop_of_its_own")
+    assert "nap" in run_cli("start", "nap", "--app", "shop_of_its_own:app").error_line(3)
+    assert (tmp_path / "own.db").exists()
+
+
+@pytest.mark.parametrize("words", ["token list", "token create --scope read", "token revoke x", "migrate", "serve"])
+def test_d4_a_command_that_works_on_a_store_says_so_when_a_server_is_given(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = " ".join(words.split()[: 2 if words.startswith("token") else 1])
+    refused = f"`hark {name}` works on a store, not through a server."
+    assert refused in run_cli(*words.split(), "--server", "http://127.0.0.1:4097").error_line(2)
+    monkeypatch.setenv("HARK_SERVER", "http://127.0.0.1:4097")
+    assert f"{refused} HARK_SERVER is http://127.0.0.1:4097" in run_cli(*words.split()).error_line(2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_d4_with_a_store_and_a_server_in_the_environment_the_store_is_used_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARK_SERVER", "http://127.0.0.1:4097")
+    monkeypatch.setenv("HARK_DB", f"sqlite:///{tmp_path}/hark.db")
+    assert run_cli("migrate").err.endswith("It uses HARK_DB, and ignores HARK_SERVER.\n")
+    assert (tmp_path / "hark.db").exists()
+    assert run_cli("token", "list", "--db", f"sqlite:///{tmp_path}/hark.db").err == ""
+
+
+def test_d4_a_password_is_not_repeated_in_the_command_to_run_next() -> None:
+    from hark.doors.cli.options import Options
+
+    given = Options(db="postgresql://ann:p@ss@db/shop", schema="s", token="hark_secret")
+    assert given.as_given() == " --db 'postgresql://ann:…@db/shop' --schema s --token …"
+    assert Options().as_given() == ""
