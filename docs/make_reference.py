@@ -30,7 +30,7 @@ SECTIONS: dict[str, list[str]] = {
         "Machine", "step", "Context", "Outcome", "Next", "Retry", "Await", "Broadcast", "Spawn", "Child", "Done",
         "Stop",
     ],
-    "Durable functions": ["workflow", "Workflow", "FunctionContext", "AwakeableHandle"],
+    "Durable functions": ["workflow", "Workflow", "FunctionContext", "RetryPolicy", "AwakeableHandle"],
     "What the app returns": [
         "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
         "NearMiss", "Token", "WorkerInfo",

@@ -20,7 +20,7 @@ NAMES = {
     # machines
     "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast", "Outcome",
     # durable functions
-    "workflow", "Workflow", "FunctionContext", "AwakeableHandle",
+    "workflow", "Workflow", "FunctionContext", "AwakeableHandle", "RetryPolicy",
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",

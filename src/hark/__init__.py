@@ -52,6 +52,7 @@ __all__ = [
     "Rate",
     "Reply",
     "Retry",
+    "RetryPolicy",
     "RunFailed",
     "Signal",
     "SignalTimeout",

@@ -33,6 +33,7 @@ from hark.model.errors import (
     WouldBlockEventLoop,
 )
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
+from hark.model.retry_policy import RetryPolicy
 from hark.model.values import (
     Awakeable,
     Blocker,
@@ -99,6 +100,7 @@ __all__ = [
     "Rate",
     "Reply",
     "Retry",
+    "RetryPolicy",
     "RunFailed",
     "Signal",
     "SignalTimeout",

@@ -19,6 +19,7 @@ from hark import (
     Instance,
     Machine,
     Reply,
+    RetryPolicy,
     Signal,
     Start,
     Stop,
@@ -58,8 +59,10 @@ async def deploy(ctx: FunctionContext, ref: str) -> int:
     assert_type(approval.url, str)
     verdict = await approval
     assert_type(verdict, Verdict)
-    count = await ctx.run(release, image, "now")
+    count = await ctx.run(release, image, "now", retries=RetryPolicy(3, max_delay=60, unless=(ValueError,)), timeout=5)
     assert_type(count, int)
+    assert_type(await ctx.run(release, image, kwargs={"note": "now"}), int)
+    assert_type(await ctx.run(build, kwargs={"ref": ref}, timeout=timedelta(minutes=1)), Image)
     assert_type(await ctx.wait_for_signal("go", timeout=5), Signal)
     return count
 
@@ -73,6 +76,9 @@ async def parent(ctx: FunctionContext) -> list[int]:
     assert_type(await plain, Any)
     assert_type(await ctx.start(deploy, {"ref": "v2"}), str)
     assert_type(await ctx.gather(ctx.run(build, "a"), ctx.run(build, "b")), list[Image])
+    assert_type(
+        await ctx.gather(ctx.run(build, "a"), ctx.run(build, "b"), return_exceptions=True), list[Image | Exception]
+    )
     index, image = await ctx.first(ctx.run(build, "a"), ctx.run(build, "b"))
     assert_type(index, int)
     assert_type(image, Image)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hark import FunctionContext, Handle, Hark, Start, workflow
+from hark import FunctionContext, Handle, Hark, RetryPolicy, Start, workflow
 
 
 @dataclass
@@ -17,12 +17,17 @@ async def build(ref: str) -> int:
 @workflow
 async def deploy(ctx: FunctionContext, ref: str) -> int:
     await ctx.run(build, 5)  # wrong
+    await ctx.run(build, ref, ref)  # wrong
+    await ctx.run(build)  # wrong
+    await ctx.run(build, ref, timeout="5 s")  # wrong
+    await ctx.run(build, ref, retries=RetryPolicy(3, unless=("ValueError",)))  # wrong
+    other: str = await ctx.run(build, kwargs={"ref": ref})  # wrong
     text: str = await ctx.run(build, ref)  # wrong
     approval = await ctx.awakeable(schema=Verdict)
     verdict: int = await approval  # wrong
     child: str = await ctx.call(deploy, {"ref": text})  # wrong
     await ctx.call(deploy, {"ref": child}, priorty=1)  # wrong
-    return verdict
+    return verdict + len(other)
 
 
 async def call(app: Hark) -> None:

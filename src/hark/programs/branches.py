@@ -162,10 +162,12 @@ class Branches:
 
 
 class Gather(Promise[Any]):
-    """All parts, as a list in order. The first part that fails fails it, and the others are withdrawn."""
+    """All parts, as a list in order. The first part that fails fails it, and the others are withdrawn; unless
+    exceptions are results too."""
 
-    def __init__(self, parts: Sequence[Promise[Any]]) -> None:
+    def __init__(self, parts: Sequence[Promise[Any]], return_exceptions: bool = False) -> None:
         self._parts = list(parts)
+        self._return_exceptions = return_exceptions
         self._left = len(self._parts)
         for part in self._parts:
             _call_when_done(part, self._part_done)
@@ -176,11 +178,11 @@ class Gather(Promise[Any]):
         self._left -= 1
         if self.done:
             return
-        if part.error is not None:
+        if part.error is not None and not self._return_exceptions:
             self.resolve(error=part.error)
             _withdraw_unresolved(self._parts)
         elif self._left == 0:
-            self.resolve([part.value for part in self._parts])
+            self.resolve([part.value if part.error is None else part.error for part in self._parts])
 
     def withdraw(self) -> None:
         super().withdraw()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVarTuple, Unpack, overload
 
 from hark.model import json
 from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import InvalidInput
 from hark.model.names import awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
+from hark.model.retry_policy import RetryPolicy
 from hark.model.schema import compile_schema
 from hark.model.values import Delivery, Signal
 from hark.programs import effects
@@ -33,8 +34,6 @@ R_co = TypeVar("R_co", covariant=True)
 Ts = TypeVarTuple("Ts")
 
 _Any = Awaitable[Any]
-
-_MAX_RETRIES = 1000
 
 
 class TypedDefinition(Protocol[R_co]):
@@ -109,31 +108,60 @@ class FunctionContext:
 
     # -- functions and effects --------------------------------------------------------------------
 
+    # The arguments of `function` are checked by their positions; with kwargs= only its result type is known.
     @overload
     def run(
         self,
         function: Callable[[*Ts], Awaitable[R]],
         *args: *Ts,
+        kwargs: None = None,
         name: str | None = None,
-        retries: int = 0,
+        retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
+        timeout: Duration | None = None,
     ) -> Promise[R]: ...
     @overload
     def run(
         self,
         function: Callable[[*Ts], R],
         *args: *Ts,
+        kwargs: None = None,
         name: str | None = None,
-        retries: int = 0,
+        retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
+        timeout: Duration | None = None,
+    ) -> Promise[R]: ...
+    @overload
+    def run(
+        self,
+        function: Callable[..., Awaitable[R]],
+        *args: Any,
+        kwargs: Mapping[str, Any],
+        name: str | None = None,
+        retries: int | RetryPolicy = 0,
+        backoff: Duration = 1.0,
+        timeout: Duration | None = None,
+    ) -> Promise[R]: ...
+    @overload
+    def run(
+        self,
+        function: Callable[..., R],
+        *args: Any,
+        kwargs: Mapping[str, Any],
+        name: str | None = None,
+        retries: int | RetryPolicy = 0,
+        backoff: Duration = 1.0,
+        timeout: Duration | None = None,
     ) -> Promise[R]: ...
     def run(  # type: ignore[misc]  # mypy compares *args: Any with *args: *Ts and finds them different
         self,
         function: Callable[..., Any],
         *args: Any,
+        kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
-        retries: int = 0,
+        retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
+        timeout: Duration | None = None,
     ) -> Promise[Any]:
         """Run a function and record its result in the journal; a replay reads the result there.
 
@@ -143,32 +171,42 @@ class FunctionContext:
         Args:
             function: The function to call. It must not use `ctx`.
             *args: Its positional arguments.
+            kwargs: Its keyword arguments.
             name: The name in the journal and in `why`; the default is the name of the function.
-            retries: How often to call it again when it raises, 0 to 1000.
-            backoff: Seconds or timedelta before the first retry; doubled before each further one.
+            retries: How often to call it again when it raises, 0 to 1000; or a RetryPolicy.
+            backoff: Seconds or timedelta before the first retry; doubled before each further one. A RetryPolicy has
+                a `delay` instead.
+            timeout: Seconds or timedelta that one call may take. An `async def` that takes longer is cancelled. A
+                `def` cannot be ended: its thread runs to its end, and its result is dropped. Either way the call has
+                failed with a TimeoutError, and is retried like any other.
 
         Returns:
             A promise of the result. The result is JSON, live and on replay alike; if the function is annotated to
             return a dataclass, msgspec Struct or pydantic model, it is an object of that type.
 
         Raises:
-            RunFailed: When awaited, if the function raised and no retry is left, or its result is not JSON.
+            RunFailed: When awaited, if the function raised and no retry is left, or its result is not JSON. Its `.type`
+                is the name of the error's class, `TimeoutError` after a timeout.
             InvalidInput: `function` is not callable, or an option is malformed.
 
         Example:
-            receipt = await ctx.run(charge, order, retries=3, backoff=2.0)
+            receipt = await ctx.run(charge, order, retries=3, backoff=2.0, timeout=30)
         """
         if not callable(function):
             raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
-        if type(retries) is not int or not 0 <= retries <= _MAX_RETRIES:
-            raise InvalidInput(f"retries={retries!r}: give a whole number from 0 to {_MAX_RETRIES}.")
         if name is None:
             label = getattr(function, "__name__", None) or type(function).__name__
         else:
             label = check_name(name, "name of a run")
-        # Most runs have no retries and the default backoff, which needs no check: the conversion would cost every run.
-        delay = micros(backoff, "backoff", zero=True) if retries or backoff != 1.0 else 0
-        return self._session.ask(Run(function, args, label, retries, delay))
+        run = Run(function, args, label)
+        # Only what differs from the default is checked: the conversions would cost every run.
+        if kwargs is not None:
+            run.kwargs = _checked_kwargs(kwargs)
+        if type(retries) is not int or retries or backoff != 1.0:
+            run.policy = _retry_policy(retries, backoff)
+        if timeout is not None:
+            run.timeout = micros(timeout, "timeout", zero=False)
+        return self._session.ask(run)
 
     def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Delivery]:
         """Send a signal to an instance, exactly once.
@@ -305,7 +343,7 @@ class FunctionContext:
         description: str | None = None,
         *,
         schema: type[T],
-        assignees: Iterable[str] = (),
+        assignees: Iterable[str] | None = None,
     ) -> AwakeableHandle[T]: ...
     @overload
     async def awakeable(
@@ -314,7 +352,7 @@ class FunctionContext:
         title: str | None = None,
         description: str | None = None,
         schema: Any = None,
-        assignees: Iterable[str] = (),
+        assignees: Iterable[str] | None = None,
     ) -> AwakeableHandle[Any]: ...
     async def awakeable(
         self,
@@ -322,7 +360,7 @@ class FunctionContext:
         title: str | None = None,
         description: str | None = None,
         schema: Any = None,
-        assignees: Iterable[str] = (),
+        assignees: Iterable[str] | None = None,
     ) -> AwakeableHandle[Any]:
         """Create an awakeable: a question to a person or program outside, with an id and a link for the answer.
 
@@ -332,7 +370,7 @@ class FunctionContext:
             description: More text for the answerer.
             schema: What the answer must look like: a dataclass, msgspec Struct, pydantic model or another type, or a
                 JSON Schema as a dict. Without it, any JSON is accepted.
-            assignees: Names of those who may answer; empty means anyone with access.
+            assignees: Names of those who may answer; None or empty means anyone with access.
 
         Returns:
             An AwakeableHandle with `.id` and `.url`. Await the handle to get the answer: an object of the type given
@@ -351,7 +389,7 @@ class FunctionContext:
         schema_text, decode = compile_schema(schema)
         heading = None if title is None else json.check_text(title, "title")
         text = None if description is None else json.check_text(description, "description")
-        names = [check_name(name, "assignee") for name in _checked_names(assignees)]
+        names = _checked_names(assignees)
         asked = Operation("awakeable")
         nonce = json.load(await session.ask_known(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
@@ -412,24 +450,43 @@ class FunctionContext:
     # `image, report = await ctx.gather(…)` would be refused. Promise[R] does not match different types, because its
     # type variable is invariant; for coroutines, which are covariant, there is an overload of a few arguments.
     @overload
-    def gather(self, *awaitables: Promise[R]) -> Promise[list[R]]: ...
+    def gather(self, *awaitables: Promise[R], return_exceptions: Literal[False] = False) -> Promise[list[R]]: ...
     @overload
-    def gather(self, *awaitables: AwakeableHandle[R]) -> Promise[list[R]]: ...
+    def gather(
+        self, *awaitables: AwakeableHandle[R], return_exceptions: Literal[False] = False
+    ) -> Promise[list[R]]: ...
     @overload
-    def gather(self, a: _Any, b: _Any, c: _Any = ..., d: _Any = ..., e: _Any = ..., /) -> Promise[list[Any]]: ...
+    def gather(
+        self,
+        a: _Any,
+        b: _Any,
+        c: _Any = ...,
+        d: _Any = ...,
+        e: _Any = ...,
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> Promise[list[Any]]: ...
     @overload
-    def gather(self, *awaitables: Coroutine[Any, Any, R]) -> Promise[list[R]]: ...
+    def gather(
+        self, *awaitables: Coroutine[Any, Any, R], return_exceptions: Literal[False] = False
+    ) -> Promise[list[R]]: ...
     @overload
-    def gather(self, *awaitables: Awaitable[Any]) -> Promise[list[Any]]: ...
-    def gather(self, *awaitables: Any) -> Promise[Any]:
+    def gather(self, *awaitables: Promise[R], return_exceptions: bool) -> Promise[list[R | Exception]]: ...
+    @overload
+    def gather(self, *awaitables: Awaitable[Any], return_exceptions: bool = False) -> Promise[list[Any]]: ...
+    def gather(self, *awaitables: Any, return_exceptions: bool = False) -> Promise[Any]:
         """Wait for all of several operations, which proceed at the same time.
 
         Args:
             *awaitables: What methods of `ctx` return, awakeable handles, or coroutines that await these.
+            return_exceptions: Whether to wait for all of them also if one fails. Its exception is then in the list,
+                in the place of its result, and nothing is withdrawn.
 
         Returns:
             A promise of the list of results, in the order of the arguments. The first error fails it and withdraws
-            the other operations: a run is cancelled, a child too, an awakeable becomes CANCELLED.
+            the other operations, unless `return_exceptions` is True: a run is cancelled, a child too, an awakeable
+            becomes CANCELLED.
 
         Raises:
             InvalidOutcome: An argument is something else that can be awaited, such as `asyncio.sleep(1)`.
@@ -437,7 +494,7 @@ class FunctionContext:
         Example:
             image, report = await ctx.gather(ctx.run(build, ref), ctx.run(test, ref))
         """
-        return Gather([as_promise(one, self._session.branch) for one in awaitables])
+        return Gather([as_promise(one, self._session.branch) for one in awaitables], return_exceptions)
 
     @overload
     def first(self, *awaitables: Promise[R]) -> Promise[tuple[int, R]]: ...
@@ -525,7 +582,23 @@ class FunctionContext:
         return ContinueAsNew(input)
 
 
-def _checked_names(names: Iterable[str]) -> list[str]:
-    if isinstance(names, str):
-        raise InvalidInput(f"assignees={names!r}: give a list of names.")
-    return list(names)
+def _checked_kwargs(kwargs: Any) -> Mapping[str, Any]:
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        raise InvalidInput(f"kwargs={kwargs!r}: give the keyword arguments as a dict with their names as keys.")
+    return dict(kwargs)
+
+
+def _retry_policy(retries: Any, backoff: Any) -> RetryPolicy:
+    if not isinstance(retries, RetryPolicy):
+        return RetryPolicy(retries, backoff)
+    if backoff != 1.0:
+        raise InvalidInput(f"backoff={backoff!r} is for a number of retries. Set the delay of the RetryPolicy instead.")
+    return retries
+
+
+def _checked_names(names: Any) -> list[str]:
+    if names is None:
+        return []
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise InvalidInput(f"assignees={names!r}: give a list of names, or None for anyone.")
+    return [check_name(name, "assignee") for name in names]

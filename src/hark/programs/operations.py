@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
@@ -21,6 +21,7 @@ from hark.model.decisions import Arm, Effect, NewAwakeable, NewInstance
 from hark.model.error_codec import decode_error, encode_error
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, CallFailed, SignalTimeout
 from hark.model.names import from_micros, new_id
+from hark.model.retry_policy import RetryPolicy, delay_before
 from hark.model.values import Delivery, Signal
 from hark.programs.branches import Promise
 
@@ -113,13 +114,16 @@ class Run(Operation):
     attempt = 0
     awaits_retry = False  # the delay before its next attempt is not over
     started = False
+    may_retry = False  # its last attempt failed, and its policy allows another one
+    # Most runs have none of these: the values on the class cost nothing.
+    kwargs: Mapping[str, Any] | None = None
+    policy: RetryPolicy | None = None
+    timeout: int | None = None  # µs
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str, retries: int, backoff: int):
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
         self.name = name
         self.function = function
         self.args = args
-        self.retries = retries
-        self.backoff = backoff
 
     @property
     def place(self) -> str:
@@ -133,7 +137,8 @@ class Run(Operation):
         return kind == "timer" and attempt != ""
 
     def waits_to_arm(self) -> list[Arm]:
-        return [Arm("timer", new_id(), self.place, timeout=min(self.backoff << (self.attempt - 1), 1 << 50))]
+        assert self.policy is not None
+        return [Arm("timer", new_id(), self.place, timeout=delay_before(self.policy, self.attempt))]
 
     def decode(self, value: str) -> Any:
         function = self.function
@@ -239,7 +244,9 @@ class ChildCall(Operation):
     def result_of(self, id: str, status: str, result: str | None, error: str | None) -> Result:
         if status == "done":
             return result, None
-        text = f"{self.name} {id} {'was cancelled' if status == 'cancelled' else 'failed'}: {error}"
+        text = f"{self.name} {id} {'was cancelled' if status == 'cancelled' else 'failed'}"
+        if error and error != status:  # a cancel without a reason has the error "cancelled"
+            text = f"{text}: {error}"
         return None, encode_error(CallFailed(text, id=id, error=error))
 
 

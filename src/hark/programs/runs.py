@@ -7,7 +7,8 @@ result to the journal is the session's part: see replay.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from inspect import CO_COROUTINE
 from typing import Any
 
@@ -16,6 +17,8 @@ from hark.model.activation import WaitRow
 from hark.model.error_codec import encode_error
 from hark.model.errors import RunFailed
 from hark.model.failures import failure_of
+from hark.model.names import SECOND
+from hark.model.retry_policy import allows_retry
 from hark.programs.operations import Result, Run
 from hark.programs.services import FunctionServices, InboxListener
 from hark.programs.steps import is_cancelled
@@ -34,24 +37,44 @@ class Runs:
     async def execute(self, run: Run) -> Result:
         """Call the user's function; its return value or its error as text."""
         try:
-            if _is_async(run.function):
-                result = await run.function(*run.args)
-            else:
-                result = await self._services.call(run.function, *run.args)
-                if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future):
-                    result = await result
+            result = await (self._call(run) if run.timeout is None else self._call_within(run, run.timeout))
             if result is None:
                 return "null", None
             return json.dump(result, limit=self._services.max_payload, what=f"result of {run.name}"), None
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():  # the activation is cancelled: its outcome is not used any more (X8)
                 raise asyncio.CancelledError from error
+            run.may_retry = run.policy is not None and allows_retry(run.policy, run.attempt + 1, error)
             failure = failure_of(error)
             failed = RunFailed(
                 f"{run.name} raised {failure.text}",
                 type=type(error).__name__, message=failure.message, traceback=failure.traceback,
             )  # fmt: skip
             return None, encode_error(failed)
+
+    def _call(self, run: Run) -> Awaitable[Any]:
+        function = run.function if run.kwargs is None else partial(run.function, **run.kwargs)
+        return function(*run.args) if _is_async(run.function) else self._call_in_thread(function, run.args)
+
+    async def _call_in_thread(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        result = await self._services.call(function, *args)
+        return await result if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future) else result
+
+    async def _call_within(self, run: Run, timeout: int) -> Any:
+        """Cancel the call when its time is over. A thread cannot be ended: it runs on, and its result is dropped."""
+        limit = asyncio.timeout(timeout / SECOND)
+        cause: BaseException | None = None
+        result = None
+        try:
+            async with limit:
+                result = await self._call(run)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise  # of the function itself
+            cause = error.__cause__
+        if limit.expired():  # also when the function ignored that it was cancelled
+            raise TimeoutError(f"it did not end within its timeout of {timeout / SECOND:g} s") from cause
+        return result
 
     def start(self, runs: Iterable[Run]) -> None:
         """Execute each of these in a task of its own."""
@@ -120,8 +143,8 @@ class Runs:
 
 
 def plan_retry(run: Run) -> bool:
-    """After a failed attempt: whether another one is left. It then waits for its delay."""
-    if run.attempt >= run.retries:
+    """After a failed attempt: whether another one follows. It then waits for its delay."""
+    if not run.may_retry:
         return False
     run.attempt += 1
     run.awaits_retry, run.started = True, False
