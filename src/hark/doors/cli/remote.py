@@ -146,8 +146,8 @@ class RemoteHark:
 
     # -- cancel, retry ----------------------------------------------------------------------------
 
-    def cancel(self, target: str, reason: str | None = None) -> RemoteReply[Instance]:
-        body = {} if reason is None else {"reason": reason}
+    def cancel(self, target: str, reason: str | None = None, *, force: bool = False) -> RemoteReply[Instance]:
+        body: dict[str, Any] = ({} if reason is None else {"reason": reason}) | ({"force": True} if force else {})
         return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/cancel", body)))
 
     def retry(self, target: str) -> RemoteReply[Instance]:
