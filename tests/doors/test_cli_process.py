@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ COMMANDS = [
     "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor", "events",
     "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
     "awakeable reject", "awakeable list", "awakeable show", "awakeable await", "timeout check",
-    "token create", "token list", "token revoke",
+    "token create", "token list", "token revoke", "workers",
 ]  # fmt: skip
 
 
@@ -205,10 +206,11 @@ def test_d1_a_worker_runs_an_app_on_the_given_store_and_stops_cleanly(tmp_path: 
     assert not (tmp_path / "own.db").exists()
 
 
-def on_a_terminal(*args: str, **env: str) -> str:
+def on_a_terminal(*args: str, columns: int = 80, **env: str) -> str:
     """The output of a command on a terminal."""
     master, slave = pty.openpty()
-    clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
+    termios.tcsetwinsize(slave, (24, columns))
+    clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")}
     child = subprocess.Popen([HARK, *args], stdout=slave, stderr=slave, env={**clean, "TERM": "xterm-256color", **env})
     os.close(slave)
     seen = b""

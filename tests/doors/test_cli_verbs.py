@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
-from hark.doors.cli.output import duration
 from hark.model.decisions import Arm, Finish
 from tests.doors.support_cli import Cli, run_cli, store_options
 from tests.promises.support_signals import Turns
@@ -238,9 +237,3 @@ def test_text_from_outside_cannot_control_the_terminal(cli: Cli) -> None:
     id = cli.ask()
     assert cli("awakeable", "reject", id, "--error", "no\x1b[31mred").code == 0
     assert "no\\x1b[31mred" in cli("awakeable", "await", id).err
-
-
-def test_d4_durations_use_the_largest_unit_they_round_to() -> None:
-    """A deadline an hour ahead reads "1 h" for half a minute, and never "60 min"."""
-    texts = [duration(seconds) for seconds in (0.4, 59.4, 59.6, 3569, 3599, 3600, 86_399, 7 * 86_400 - 3)]
-    assert texts == ["0 s", "59 s", "1 min", "59 min", "1 h", "1 h", "1 d", "7 d"]

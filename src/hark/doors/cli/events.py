@@ -9,8 +9,9 @@ import typer
 
 from hark.doors.cli.commands import command
 from hark.doors.cli.engine import Engine, door_access, open_engine
-from hark.doors.cli.options import Job, Limit, Options
-from hark.doors.cli.output import print_json, shorten
+from hark.doors.cli.options import Job, Limit, Options, Wide
+from hark.doors.cli.output import print_json, printable, shorten
+from hark.doors.cli.tables import cut_line, line_width
 
 _POLL_INTERVAL = 0.5
 
@@ -24,6 +25,7 @@ def events(
     job: Job = None,
     limit: Limit = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new events until Ctrl-C")] = False,
+    wide: Wide = False,
 ) -> None:
     """Print the latest events, newest last.
 
@@ -34,14 +36,14 @@ def events(
         if options.json and not follow:
             print_json(found)
             return
-        print_events(options, found)
+        print_events(options, found, wide)
         if not follow:
             print("No events.") if not found else None
             return
-        _follow(options, hark, None if job is None else hark.get(job).result().id, found)
+        _follow(options, hark, None if job is None else hark.get(job).result().id, found, wide)
 
 
-def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any]) -> None:
+def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any], wide: bool) -> None:
     """Print new events: those of one instance by their seq, those of all by the cursor, which skips no late commit."""
     cursor = seen[0].cursor if seen else (0, 0)
     printed = {event.cursor for event in seen}
@@ -52,17 +54,19 @@ def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any])
             new, _ = door_access(hark).follow({id: cursor[1]}, limit=1000).result()
         if new:
             cursor = new[-1].cursor
-        print_events(options, (event for event in new if event.cursor not in printed))
+        print_events(options, (event for event in new if event.cursor not in printed), wide)
         sys.stdout.flush()  # into a pipe too
         if not new:
             time.sleep(_POLL_INTERVAL)
 
 
-def print_events(options: Options, found: Iterable[Any]) -> None:
+def print_events(options: Options, found: Iterable[Any], wide: bool = False) -> None:
+    limit = line_width(wide)
     for event in found:
         if options.json:
             print_json(event)
         else:
-            data = "" if event.data is None else shorten(event.data, 100)
+            data = "" if event.data is None else printable(event.data) if wide else shorten(event.data, 100)
             step = shorten(event.step or "-", 30)
-            print(f"{event.at:%Y-%m-%d %H:%M:%S}  {event.instance_id}  {event.type:<12} {step:<20} {data}".rstrip())
+            line = f"{event.at:%Y-%m-%d %H:%M:%S}  {event.instance_id}  {event.type:<12} {step:<20} {data}".rstrip()
+            print(cut_line(line, limit))

@@ -6,7 +6,7 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.engine import open_engine
-from hark.doors.cli.options import After, Limit, Options, Target
+from hark.doors.cli.options import After, Limit, Options, Target, Wide
 from hark.doors.cli.output import (
     age,
     ago,
@@ -15,11 +15,10 @@ from hark.doors.cli.output import (
     print_fields,
     print_json,
     print_next_page,
-    print_table,
     printable,
-    shorten,
     when,
 )
+from hark.doors.cli.tables import print_table
 
 cli = group("List, explain, cancel and retry instances.")
 
@@ -38,6 +37,7 @@ def list_(
     ] = None,
     limit: Limit = 50,
     after: After = None,
+    wide: Wide = False,
 ) -> None:
     """List instances, newest first.
 
@@ -52,13 +52,15 @@ def list_(
         ("ID", "DEFINITION", "STATUS", "STEP", "KEY", "WAITS FOR", "STARTED"),
         ([i.id, i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)] for i in found),
         "No instances." if status is definition is kind is None else "No such instances.",
+        drop=("STEP", "WAITS FOR", "STARTED", "KEY", "DEFINITION"),
+        wide=wide,
     )
     print_next_page(found, limit)
 
 
 def _waits(instance: Any) -> str:
     names = [wait.name or wait.kind for wait in instance.waits]
-    return shorten(", ".join(dict.fromkeys(names)) or "-", 40)
+    return ", ".join(dict.fromkeys(names)) or "-"
 
 
 @command(cli)

@@ -55,6 +55,7 @@ File = Annotated[
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="The id or the correlation key of an instance")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="Print at most N")]
 After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Continue after this one, the last you saw")]
+Wide = Annotated[bool, typer.Option("--wide", help="Print everything, even if it does not fit the terminal")]
 Job = Annotated[str | None, typer.Option("--job", metavar="TARGET", help="Only those of this instance")]
 
 

@@ -1,12 +1,11 @@
-"""How results are printed: JSON for programs, tables and blocks of fields for people.
+"""How results are printed: JSON for programs, blocks of fields for people. Tables are in tables.py.
 
-rich is imported when a table is printed. Colors are used on a terminal only, and not with NO_COLOR. Text that comes
+Colors are used on a terminal only, and not with NO_COLOR. Text that comes
 from outside (names, payloads, errors) is printed without its control characters: the name of a signal must not be able
 to control the terminal.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -89,26 +88,6 @@ def colored(text: str, style: str | None = None) -> str:
 
 def _use_colors() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], if_empty: str) -> None:
-    """Print a table, or `if_empty` without rows. In a pipe no cell is wrapped or cut."""
-    rows = [[printable(cell) for cell in row] for row in rows]
-    if not rows:
-        print(if_empty)
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
-    for row in rows:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    Console(width=width, highlight=False, force_terminal=_use_colors()).print(table)
 
 
 def print_fields(pairs: Iterable[tuple[str, Any]]) -> None:

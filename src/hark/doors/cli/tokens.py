@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -9,8 +10,9 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.engine import local_only_app, open_store
-from hark.doors.cli.options import Options
-from hark.doors.cli.output import print_json, print_table, printable, when
+from hark.doors.cli.options import Options, Wide
+from hark.doors.cli.output import ago, print_json, printable, when
+from hark.doors.cli.tables import line_width, print_table
 from hark.model.errors import InvalidInput
 
 cli = group("Make, list and revoke tokens for the HTTP API.")
@@ -67,7 +69,7 @@ def _parse_expiry(text: str) -> timedelta | datetime:
 
 
 @command(cli, "list")
-def list_(options: Options) -> None:
+def list_(options: Options, wide: Wide = False) -> None:
     """List all tokens, oldest first, without their secrets.
 
     hark token list
@@ -77,10 +79,13 @@ def list_(options: Options) -> None:
     if options.json:
         print_json([_without_secret(token) for token in found])
         return
+    at = when if line_width(wide) is None else ago
     rows = (
-        [token.id, token.name or "-", ", ".join(token.scopes), when(token.created_at), _end(token)] for token in found
+        [token.id, token.name or "-", ", ".join(token.scopes), at(token.created_at), _end(token, at)] for token in found
     )
-    print_table(("ID", "NAME", "SCOPES", "CREATED", "EXPIRES"), rows, "No tokens.")
+    print_table(
+        ("ID", "NAME", "SCOPES", "CREATED", "EXPIRES"), rows, "No tokens.", drop=("CREATED", "EXPIRES"), wide=wide
+    )
 
 
 def _without_secret(token: Any) -> dict[str, Any]:
@@ -88,8 +93,8 @@ def _without_secret(token: Any) -> dict[str, Any]:
     return {name: getattr(token, name) for name in names}
 
 
-def _end(token: Any) -> str:
-    return f"revoked {when(token.revoked_at)}" if token.revoked_at else when(token.expires_at)
+def _end(token: Any, at: Callable[[datetime | None], str]) -> str:
+    return f"revoked {at(token.revoked_at)}" if token.revoked_at else at(token.expires_at)
 
 
 @command(cli)

@@ -4,18 +4,19 @@ import typer
 
 from hark.doors.cli.commands import command
 from hark.doors.cli.engine import open_engine
-from hark.doors.cli.options import Options
-from hark.doors.cli.output import age, ago, print_json, print_table
+from hark.doors.cli.options import Options, Wide
+from hark.doors.cli.output import age, ago, print_json
+from hark.doors.cli.tables import print_table
 from hark.model.values import WorkerInfo
 
-_COLUMNS = ("host", "pid", "version", "free slots", "lease", "running for", "id")
+_COLUMNS = ("HOST", "PID", "VERSION", "FREE SLOTS", "LEASE", "RUNNING FOR", "ID")
 
 
 def add_commands(cli: typer.Typer) -> None:
     command(cli)(workers)
 
 
-def workers(options: Options) -> None:
+def workers(options: Options, wide: Wide = False) -> None:
     """List the worker processes: where each runs, its queues and free slots, and its lease.
 
     The numbers are those of the last renewal of its lease, which is a third of a lease ago at most.
@@ -27,7 +28,13 @@ def workers(options: Options) -> None:
     if options.json:
         print_json(found)
         return
-    print_table(_COLUMNS, [_row(worker) for worker in found], "No worker is running. `hark worker` starts one.")
+    print_table(
+        _COLUMNS,
+        [_row(worker) for worker in found],
+        "No worker is running. `hark worker` starts one.",
+        drop=("ID", "VERSION", "RUNNING FOR", "LEASE"),
+        wide=wide,
+    )
 
 
 def _row(worker: WorkerInfo) -> tuple[str, ...]:

@@ -1,0 +1,99 @@
+"""Tables that fit the terminal: columns are left out by importance, then long cells are cut. No line is wrapped.
+
+In a pipe, in a file and with `--wide` everything is printed; COLUMNS sets the width anywhere.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+from hark.doors.cli.output import colored, printable
+
+_GAP = "  "
+_COMFORTABLE = 24  # a column is cut to this width before another one is left out
+_NARROWEST = 8  # and not below this one
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    if_empty: str,
+    *,
+    drop: Sequence[str] = (),
+    wide: bool = False,
+) -> None:
+    """Print a table, or `if_empty` without rows.
+
+    Args:
+        columns: The names of the columns. The first one identifies a row: it is cut last.
+        rows: The cells of each row.
+        if_empty: What to print instead of a table without rows.
+        drop: The columns that may be left out of a narrow table, the least important first.
+        wide: Whether to print everything, however wide the terminal is.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if not cells:
+        print(if_empty)
+        return
+    table = [list(columns), *cells]
+    widths = fit([max(_width(row[n]) for row in table) for n in range(len(columns))], columns, drop, line_width(wide))
+    for number, row in enumerate(table):
+        shown = [(_cut(cell, width), width) for cell, width in zip(row, widths, strict=True) if width]
+        line = _GAP.join(_styled(cell, header=number == 0) + " " * (width - _width(cell)) for cell, width in shown)
+        print(line.rstrip())
+
+
+def line_width(wide: bool = False) -> int | None:
+    """How wide a line may be; None for any width."""
+    if wide or not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def fit(natural: Sequence[int], columns: Sequence[str], drop: Sequence[str], limit: int | None) -> list[int]:
+    """The width of each column, 0 for one that is left out, so that a line is at most `limit` wide."""
+    widths = list(natural)
+    if limit is None:
+        return widths
+
+    def excess(least: int) -> int:
+        """How much a line is too wide if the columns after the first are cut to `least`."""
+        used = [widths[0], *(min(width, least) for width in widths[1:] if width)]
+        return sum(used) + len(_GAP) * (len(used) - 1) - limit
+
+    for name in drop:
+        if excess(_COMFORTABLE) > 0:
+            widths[columns.index(name)] = 0
+    most = max(widths)
+    while most > _NARROWEST and excess(most) > 0:
+        most -= 1
+    widths = [widths[0], *(min(width, most) for width in widths[1:])]
+    widths[0] -= max(0, min(excess(most), widths[0] - _NARROWEST))
+    return widths
+
+
+def cut_line(line: str, limit: int | None) -> str:
+    """One line of text that is at most `limit` wide."""
+    return line if limit is None else _cut(line, limit)
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal the text takes: two for a character of East Asia, none for an accent."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _styled(cell: str, *, header: bool) -> str:
+    return colored(cell, "bold") if header else colored(cell)
