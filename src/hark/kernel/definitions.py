@@ -24,7 +24,6 @@ class Registered(Struct, frozen=True, gc=False):
     kind: str
     queue: str
     initial: str
-    on_cancel: str | None
 
 
 Catalog = dict[str, dict[int, Registered]]  # by name and version
@@ -36,13 +35,13 @@ async def record(turn: Turn) -> None:
     if rows:
         await turn.tx.fetch(sql.record_definitions, list(rows.values()))
     for row in rows.values():
-        _add(turn.catalog, row.name, row.version, Registered(row.kind, row.queue, row.initial, row.on_cancel))
+        _add(turn.catalog, row.name, row.version, Registered(row.kind, row.queue, row.initial))
 
 
 async def refresh(turn: Turn) -> None:
     """Read all definitions: another process may have registered one since."""
-    for name, version, kind, queue, initial, on_cancel in await turn.tx.fetch(sql.definitions):
-        _add(turn.catalog, name, version, Registered(kind, queue, initial, on_cancel))
+    for name, version, kind, queue, initial in await turn.tx.fetch(sql.definitions):
+        _add(turn.catalog, name, version, Registered(kind, queue, initial))
 
 
 def _add(catalog: Catalog, name: str, version: int, definition: Registered) -> None:

@@ -92,17 +92,18 @@ class SettleAwakeable(Request, eq=False):
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
     read_owner: bool = False  # read the owner from the store, instead of taking it from the awakeable's id
+    schema: str | None = None  # the schema that the answer has been or is to be validated against, beside the turn
+    problems: list[str] | None = None  # why it does not match that schema; None before it is validated
 
     def journal_value(self) -> Any:
         return self.result if isinstance(self.result, Exception) else None
 
 
 class Cancel(Request, eq=False):
-    """Cancel an instance and all its live descendants; undo first, unless it is forced. The result is its id."""
+    """Cancel an instance and all its live descendants. The result is its id."""
 
     target: str = ""
     reason: str | None = None
-    force: bool = False
     sender: Commit | None = None
 
 
@@ -139,7 +140,6 @@ class DefinitionRow(NamedTuple):
     initial: str
     source: str | None = None
     digest: str | None = None
-    on_cancel: str | None = None
 
 
 class Register(Request, eq=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hark.kernel.counts import Counts
-from hark.kernel.requests import Commit, Request
+from hark.kernel.requests import Commit, Request, SettleAwakeable
 from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
 from hark.store.protocol import Tx
 
@@ -39,7 +39,7 @@ class TurnResult:
 
     __slots__ = (
         "again", "cancelled", "claims", "counts", "finished", "inboxes", "keeps_statuses", "kept", "now", "pending",
-        "provable", "ran_ahead", "retired", "signalled", "xid",
+        "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
     )  # fmt: skip
 
     def __init__(self, tx: Tx) -> None:
@@ -47,6 +47,7 @@ class TurnResult:
         self.xid = tx.xid
         self.pending = Pending()
         self.again: list[Request] = []  # requests to run once more, in the next turn
+        self.to_validate: list[SettleAwakeable] = []  # to run once more, after their answers are validated
         self.claims: list[Claim] = []
         self.counts = Counts()  # for the metrics
         self.ran_ahead: list[Commit] = []  # outcomes whose next step runs on the same claim

@@ -2,8 +2,10 @@
 
 Each settles once, with the inbox row of its answer in the same commit (invariant 8).
 
-The settling turn validates the answer, not the caller before it: only under lock is it certain which awakeable an
-answer settles. An answer that does not match the schema, or comes from a person who was not asked, is refused and
+Only the settling turn knows which awakeable an answer settles, and with which schema. It validates a small answer
+itself. Any other answer is validated beside the turns (`TurnResult.to_validate`) and then comes back, since a turn must
+not wait for it; an effect cannot leave its outcome and is validated in the turn, within the same limits of work
+(model/schema.py). An answer that does not match the schema, or comes from a person who was not asked, is refused and
 changes nothing (A8).
 """
 
@@ -94,8 +96,12 @@ def _settle(
         _close(turn, row, Settle(settle.awakeable, "TIMEOUT"), settled)
     if settle.awakeable in settled or state.status != "PENDING":
         _refuse(turn, request, _already_settled(turn, state, settled.get(settle.awakeable)))
-    elif (invalid := _invalid(state, settle)) is not None:
-        _refuse(turn, request, invalid)
+    elif (not_assigned := _not_assigned(state, settle)) is not None:
+        _refuse(turn, request, not_assigned)
+    elif (problems := _problems(request, state.schema)) is None:
+        turn.result.to_validate.append(request)
+    elif problems:
+        _refuse(turn, request, _invalid(settle, problems))
     else:
         _close(turn, row, settle, settled)
         request.result = _shown(state, settle, turn.now)
@@ -137,23 +143,41 @@ def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settl
     )
 
 
-def _invalid(state: sql.AwakeableState, settle: Settle) -> HarkError | None:
-    """Why this answer is refused, or None."""
+def _not_assigned(state: sql.AwakeableState, settle: Settle) -> NotAssigned | None:
     assignees = json.load(state.assignees) if state.assignees is not None else []
     # Anyone with the link, and any step, may answer without being an assignee (decision 6). A caller without `by` is
     # code with access to the store. `by` is what the door says: auth.py takes it from the API token.
-    if assignees and settle.by is not None and settle.by not in assignees and settle.via not in ("link", "step"):
-        return NotAssigned(
-            f"{settle.by} may not answer awakeable {settle.awakeable}; it is assigned to {', '.join(assignees)}. "
-            "Nothing was changed; one of them can answer.",
-            problems=[f"by: {settle.by} is not an assignee ({', '.join(assignees)})"],
-        )
+    if not assignees or settle.by is None or settle.by in assignees or settle.via in ("link", "step"):
+        return None
+    return NotAssigned(
+        f"{settle.by} may not answer awakeable {settle.awakeable}; it is assigned to {', '.join(assignees)}. "
+        "Nothing was changed; one of them can answer.",
+        problems=[f"by: {settle.by} is not an assignee ({', '.join(assignees)})"],
+    )
+
+
+def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
+    """Why the answer does not match the schema; None if that has to be found out beside the turns."""
+    settle = request.settle
     # A payload of None means that no answer is given, as in a rejection; the JSON value null is the text "null".
-    if state.schema is None or settle.payload is None or settle.status != "RESOLVED":
-        return None
-    problems = schema.problems(state.schema, settle.payload)
-    if not problems:
-        return None
+    if wanted is None or settle.payload is None or settle.status != "RESOLVED":
+        return []
+    if request.problems is not None and request.schema == wanted:
+        return request.problems
+    if request.sender is not None:
+        return schema.problems(wanted, settle.payload)
+    request.schema, request.problems = wanted, schema.quick_problems(wanted, settle.payload)
+    return request.problems
+
+
+def validate(request: SettleAwakeable) -> None:
+    """Validate the answer of a request in `TurnResult.to_validate`. Takes long enough to need a thread of its own."""
+    assert request.schema is not None
+    assert request.settle.payload is not None
+    request.problems = schema.problems(request.schema, request.settle.payload)
+
+
+def _invalid(settle: Settle, problems: list[str]) -> InvalidAnswer:
     return InvalidAnswer(
         f"The answer to awakeable {settle.awakeable} does not match its schema: {'; '.join(problems)}. "
         "Nothing was changed; correct the answer and send it again.",

@@ -24,6 +24,7 @@ from hark.kernel.rules import Rules
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
 from hark.runtime import caller_errors
+from hark.runtime.answer_validation import AnswerValidation
 from hark.runtime.completions import Completions
 from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
@@ -106,6 +107,7 @@ class Clerk:
         self.counters = ProcessCounters()
         self.loop = ThreadLoop()
         self.queue = RequestQueue()
+        self.answers = AnswerValidation(self.loop, self.queue)
         self.work_left = WorkLeft()
         self.turns = TurnRunner(self, rules)
         self.others = OtherProcesses(self, lease=lease, retention=retention)
@@ -166,6 +168,7 @@ class Clerk:
                 poll.cancel()
             await self.loop.leave()
             await asyncio.gather(*polls, return_exceptions=True)
+            self.answers.close()
             closed = caller_errors.closed_early()
             answer_all([(reply, closed) for reply in self.queue.clear()])
             self.completions.close(closed)
@@ -309,6 +312,10 @@ class Clerk:
             again = set(map(id, result.again))
             self.queue.put_back([item for item in items if id(item.request) in again])
             items = [item for item in items if id(item.request) not in again]
+        if result.to_validate:
+            aside = set(map(id, result.to_validate))
+            self.answers.start([item for item in items if id(item.request) in aside])
+            items = [item for item in items if id(item.request) not in aside]
         fenced = self._pass_to_worker(result, items)
         # Known before the callers are answered: a drain asks for it then. A cancel frees slots that its own turn could
         # not fill, and so does an outcome that was fenced.
@@ -333,10 +340,10 @@ class Clerk:
             return False
         commits = [item.request for item in items if type(item.request) is Commit]
         fenced = any(commit.fenced for commit in commits)
-        if result.cancelled:  # before the new claims: an undo may be claimed in the turn that cancels
-            self.worker.abandon(result.cancelled)
         if commits or result.claims:
             self.worker.receive(commits, result.claims)
+        if result.cancelled:
+            self.worker.abandon(result.cancelled)
         if result.signalled:
             self.worker.notify(result.signalled)
         return fenced

@@ -24,7 +24,6 @@ class WhyInstance(Row, frozen=True):
     updated_at: int
     finished_at: int | None
     error: str | None
-    cancel_reason: str | None
 
 
 class Miss(Row, frozen=True):
@@ -43,7 +42,7 @@ class Miss(Row, frozen=True):
 why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
-           lease_owner, created_at, updated_at, finished_at, error, cancel_reason
+           lease_owner, created_at, updated_at, finished_at, error
     FROM instances WHERE id = :id::text
     """,
     row=WhyInstance,
