@@ -12,6 +12,7 @@ from typing import Any, Literal
 from hark.app.arguments import check_limit, check_word, optional_name
 from hark.app.hark import Hark
 from hark.model.errors import InvalidInput
+from hark.model.masking import masked
 from hark.model.names import is_name
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Token, Wait, WaitKind
@@ -65,8 +66,8 @@ class DoorAccess:
         app = self.app
         if not connect.exists(app.url):
             raise InvalidInput(
-                f"There is no database at {app.url}, and none was created. Check --db or HARK_DB, or create it with "
-                f"`{migrate}`."
+                f"There is no database at {masked(app.url)}, and none was created. Check --db or HARK_DB, or create it "
+                f"with `{migrate}`."
             )
         app._clerk.access = access
         try:

@@ -99,17 +99,18 @@ class Handle(Generic[R_co]):
         """
         return self._app.signal(self.id, name, payload, dedup_key=dedup_key)
 
-    def cancel(self, reason: str | None = None) -> Reply[Instance]:
-        """Cancel the instance and all its descendants. See `Hark.cancel`.
+    def cancel(self, reason: str | None = None, *, force: bool = False) -> Reply[Instance]:
+        """Cancel the instance and all its descendants, after their undo if they have one. See `Hark.cancel`.
 
         Args:
             reason: Why; recorded as the instance's error.
+            force: End them at once, without undo.
 
         Raises:
             Conflict: It is already finished.
             NotFound: Retention has removed it.
         """
-        return self._app.cancel(self.id, reason)
+        return self._app.cancel(self.id, reason, force=force)
 
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"

@@ -23,15 +23,20 @@ from hark.store.protocol import Store
 class OperationVerbs(Core):
     """cancel, retry, sweep, export, forget, create_token, tokens, revoke_token."""
 
-    def cancel(self, target: Target, reason: str | None = None) -> Reply[Instance]:
+    def cancel(self, target: Target, reason: str | None = None, *, force: bool = False) -> Reply[Instance]:
         """Cancel an instance and all its descendants, in one commit. A step that is executing loses its claim.
+
+        An instance that has something to undo (`ctx.run(…, undo=…)`, or a machine with `on_cancel=`) runs its undo
+        first and is `cancelled` when that has ended; so does each of its descendants. To cancel it again changes
+        nothing meanwhile.
 
         Args:
             target: The instance: its id, its correlation key or its handle.
             reason: Why; recorded as the instance's error.
+            force: End the instance and its descendants at once, without undo, or in the middle of it.
 
         Returns:
-            A reply with the `Instance`, cancelled.
+            A reply with the `Instance`: cancelled, or with the reason as `.cancel_reason` while its undo runs.
 
         Raises:
             NotFound: There is no such instance.
@@ -40,7 +45,8 @@ class OperationVerbs(Core):
         Example:
             await app.cancel("order:42", "customer withdrew")
         """
-        request = Cancel(target=target_of(target), reason=None if reason is None else json.check_text(reason, "reason"))
+        text = None if reason is None else json.check_text(reason, "reason")
+        request = Cancel(target=target_of(target), reason=text, force=bool(force))
         return self._read_after(request, views.get)
 
     def retry(self, target: Target) -> Reply[Instance]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar, overload
 from hark.model.errors import InvalidDefinition
 from hark.model.json import Codec
 from hark.model.names import check_name, version_problem
-from hark.model.outcomes import Outcome, Stop
+from hark.model.outcomes import KEEP, Outcome, Stop
 from hark.programs.steps import Context, StepFunction, StepProgram
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,10 +71,12 @@ class Machine:
         initial: The step that a start begins with.
         state: The type of the state; the default is the class's own `State`. It is a dataclass, msgspec Struct or
             pydantic model, built from the input of `Hark.start`. Without it, the state is plain JSON.
+        on_cancel: The step that a cancel goes to, instead of ending the instance at once. The step may continue like
+            any other; however it ends, the instance is `cancelled` then. Subclasses inherit it; None removes it.
 
-    Defining the class raises InvalidDefinition if it has no initial step, two steps with the same name, a `Next` or
-    `then=` that names no step, or a version that is not valid. It raises InvalidInput if the name or the queue is empty
-    or over 255 bytes.
+    Defining the class raises InvalidDefinition if it has no initial step, two steps with the same name, a `Next`,
+    `then=` or `on_cancel=` that names no step, or a version that is not valid. It raises InvalidInput if the name or
+    the queue is empty or over 255 bytes.
 
     Example:
         class Checkout(Machine, version=1, queue="checkout"):
@@ -95,6 +97,7 @@ class Machine:
     """
 
     __hark_program__: ClassVar[StepProgram | None] = None
+    __hark_on_cancel__: ClassVar[str | None] = None
 
     def __init_subclass__(
         cls,
@@ -104,9 +107,12 @@ class Machine:
         queue: str = "default",
         initial: str = "start",
         state: type | None = None,
+        on_cancel: Any = KEEP,  # a step's name or None
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
+        if on_cancel is not KEEP:
+            cls.__hark_on_cancel__ = on_cancel
         steps = _steps(cls)
         if not steps:
             cls.__hark_program__ = None  # a base class of machines: it cannot be started
@@ -119,6 +125,9 @@ class Machine:
                 cls, f"it has no initial step {initial!r}. Mark it with @step, or name another one with initial=."
             )
         _check_targets(cls, steps)
+        undo = cls.__hark_on_cancel__
+        if undo is not None and undo not in steps:
+            raise _invalid(cls, f"on_cancel={undo!r} is not one of its steps: {', '.join(steps)}. Add it with @step.")
         handle = inspect.getattr_static(cls, "handle")
         cls.__hark_program__ = StepProgram(
             name=label,
@@ -129,6 +138,7 @@ class Machine:
             steps=steps,
             machine=None,
             handle=None if handle is Machine.__dict__["handle"] else handle,
+            on_cancel=undo,
         )
 
     def handle(self, error: Exception, ctx: Context[Any]) -> Outcome:

@@ -1,5 +1,9 @@
 """Cancel instances, each with its whole tree of descendants, in one commit.
 
+An instance that has something to undo (`on_cancel`) does not end here: it loses its waits, its awakeables and its
+claim like any other, and continues at its undo; what it returns from there ends it (finish.py). A forced cancel ends
+it, and everything below it, at once.
+
 A descendant that was started between the plan and the lock is found by reading the tree again under lock; the cancel
 then runs once more, with the larger tree.
 
@@ -22,6 +26,8 @@ from hark.store.protocol import Conflicted
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
+
+_Rows = dict[str, sql.Details]
 
 
 @request_for(CancelChild)
@@ -47,34 +53,98 @@ async def plan_tree(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    wanted: dict[str, Cancel] = {}
-    for request in turn.batch.of(Cancel):
-        if request.sender is not None and request.sender.fenced:
-            continue
-        row = turn.locks.find(request.target)
-        if row is None:
-            request.result = no_instance(request.target)
-        elif row.terminal or row.id in wanted:
-            status = "cancelled" if row.id in wanted else row.status
-            request.result = Conflict(
-                f"{request.target!r} is {status} already: there is nothing to cancel.", status=status
-            )
-        else:
-            wanted[row.id] = request
-            request.result = row.id
+    asked = _live_targets(turn)
+    if not asked:
+        return
+    rows = {row.id: row for row in await turn.tx.fetch(sql.details, ids=sorted({id for _, id in asked}))}
+    wanted = _choose(asked, rows)
     if not wanted:
         return
-    below = [id for id, _ in await turn.tx.fetch(sql.descendants, ids=sorted(wanted))]
-    if any(id not in turn.rows for id in below):
+    parents = dict(await turn.tx.fetch(sql.descendants, ids=sorted(wanted)))  # of all that live below these
+    if any(id not in turn.rows for id in parents):
         if any(request.sender is not None for request in wanted.values()):
             # An outcome and its effects commit together, so this cancel cannot be left to a later turn: repeat the
             # whole turn.
             raise Conflicted("an instance to cancel has just started a child")
         turn.result.again.extend(wanted.values())
         return
-    reasons = {id: request.reason or "cancelled" for id, request in wanted.items()}
-    for id in below:
-        if not turn.rows[id].terminal:
-            reasons.setdefault(id, "its parent was cancelled")
-    await finish.end(turn, {id: ("cancelled", reason) for id, reason in reasons.items()})
-    turn.result.cancelled |= set(reasons)
+    if parents:
+        rows |= {row.id: row for row in await turn.tx.fetch(sql.details, ids=sorted(parents))}
+    force = any(request.force for request in wanted.values())
+    reasons = {id: request.reason or rows[id].cancel_reason or "cancelled" for id, request in wanted.items()}
+    for id in parents.keys() - (set() if force else _left_to_an_undo(wanted, parents, rows)):
+        reasons.setdefault(id, "its parent was cancelled")
+    undone = set() if force else {id for id in reasons if rows[id].on_cancel is not None}
+    if ended := sorted(reasons.keys() - undone):
+        ends: dict[str, finish.EndReason] = {id: ("cancelled", reasons[id]) for id in ended}
+        await finish.end(turn, [rows[id] for id in ended], ends)
+    if undone:
+        await _begin_undo(turn, [(rows[id], reasons[id]) for id in sorted(undone)])
+    turn.result.cancelled |= reasons.keys()
+
+
+def _live_targets(turn: Turn) -> list[tuple[Cancel, str]]:
+    """The cancels whose targets have not ended, with the ids. The others get their result here."""
+    asked: list[tuple[Cancel, str]] = []
+    for request in turn.batch.of(Cancel):
+        if request.sender is not None and request.sender.fenced:
+            continue
+        row = turn.locks.find(request.target)
+        if row is None:
+            request.result = no_instance(request.target)
+        elif row.terminal:
+            request.result = _ended(request.target, row.status)
+        else:
+            asked.append((request, row.id))
+    forced = [request for request, _ in asked if request.force]
+    if forced and len(forced) < len(asked):  # a tree is cancelled in one way: the forced ones follow in the next turn
+        turn.result.again.extend(forced)
+        return [(request, id) for request, id in asked if not request.force]
+    return asked
+
+
+def _choose(asked: list[tuple[Cancel, str]], rows: _Rows) -> dict[str, Cancel]:
+    """The cancels to carry out, by id. Cancelling again what is being undone changes nothing, unless it is forced."""
+    wanted: dict[str, Cancel] = {}
+    for request, id in asked:
+        if id in wanted and (request.force or rows[id].on_cancel is None):
+            request.result = _ended(request.target, "cancelled")
+            continue
+        request.result = id
+        if id not in wanted and (request.force or rows[id].cancel_reason is None):
+            wanted[id] = request
+    return wanted
+
+
+def _left_to_an_undo(wanted: dict[str, Cancel], parents: dict[str, str], rows: _Rows) -> set[str]:
+    """The descendants that are being undone already, and what their undo has started."""
+    children: dict[str, list[str]] = {}
+    for id, parent in parents.items():
+        if id not in wanted:
+            children.setdefault(parent, []).append(id)
+    found = [id for id in parents if id not in wanted and rows[id].cancel_reason is not None]
+    left = set(found)
+    while found:
+        below = [id for id in children.get(found.pop(), ()) if id not in left]
+        left.update(below)
+        found += below
+    return left
+
+
+async def _begin_undo(turn: Turn, undone: list[tuple[sql.Details, str]]) -> None:
+    ids = [row.id for row, _ in undone]
+    for row, reason in undone:
+        if row.concurrency_key is not None and row.status in ("executing", "runnable"):
+            turn.buckets.freed.add(row.concurrency_key)
+        turn.rows[row.id].status, turn.rows[row.id].waits = "runnable", []
+        turn.result.pending.lanes.add((row.queue, row.definition, row.version))
+        turn.history.event(row.id, "cancelling", row.step, error=reason)
+    await turn.tx.fetch(sql.begin_undo, [(row.id, reason) for row, reason in undone])
+    await turn.tx.fetch(sql.drop_waits, ids=ids)
+    await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+    await turn.tx.fetch(sql.consume_directed, ids=ids)
+    turn.result.pending.made_claimable = True
+
+
+def _ended(target: str, status: str) -> Conflict:
+    return Conflict(f"{target!r} is {status} already: there is nothing to cancel.", status=status)

@@ -12,7 +12,7 @@ from hark.kernel import children, finish, park
 from hark.kernel.effects import as_request
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
-from hark.model.decisions import Advance, Finish, Park, Proceed, Redo, runs_ahead
+from hark.model.decisions import UNDO, Advance, Finish, Park, Proceed, Redo, runs_ahead
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     new_visits: list[str] = []
     consumed: list[int] = []
     restored: list[int] = []
+    undoable: list[tuple[str, str | None]] = []
     used_waits: list[str] = []  # waits that led here; a Retry keeps them, and a park or proceed names those it drops
     for request in turn.batch.of(Commit):
         if request.fenced:
@@ -78,6 +79,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         decision, claim = request.decision, request.claim
         consumed += decision.consume
         restored += decision.restore
+        if decision.has_undo is not None:
+            undoable.append((claim.id, UNDO if decision.has_undo else None))
         match decision.move:
             case Advance() as move:
                 used_waits += [wait.id for wait in claim.waits]
@@ -103,13 +106,16 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                 finishes.append((request, move))
             case _ as never:
                 assert_never(never)
-        turn.history.outcome(claim, decision)
+        if claim.cancel_reason is None or not isinstance(decision.move, Finish):  # the end of an undo: see finish.py
+            turn.history.outcome(claim, decision)
         if claim.concurrency_key is not None:
             turn.buckets.freed.add(claim.concurrency_key)
     if restored:
         await turn.tx.fetch(sql.restore, seqs=restored)
     if consumed:
         await turn.tx.fetch(sql.consume, seqs=consumed)
+    if undoable:
+        await turn.tx.fetch(sql.set_on_cancel, undoable)
     if finishes:
         await finish.by_outcome(turn, finishes)
     waiting: list[tuple[Commit, Park | Proceed]] = [*parks, *proceeds]

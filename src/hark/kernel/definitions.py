@@ -24,6 +24,7 @@ class Registered(Struct, frozen=True, gc=False):
     kind: str
     queue: str
     initial: str
+    on_cancel: str | None
 
 
 Catalog = dict[str, dict[int, Registered]]  # by name and version
@@ -35,13 +36,13 @@ async def record(turn: Turn) -> None:
     if rows:
         await turn.tx.fetch(sql.record_definitions, list(rows.values()))
     for row in rows.values():
-        _add(turn.catalog, row.name, row.version, Registered(row.kind, row.queue, row.initial))
+        _add(turn.catalog, row.name, row.version, Registered(row.kind, row.queue, row.initial, row.on_cancel))
 
 
 async def refresh(turn: Turn) -> None:
     """Read all definitions: another process may have registered one since."""
-    for name, version, kind, queue, initial in await turn.tx.fetch(sql.definitions):
-        _add(turn.catalog, name, version, Registered(kind, queue, initial))
+    for name, version, kind, queue, initial, on_cancel in await turn.tx.fetch(sql.definitions):
+        _add(turn.catalog, name, version, Registered(kind, queue, initial, on_cancel))
 
 
 def _add(catalog: Catalog, name: str, version: int, definition: Registered) -> None:

@@ -6,10 +6,12 @@ closed, so that a retry can open them again. Each end counts against the wait of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
+from hark.model.activation import Claim
 from hark.model.decisions import Finish
 from hark.store import statements as sql
 
@@ -21,11 +23,11 @@ EndReason = tuple[Literal["cancelled", "failed"], str]  # status, reason
 
 
 async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
-    """End instances with the outcomes they returned."""
-    done = [r.claim.id for r, move in finishes if r.claim.waits and move.status == "done"]
-    failed = [r.claim.id for r, move in finishes if r.claim.waits and move.status == "failed"]
-    if done:
-        await turn.tx.fetch(sql.drop_waits, ids=done)
+    """End instances with the outcomes they returned. The undo of a cancel ends as `cancelled`, whatever it returned."""
+    failed = [r.claim.id for r, move in finishes if r.claim.waits and _status(r.claim, move) == "failed"]
+    dropped = [r.claim.id for r, move in finishes if r.claim.waits and _status(r.claim, move) != "failed"]
+    if dropped:
+        await turn.tx.fetch(sql.drop_waits, ids=dropped)
     if failed:
         await turn.tx.fetch(sql.close_waits, ids=failed)
     asking = [
@@ -38,19 +40,30 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     rows = []
     for request, move in finishes:
         claim, decision = request.claim, request.decision
-        rows.append((claim.id, claim.epoch, move.status, decision.step, decision.state, move.result, move.error))
-        turn.rows[claim.id].status = move.status
-        turn.result.counts.ended[move.status, claim.definition] += 1
-        turn.result.finished[claim.id] = (claim.id, move.status, move.result, move.error)
+        status, result, error = _status(claim, move), move.result, move.error
+        if claim.cancel_reason is not None:
+            if move.status == "failed":
+                turn.history.event(claim.id, "undo_failed", decision.step, error=move.error)
+            if status == "cancelled":
+                result, error = None, claim.cancel_reason
+            turn.history.event(claim.id, status, decision.step, error=error)
+        rows.append((claim.id, claim.epoch, status, decision.step, decision.state, result, error))
+        turn.rows[claim.id].status = status
+        turn.result.counts.ended[status, claim.definition] += 1
+        turn.result.finished[claim.id] = (claim.id, status, result, error)
         if claim.parent_wait and not claim.counted:
             turn.children.ended.append(claim.parent_wait)
     await turn.tx.fetch(sql.finish, rows)
 
 
-async def end(turn: Turn, ends: dict[str, EndReason]) -> None:
-    """End instances from outside. `ends` has a status and a reason per id."""
+def _status(claim: Claim, move: Finish) -> Literal["done", "failed", "cancelled"]:
+    return move.status if claim.cancel_reason is None or move.keeps_undo else "cancelled"
+
+
+async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason]) -> None:
+    """End instances from outside. `rows` are those to end, `ends` has a status and a reason per id."""
     ids = sorted(ends)
-    for row in await turn.tx.fetch(sql.details, ids=ids):
+    for row in rows:
         status, reason = ends[row.id]
         # A runnable instance may have been promoted: the slot it was about to take goes to the next blocked one.
         if row.concurrency_key is not None and row.status in ("executing", "runnable"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hark.kernel import finish
 from hark.kernel.requests import HandBack, Reclaim
+from hark.model.errors import unfinished_undo
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -46,15 +47,18 @@ async def apply(turn: Turn, abandoned: list[str]) -> None:
 async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
     owners = {owner for request in turn.batch.of(Reclaim) for owner in request.owners}
     back: list[str] = []
+    quarantined: list[sql.Details] = []
     ends: dict[str, finish.EndReason] = {}
     for row in await turn.tx.fetch(sql.details, ids=sorted(abandoned)) if abandoned else ():
         if row.status != "executing" or row.lease_owner not in owners:
             continue
         if row.crashes + 1 >= turn.rules.max_crashes:
+            quarantined.append(row)
+            undo = "" if row.cancel_reason is None else f" {unfinished_undo(row.cancel_reason)}"
             ends[row.id] = (
                 "failed",
                 f"quarantined: step {row.step!r} lost its worker {row.crashes + 1} times in a row. "
-                "Find out what kills the worker, then retry the instance.",
+                f"Find out what kills the worker, then retry the instance.{undo}",
             )
             continue
         back.append(row.id)
@@ -64,7 +68,7 @@ async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
             turn.buckets.freed.add(row.concurrency_key)
         turn.history.event(row.id, "reclaimed", row.step, worker=row.lease_owner)
     if ends:
-        await finish.end(turn, ends)
+        await finish.end(turn, quarantined, ends)
     if back:
         await turn.tx.fetch(sql.reclaim, ids=back)
         turn.result.pending.made_claimable = True

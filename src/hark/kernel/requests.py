@@ -100,10 +100,11 @@ class SettleAwakeable(Request, eq=False):
 
 
 class Cancel(Request, eq=False):
-    """Cancel an instance and all its live descendants. The result is its id."""
+    """Cancel an instance and all its live descendants; undo first, unless it is forced. The result is its id."""
 
     target: str = ""
     reason: str | None = None
+    force: bool = False
     sender: Commit | None = None
 
 
@@ -140,6 +141,7 @@ class DefinitionRow(NamedTuple):
     initial: str
     source: str | None = None
     digest: str | None = None
+    on_cancel: str | None = None
 
 
 class Register(Request, eq=False):

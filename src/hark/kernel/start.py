@@ -164,7 +164,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     return (
         item.id, item.definition, version, definition.kind, item.correlation_key, item.scope, queue, item.priority,
         "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent,
-        parent_wait,
+        parent_wait, definition.on_cancel,
     )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     return (
         id, item.definition, item.version or 0, "machine", None, "live", item.queue or "default", item.priority,
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
-        request.parent_wait,
+        request.parent_wait, None,
     )  # fmt: skip
 
 

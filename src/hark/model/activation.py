@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from hark.model.decisions import Decision
+from hark.model.decisions import UNDO, Decision
 from hark.model.values import Status, WaitKind
 
 
@@ -98,6 +98,8 @@ class Claim(Struct):
     crashes: int
     rate_limit: str | None
     weight: float
+    on_cancel: str | None  # a cancel goes to this step first
+    cancel_reason: str | None  # it is being cancelled: whatever ends it, its status is `cancelled`
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     waits: list[WaitRow] = field(default_factory=list)
@@ -119,5 +121,7 @@ class Claim(Struct):
         self.epoch += 1
         self.attempt = self.crashes = 0
         self.rate_limit, self.weight = None, 1.0
+        if decision.has_undo is not None:
+            self.on_cancel = UNDO if decision.has_undo else None
         self.has_signals = self.has_signals or inbox is not None
         self.inbox, self.waits, self.children = inbox or [], waits or [], children or []

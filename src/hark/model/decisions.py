@@ -7,12 +7,14 @@ of every kind; `Await` and `Spawn` both become one. Values are JSON text here, s
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never
 
 from msgspec import Struct, field
 
 from hark.model.events import OutcomeType
 from hark.model.values import WaitKind
+
+UNDO: Final = "undo"  # the step of a function that is being undone
 
 
 class NewInstance(Struct, gc=False):
@@ -137,11 +139,12 @@ class Park(Struct, gc=False):
 
 
 class Finish(Struct, gc=False):
-    """End the instance."""
+    """End the instance. While it is being cancelled, its status becomes `cancelled`, with the reason as its error."""
 
     status: Literal["done", "failed"]
     result: str | None = None
     error: str | None = None
+    keeps_undo: bool = False  # its undo could not finish: it is failed, also while it is cancelled, and can be retried
 
 
 Move = Advance | Proceed | Redo | Park | Finish
@@ -189,6 +192,7 @@ class Decision(Struct, gc=False):
     journal: list[JournalLine] | None = None
     cut_from: int | None = None  # delete the lines of the journal from this seq on, before `journal` is written
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
+    has_undo: bool | None = None  # a function: whether a cancel has something to undo from now on; None: as before
 
     def makes_work(self) -> bool:
         """True when committing this may make an instance claimable: this one or another.
@@ -203,7 +207,7 @@ class Decision(Struct, gc=False):
     def is_plain(self) -> bool:
         """True when this runs ahead and writes nothing but its row, its event and lines of its journal."""
         move = self.move
-        if not runs_ahead(move) or self.effects or self.consume:
+        if not runs_ahead(move) or self.effects or self.consume or self.has_undo is not None:
             return False
         if type(move) is Proceed:
             if move.arm or move.disarm or move.awakeables or move.fire_deadlines or self.restore:

@@ -367,3 +367,8 @@ class WouldBlockEventLoop(HarkError, RuntimeError):
 
     It would block the loop. Use `await` and `async with` there.
     """
+
+
+def unfinished_undo(reason: str) -> str:
+    """What the error of an instance says when its undo could not finish, after a cancel for this reason."""
+    return f"It was being cancelled ({reason}), and its undo has not finished: a retry continues the undo."

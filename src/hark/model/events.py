@@ -13,7 +13,7 @@ from msgspec import Struct, field
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 EventType: TypeAlias = OutcomeType | Literal[
     "started", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed", "reclaimed",
-    "handed_back", "retried", "undelivered", "unsettled", "start_refused",
+    "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
 ]  # fmt: skip
 
 
@@ -51,7 +51,14 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         },
     ),
     "joined": EventInfo("The children the instance waited for have finished."),
-    "cancelled": EventInfo("The instance was cancelled.", {"error": "the reason"}),
+    "cancelling": EventInfo(
+        "A cancel was requested, and the undo of the instance runs first.", {"error": "the reason of the cancel"}
+    ),
+    "undo_failed": EventInfo(
+        "A part of the undo failed; the rest of it still runs.",
+        {"error": "why"},
+    ),
+    "cancelled": EventInfo("The instance was cancelled; its undo, if it had one, has ended.", {"error": "the reason"}),
     "failed": EventInfo(
         "The engine failed the instance: it was quarantined after `max_crashes` crashes in a row, or it is a child "
         "that could not be started.",

@@ -77,6 +77,7 @@ class Instance:
         created_at: When it was started.
         finished_at: When it ended, or None.
         waits: What it waits for.
+        cancel_reason: Why it is being cancelled, while its undo has not finished; else None.
     """
 
     id: str
@@ -95,6 +96,7 @@ class Instance:
     created_at: datetime
     finished_at: datetime | None
     waits: tuple[Wait, ...] = field(default=())
+    cancel_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class FunctionProgram(Struct, eq=False):
     traits: Traits = _TRAITS
     source: str | None = None
     digest: str | None = None
+    on_cancel: str | None = None  # set per instance, once it has something to undo
 
     @property
     def steps(self) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class StepProgram(Struct, eq=False):
     traits: Traits = _TRAITS
     source: str | None = None
     digest: str | None = None
+    on_cancel: str | None = None
 
     def run(self, claim: Claim, services: StepServices) -> Coroutine[Any, Any, Decision]:
         return run(self, claim, services)
@@ -119,6 +120,7 @@ class Context(Generic[S]):
         step: The name of this step.
         attempt: How often this step was retried, from 0.
         correlation_key: The correlation key the instance was started with, or None.
+        cancel_reason: Why the instance is being cancelled, in the steps of its undo (`on_cancel=`); else None.
         state: The state. Change it in place or replace it: it is stored with the outcome.
     """
 
@@ -130,6 +132,7 @@ class Context(Generic[S]):
         "_effects",
         "_services",
         "attempt",
+        "cancel_reason",
         "correlation_key",
         "id",
         "state",
@@ -141,6 +144,7 @@ class Context(Generic[S]):
         self.step = claim.step
         self.attempt = claim.attempt
         self.correlation_key = claim.correlation_key
+        self.cancel_reason = claim.cancel_reason
         self.state: S = state
         self._claim = claim
         self._services = services

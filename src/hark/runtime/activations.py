@@ -156,4 +156,4 @@ def _claim_of(item: Claim | Commit) -> Claim:
 
 
 def _failed(claim: Claim, error: object) -> Decision:
-    return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error)))
+    return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error), keeps_undo=True))

@@ -340,10 +340,10 @@ class Clerk:
             return False
         commits = [item.request for item in items if type(item.request) is Commit]
         fenced = any(commit.fenced for commit in commits)
+        if result.cancelled:  # before the new claims: an undo may be claimed in the turn that cancels
+            self.worker.abandon(result.cancelled)
         if commits or result.claims:
             self.worker.receive(commits, result.claims)
-        if result.cancelled:
-            self.worker.abandon(result.cancelled)
         if result.signalled:
             self.worker.notify(result.signalled)
         return fenced

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from hark.model.reasons import reason
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all
 from hark.store.protocol import Lease, Store, StoreFault
@@ -69,7 +70,7 @@ class LeaseRenewal:
                 if not held.done() and not isinstance(error, StoreFault):
                     answer_all([(held, error)])
                     return
-                _log.warning("The lease could not be renewed: %s. Trying again.", error)
+                _log.warning("The lease could not be renewed: %s. Trying again.", reason(error))
                 self._renewed = -math.inf  # any failure counts as a lost lease: the database may be away for all
                 wait = min(1.0, wait)
             self._stopped.wait(wait)

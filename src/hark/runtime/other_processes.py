@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hark.kernel.requests import Reclaim
+from hark.model.reasons import reason
 from hark.runtime import retention
 from hark.store import statements as sql
 from hark.store.protocol import StoreFault
@@ -50,7 +51,7 @@ class OtherProcesses:
                     next_retention = time.monotonic() + _RETENTION
                     clerk.loop.start(retention.remove_old(clerk, self._retention))
             except StoreFault as error:
-                _log.warning("The database does not answer: %s. Trying again.", error)
+                _log.warning("The database does not answer: %s. Trying again.", reason(error))
                 await asyncio.sleep(0.2)
             except Exception:
                 _log.exception("Polling failed with an unexpected error; it continues.")
@@ -79,7 +80,7 @@ class OtherProcesses:
                 await self.find_lost_steps()
                 await self.find_new_signals()
         except StoreFault as error:
-            _log.warning("The database does not answer: %s. The next poll checks again.", error)
+            _log.warning("The database does not answer: %s. The next poll checks again.", reason(error))
         except Exception:
             _log.exception("A check after a hint failed with an unexpected error; the next poll checks again.")
         finally:

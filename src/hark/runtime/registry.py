@@ -23,6 +23,7 @@ class Program(Protocol):
     traits: Traits
     source: str | None
     digest: str | None
+    on_cancel: str | None
 
     @property
     def codec(self) -> InputCodec: ...
@@ -73,7 +74,7 @@ class Registry:
     def rows(self) -> list[DefinitionRow]:
         """The definitions, as they are recorded in the store."""
         return [
-            DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest)
+            DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest, p.on_cancel)
             for p in self._programs.values()
         ]
 

@@ -22,6 +22,7 @@ from hark.kernel.requests import Capacity, Commit, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
+from hark.model.reasons import reason
 from hark.runtime import caller_errors
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued
@@ -113,7 +114,7 @@ class TurnRunner:
                 return committed
             except StoreFault as fault:
                 if self._clerk.loop.closing:
-                    raise Unknown(str(fault)) from fault
+                    raise Unknown(reason(fault)) from fault
                 self._answer_late([], fault, since)
                 await asyncio.sleep(0.2)
 
@@ -150,14 +151,14 @@ class TurnRunner:
         [item] = items
         request = item.request
         if isinstance(request, Commit):
-            _log.error("The outcome of %s cannot be stored: %s", request.claim.id, error, exc_info=error)
+            _log.error("The outcome of %s cannot be stored: %s", request.claim.id, reason(error), exc_info=error)
             request.result = error
             if self._clerk.worker is not None:
                 self._clerk.worker.receive([request], [])
         elif item.reply is not None:
             answer_all([(item.reply, error)])
         else:
-            _log.error("%s failed: %s", type(request).__name__, error, exc_info=error)
+            _log.error("%s failed: %s", type(request).__name__, reason(error), exc_info=error)
 
 
 def _make_work(requests: Sequence[Request]) -> bool:

@@ -57,10 +57,13 @@ def _since(row: WhyInstance) -> int:
 
 
 def _summary(row: WhyInstance, waits: Sequence[OpenWait], blockers: Sequence[Blocker]) -> str:
+    undo = ""
+    if row.cancel_reason is not None and row.status not in TERMINAL:
+        undo = f"It is being cancelled: undo runs ({row.cancel_reason.rstrip('.')}). "
     if waits:
         wanted = dict.fromkeys(WAIT_KINDS[wait.kind].describe(_armed(wait)) for wait in waits)
-        return f"It waits for {' or '.join(wanted)}."
-    return blockers[0].text if blockers else f"It is {row.status}."
+        return f"{undo}It waits for {' or '.join(wanted)}."
+    return undo + (blockers[0].text if blockers else f"It is {row.status}.")
 
 
 def _armed(wait: OpenWait) -> WaitRow:

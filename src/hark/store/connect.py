@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, cast
 
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra
+from hark.model.masking import masked
 from hark.store.protocol import Store, StoreType
 
 
@@ -68,12 +69,14 @@ def dump_migrations(url: str, schema: str) -> str:
 
 def _type_of(url: str) -> StoreType:
     if not isinstance(url, str) or "\0" in url:
-        raise InvalidInput(f"The store's URL must be text without NUL, not {url!r}. For example: sqlite:///file.db.")
+        raise InvalidInput(
+            f"The store's URL must be text without NUL, not {masked(url)!r}. For example: sqlite:///file.db."
+        )
     scheme, separator, _ = url.partition("://")
     entry = (_STORES.get(scheme) or _installed(scheme)) if separator else None
     if entry is None:
         raise InvalidInput(
-            f"{url!r} is not the URL of a store. Use sqlite:///file.db, sqlite:// (in memory) or postgresql://…"
+            f"{masked(url)!r} is not the URL of a store. Use sqlite:///file.db, sqlite:// (in memory) or postgresql://…"
         )
     module, _, name = entry.path.partition(":")
     if entry.extra is None:

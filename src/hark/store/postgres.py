@@ -10,16 +10,21 @@ import asyncio
 import contextlib
 import itertools
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import asyncpg
 
 from hark.model.errors import InvalidInput, StoreUnavailable
+from hark.model.masking import masked
+from hark.model.reasons import reason
 from hark.store import migrate, statements
-from hark.store.protocol import Access, Conflicted, Full, Lost, Refused, Server, StoreFault
+from hark.store.protocol import Access, Conflicted, Full, Lost, Refused, Server, StoreFault, Unreachable
 from hark.store.sql import R, Sql
 
+# No character of the password can end up in host, port or name.
+_URL: Final = re.compile(r"postgres(?:ql)?://(?:[^@:/?#]*(?::[^@/?#]*)?@)?[^@/?#]*(?:/[^@?#]*)?(?:\?[^#]*)?")
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # PostgreSQL reserves pg_…
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 # Invariant 17: a turn takes this shared lock before it gets its transaction number; `reads.horizon` finds running turns
@@ -45,19 +50,21 @@ _PLANS: Final = {
 
 
 def _fault(error: BaseException) -> StoreFault:
+    text = reason(error)
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in ("40001", "40P01", "55P03", "57014", "25P03"):
-            return Conflicted(str(error))
+            return Conflicted(text)
         if state[:2] in ("08", "57"):
-            return Lost(str(error))
+            return Lost(text)
         if state[:2] in ("53", "58", "25"):
-            return Full(str(error))
-        return Refused(str(error))
+            return Full(text)
+        return Refused(text)
     if isinstance(error, asyncpg.InterfaceError):
         # Either a closed connection, or a value that a column refuses, which is the fault of the request.
-        return Lost(str(error)) if "closed" in str(error) or "connection" in str(error) else Refused(str(error))
-    return Lost(f"{type(error).__name__}: {error}")
+        return Lost(text) if "closed" in text or "connection" in text else Refused(text)
+    name = type(error).__name__
+    return Lost(text if text == name else f"{name}: {text}")
 
 
 _FAULTS: Final = (
@@ -80,6 +87,27 @@ def check_schema(schema: str) -> None:
             f"{schema!r} is not a valid schema name. Use lower-case letters, digits and _; do not start with a digit "
             "or with pg_."
         )
+
+
+def check_url(url: str) -> None:
+    """Validate the form of a URL, so that no part of its password is taken for a host, a port or a database.
+
+    Raises:
+        InvalidInput: A character in it must be escaped.
+    """
+    if not _URL.fullmatch(url):
+        raise InvalidInput(
+            f"{masked(url)!r} is not the URL of a PostgreSQL database. Write postgresql://user:password@host:port/db, "
+            "and escape @ : / ? # % in user and password as %40 %3A %2F %3F %23 %25."
+        )
+
+
+def _may_be_starting(error: BaseException) -> bool:
+    """Whether a connection may be possible in a moment: nothing listens yet, or the server says that it is starting,
+    stopping or full. A wrong password, an unknown database or a certificate that is not valid stays wrong."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "") in ("57P01", "57P02", "57P03", "53300") or (error.sqlstate or "")[:2] == "08"
+    return isinstance(error, OSError | asyncio.TimeoutError) and not isinstance(error, ssl.SSLError | PermissionError)
 
 
 class PostgresTx:
@@ -136,6 +164,13 @@ def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
     return fault
 
 
+def _unreachable(error: BaseException) -> Unreachable:
+    return Unreachable(
+        f"PostgreSQL cannot be reached: {reason(error)}. Check the URL, that the server is running and that it accepts "
+        "this user."
+    )
+
+
 class PostgresStore:
     """A Store in one schema of a PostgreSQL database.
 
@@ -167,6 +202,7 @@ class PostgresStore:
 
     @staticmethod
     def check(url: str, schema: str) -> None:
+        check_url(url)
         check_schema(schema)
 
     @staticmethod
@@ -220,29 +256,41 @@ class PostgresStore:
 
     async def open(self, access: Access = "migrate") -> None:
         migrating = access == "migrate"
-        try:
-            db = await self.connect(role="migrate") if migrating else await self.connect(readonly=True)
-        except (*_FAULTS, ValueError) as error:
-            raise StoreUnavailable(
-                f"PostgreSQL cannot be reached: {error}. Check the URL, that the server is running and that it accepts "
-                "this user."
-            ) from error
+        db = await self._first_connection(migrating=migrating)
         try:
             await (self._migrate(db) if migrating else self._check_version(db))
             started = await db.fetchval("SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
             self._quiet = started + self._lease_length
         except _FAULTS as error:
+            if _may_be_starting(error):
+                raise _unreachable(error) from error
             raise StoreUnavailable(
-                f"PostgreSQL cannot migrate the schema {self._schema!r}: {error}. Give this role the right to create "
-                "it, or apply the output of `hark migrate --dump-sql` with a role that has it."
+                f"PostgreSQL cannot migrate the schema {self._schema!r}: {reason(error)}. Give this role the right to "
+                "create it, or apply the output of `hark migrate --dump-sql` with a role that has it."
                 if migrating
-                else f"PostgreSQL cannot read the schema {self._schema!r}: {error}. Grant this role USAGE on the "
-                "schema and SELECT on its tables."
+                else f"PostgreSQL cannot read the schema {self._schema!r}: {reason(error)}. Grant this role USAGE on "
+                "the schema and SELECT on its tables."
             ) from error
         finally:
             with contextlib.suppress(*_FAULTS):
                 await db.close(timeout=2)
         self._opened = True
+
+    async def _first_connection(self, *, migrating: bool) -> asyncpg.Connection:
+        try:
+            return await self.connect(role="migrate") if migrating else await self.connect(readonly=True)
+        except asyncpg.ClientConfigurationError as error:
+            raise InvalidInput(f"{masked(self._url)!r} cannot be used: {reason(error)}. Correct the URL.") from error
+        except _FAULTS as error:
+            if _may_be_starting(error):
+                raise _unreachable(error) from error
+            raise StoreUnavailable(
+                f"PostgreSQL refuses the connection: {reason(error)}. Check the user, the password and the name of the "
+                "database in the URL."
+            ) from error
+        except ValueError:
+            pass  # its text may have a part of the password in it, and so may a chained exception
+        raise InvalidInput(f"{masked(self._url)!r} cannot be read. Check its port and the options after `?`.")
 
     async def _migrate(self, db: asyncpg.Connection) -> None:
         # An advisory lock: processes that start at the same time wait for each other here.
@@ -283,7 +331,7 @@ class PostgresStore:
             try:
                 self._db = await self.connect(role="clerk")
             except _FAULTS as error:
-                raise Lost(str(error)) from error
+                raise Lost(reason(error)) from error
         return self._db
 
     # -- turns ------------------------------------------------------------------------------------
@@ -296,7 +344,7 @@ class PostgresStore:
         except _FAULTS as error:
             fault = _fault(error)
             db.terminate()
-            raise Lost(str(fault)) from error
+            raise Lost(reason(fault)) from error
         now = self._clock() if self._clock else now
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
         self._last_tx = PostgresTx(db, now, position, xid)

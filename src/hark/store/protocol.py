@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from hark.model.errors import StoreUnavailable
 from hark.store.sql import R, Sql
 
 Rows = Sequence[Any]
@@ -50,6 +51,10 @@ class Full(StoreFault):
 
 class Refused(StoreFault):
     """The database refuses a row."""
+
+
+class Unreachable(StoreUnavailable):
+    """No connection is possible now. Raised by `Store.open` only: a database that is starting accepts one later."""
 
 
 class Tx(Protocol):
@@ -178,7 +183,8 @@ class Store(Protocol):
         Raises:
             Unmigrated: Migrations are missing, and `access` is not "migrate".
             InvalidInput: The URL names something that is not such a database.
-            StoreUnavailable: The database cannot be reached or cannot be migrated.
+            Unreachable: The database cannot be reached now; it may be starting.
+            StoreUnavailable: The database refuses the connection, or cannot be migrated.
             StoreTooNew: A newer Hark has migrated it.
         """
         ...

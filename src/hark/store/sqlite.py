@@ -21,7 +21,9 @@ import apsw
 import msgspec
 
 from hark.model.errors import InvalidInput, StoreUnavailable
-from hark.store import migrate, statements
+from hark.model.masking import masked
+from hark.model.reasons import reason
+from hark.store import migrate, private_file, statements
 from hark.store.protocol import Access, Conflicted, Full, Refused, Server, StoreFault
 from hark.store.sql import R, Sql
 
@@ -30,6 +32,7 @@ _LISTS: Final = (list, tuple, set)  # a name, because `list | tuple | set` build
 # How often a writer tries to get the lock of another one: 50 times after 0.2 ms, then after 1 ms, about 10 s in all.
 # `busy_timeout` waits up to 100 ms between two tries: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
 _MAX_TRIES: Final = 10_000
+_SHORT_TRIES: Final = 50
 _OLDEST_SAFE: Final = (3, 51, 3)
 
 
@@ -45,10 +48,13 @@ def path_of(url: str) -> str | None:
     Raises:
         InvalidInput: The URL has a host, a query or a fragment.
     """
-    parts = urlsplit(url)
-    if parts.netloc or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may have a password in it
+        parts = None
+    if parts is None or parts.netloc or parts.query or parts.fragment:
         raise InvalidInput(
-            f"{url!r} is not a SQLite URL. Write sqlite:///file.db, sqlite:////absolute/file.db or sqlite://."
+            f"{masked(url)!r} is not a SQLite URL. Write sqlite:///file.db, sqlite:////absolute/file.db or sqlite://."
         )
     name = unquote(parts.path[1:])
     return name or None
@@ -62,13 +68,13 @@ _FULL: Final = (
 
 def _fault(error: apsw.Error) -> StoreFault:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Conflicted(str(error))
-    return Full(str(error)) if isinstance(error, _FULL) else Refused(str(error))
+        return Conflicted(reason(error))
+    return Full(reason(error)) if isinstance(error, _FULL) else Refused(reason(error))
 
 
 def _busy(count: int) -> bool:
     """Wait for the lock of another writer, which was tried `count` times before. False: give up."""
-    time.sleep(0.0002 if count < 50 else 0.001)
+    time.sleep(0.0002 if count < _SHORT_TRIES else 0.001)
     return count < _MAX_TRIES
 
 
@@ -101,8 +107,8 @@ def _opening(path: str | None) -> Iterator[None]:
         if path and os.path.isdir(path):
             raise InvalidInput(f"{path!r} is a folder. Give the path of a file in it.") from error
         raise StoreUnavailable(
-            f"SQLite cannot open {path!r}: {error}. Check that the folder exists and is writable, and that the disk "
-            "is not full."
+            f"SQLite cannot open {path!r}: {reason(error)}. Check that the folder exists and is writable, and that the "
+            "disk is not full."
         ) from error
 
 
@@ -217,6 +223,7 @@ class SqliteStore:
         self._begun_version = 0
         self._other_writers_until = 0.0  # by the monotonic clock
         self._last_tx: SqliteTx | None = None
+        self._may_block = True  # the clerk's thread may sleep, a moment, for a lock
 
     @staticmethod
     def check(url: str, schema: str) -> None:
@@ -236,6 +243,8 @@ class SqliteStore:
 
     async def open(self, access: Access = "migrate") -> None:
         if access == "migrate":
+            if self._path:
+                private_file.create_or_warn(self._path)
             self._db = _connect(self._path)
             self._migrate(self._db)
         else:
@@ -246,6 +255,7 @@ class SqliteStore:
             self._db = _connect(self._path)
         if self._path:
             self._reader = _connect(self._path, readonly=True)
+        self._db.set_busy_handler(self._busy)
         await self.changed()
 
     def _open_to_look(self) -> apsw.Connection:
@@ -269,6 +279,8 @@ class SqliteStore:
 
     def _migrate(self, db: apsw.Connection) -> None:
         try:
+            if self._is_current(db):
+                return  # no lock: a program that only reads must not wait for one that writes
             db.execute("BEGIN IMMEDIATE")
             try:
                 db.execute("CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY)")
@@ -283,9 +295,16 @@ class SqliteStore:
         except apsw.Error as error:
             db.close()
             raise StoreUnavailable(
-                f"SQLite cannot migrate {self._path!r}: {error}. Check that it is a SQLite database, writable and on a "
-                "local disk."
+                f"SQLite cannot migrate {self._path!r}: {reason(error)}. Check that it is a SQLite database, writable "
+                "and on a local disk."
             ) from error
+
+    def _is_current(self, db: apsw.Connection) -> bool:
+        try:
+            current: Any = db.execute("SELECT max(version) FROM migrations").fetchall()[0][0]
+        except apsw.SQLError:  # no such table
+            return False
+        return current is not None and not migrate.missing("sqlite", current)
 
     async def close(self) -> None:
         if self._reading:
@@ -297,10 +316,7 @@ class SqliteStore:
 
     async def begin(self) -> SqliteTx:
         assert self._db is not None
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:
-            raise _fault(error) from error
+        await self._take_write_lock(self._db)
         now = self._clock()
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
         self._last_tx = tx = SqliteTx(self._db, now, position)
@@ -313,6 +329,27 @@ class SqliteStore:
             self._begun_version = version
             self._other_writers_until = time.monotonic() + 0.5
         return tx
+
+    async def _take_write_lock(self, db: apsw.Connection) -> None:
+        """Begin the transaction. While another program has the lock, this loop serves the reads."""
+        try:
+            for count in itertools.count(_SHORT_TRIES):
+                try:
+                    db.execute("BEGIN IMMEDIATE")
+                    return
+                except apsw.BusyError:
+                    if count >= _MAX_TRIES:
+                        raise
+                self._may_block = False
+                await asyncio.sleep(0.001)
+        except apsw.Error as error:
+            raise _fault(error) from error
+        finally:
+            self._may_block = True
+
+    def _busy(self, count: int) -> bool:
+        """The busy handler of the clerk's connection: blocks for 10 ms, and no more once it waits in the loop."""
+        return self._may_block and count < _SHORT_TRIES and _busy(count)
 
     def has_other_writers(self) -> bool:
         return time.monotonic() < self._other_writers_until

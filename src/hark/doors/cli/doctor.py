@@ -13,6 +13,7 @@ from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, duration, print_json, printable, when
 from hark.model.errors import HarkError
+from hark.model.masking import masked
 
 _MAX_SKEW = 2.0  # seconds
 _MIN_SECRET = 16  # characters
@@ -49,7 +50,7 @@ def doctor(options: Options) -> None:
                 checks.append(_check_secret(os.environ.get("HARK_SECRET")))
             else:
                 hark.list(limit=1).result()
-                checks.append(Check("server", "ok", f"{options.remote} responds"))
+                checks.append(Check("server", "ok", f"{masked(options.remote)} responds"))
     except HarkError as error:
         checks.append(Check("store", "error", str(error)))
     if options.json:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hark.doors.cli.options import DEFAULT_DB, Options
 from hark.model.errors import InvalidInput
+from hark.model.masking import masked
+from hark.model.reasons import reason
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -71,9 +73,11 @@ def local_app(options: Options) -> "Hark":
     try:
         app = getattr(importlib.import_module(module), attribute or "app")
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
+        why = reason(error)
+        if not isinstance(error, ImportError) and why != type(error).__name__:
+            why = f"{type(error).__name__}: {why}"
         raise InvalidInput(
-            f"--app {options.app} cannot be loaded: {reason}. Write it as module:app, and run the command in the "
+            f"--app {options.app} cannot be loaded: {why}. Write it as module:app, and run the command in the "
             "folder of the module."
         ) from error
     if not isinstance(app, Hark):
@@ -93,7 +97,7 @@ def local_only_app(options: Options, command: str) -> "Hark":
         raise InvalidInput(f"{refused} Give the --db of the server's store instead of --server.")
     if options.db is options.app is None and (server := os.environ.get("HARK_SERVER")):
         if options.url is None:
-            raise InvalidInput(f"{refused} HARK_SERVER is {server}: give the --db of the store of that server.")
+            raise InvalidInput(f"{refused} HARK_SERVER is {masked(server)}: give the --db of the store of that server.")
         print(f"hark: {refused} It uses HARK_DB, and ignores HARK_SERVER.", file=sys.stderr)
     return local_app(options)
 

@@ -77,7 +77,8 @@ def show(options: Options, target: Target) -> None:
     print_fields(
         [
             ("id", found.id), ("definition", f"{found.definition} version {found.version} ({found.kind})"),
-            ("status", found.status), ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
+            ("status", found.status), ("cancel", _cancelling(found.cancel_reason)),
+            ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
             ("key", found.correlation_key), ("parent", found.parent_id), ("started", when(found.created_at)),
             ("finished", when(found.finished_at)), ("state", found.state), ("result", found.result),
             ("error", found.error),
@@ -89,6 +90,10 @@ def show(options: Options, target: Target) -> None:
         print(f"{'waits for':<16} {wanted} (for {age(wait.since)}{until})")
 
 
+def _cancelling(reason: str | None) -> str | None:
+    return None if reason is None else f"being cancelled: undo runs ({reason})"
+
+
 @command(cli)
 def cancel(
     options: Options,
@@ -96,14 +101,22 @@ def cancel(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason; it becomes the error of the instance")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="End it now, without its undo")] = False,
 ) -> None:
     """Cancel an instance and its children.
+
+    If it has something to undo, its undo runs first, on a worker.
 
     hark instance cancel order:42 --reason "out of stock"
     """
     with open_engine(options) as hark:
-        found = hark.cancel(target, reason).result()
-    print_json(found) if options.json else print(f"{found.id} is {colored(found.status)}.")
+        found = hark.cancel(target, reason, force=force).result()
+    if options.json:
+        print_json(found)
+    elif found.cancel_reason is not None:
+        print(f"{found.id} is being cancelled: its undo runs first. To end it without undo, add --force.")
+    else:
+        print(f"{found.id} is {colored(found.status)}.")
 
 
 @command(cli)

@@ -37,6 +37,7 @@ from hark.model.errors import (
     NoTarget,
     NotFound,
 )
+from hark.model.reasons import reason
 
 _EXIT_CODES: dict[type[HarkError], int] = {
     InvalidInput: 2,
@@ -82,8 +83,8 @@ def run(args: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("HARK_TRACEBACK"):
             raise
-        reason = f"{type(error).__name__}: {error}"
-        return _print_error(f"Unexpected error: {reason}. Set HARK_TRACEBACK=1 to see where, and please report it.", 1)
+        text = f"{type(error).__name__}: {reason(error)}"
+        return _print_error(f"Unexpected error: {text}. Set HARK_TRACEBACK=1 to see where, and please report it.", 1)
     return code if isinstance(code, int) else 0
 
 

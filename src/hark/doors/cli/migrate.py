@@ -8,6 +8,7 @@ from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import print_json
+from hark.model.masking import masked
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -31,5 +32,5 @@ def migrate(
         print(DoorAccess(app).dump_migrations())
         return
     with app:
-        store = app.url.split("@")[-1]  # without a password
+        store = masked(app.url)
     print_json({"store": store, "up_to_date": True}) if options.json else print(f"{store} is up to date.")

@@ -11,7 +11,7 @@ import http.client
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -20,7 +20,9 @@ from hark.doors.errors import Forbidden, NoMethod, NoRoute, Unauthenticated
 from hark.model import json
 from hark.model.error_codec import ERROR_TYPES, rebuild_error
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
+from hark.model.masking import masked
 from hark.model.names import check_name
+from hark.model.reasons import reason
 from hark.model.values import Awakeable, Delivery, Event, Instance, Why, WorkerInfo
 
 T = TypeVar("T")
@@ -53,16 +55,14 @@ class RemoteHark:
     """A client of one server; `token` may be None on the machine of the server."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-            raise InvalidInput(f"--server {url!r} is not the URL of a server. Write it like http://127.0.0.1:4097.")
+        parts, port = _parse(url)
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(
+                f"--server {masked(url)!r} is not the URL of a server. Write it like http://127.0.0.1:4097."
+            )
         if token is not None and not (token.isascii() and token.isprintable()):
             raise InvalidInput("--token has characters that no token has. Check it, or HARK_TOKEN.")
-        self.url = url.rstrip("/")
+        self.url = masked(url.rstrip("/"))  # for messages
         self._token = token
         self._prefix = parts.path.rstrip("/")
         self._host, self._port = parts.hostname, port
@@ -146,8 +146,8 @@ class RemoteHark:
 
     # -- cancel, retry ----------------------------------------------------------------------------
 
-    def cancel(self, target: str, reason: str | None = None) -> RemoteReply[Instance]:
-        body = {} if reason is None else {"reason": reason}
+    def cancel(self, target: str, reason: str | None = None, *, force: bool = False) -> RemoteReply[Instance]:
+        body: dict[str, Any] = ({} if reason is None else {"reason": reason}) | ({"force": True} if force else {})
         return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/cancel", body)))
 
     def retry(self, target: str) -> RemoteReply[Instance]:
@@ -201,7 +201,7 @@ class RemoteHark:
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise StoreUnavailable(
-                f"There is no server at {self.url}: {error}. Start one with `hark serve`, or give --db."
+                f"There is no server at {self.url}: {reason(error)}. Start one with `hark serve`, or give --db."
             ) from error
         finally:
             connection.close()
@@ -212,6 +212,15 @@ class RemoteHark:
         if status >= 300 or found is None:
             raise error_of_response(status, found, self.url)
         return found
+
+
+def _parse(url: str) -> tuple[SplitResult | None, int | None]:
+    """The parts of a URL, and its port; no parts if it is malformed."""
+    try:
+        parts = urlsplit(url)
+        return parts, parts.port
+    except ValueError:
+        return None, None
 
 
 def _path_segment(text: str, what: str) -> str:

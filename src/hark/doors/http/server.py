@@ -22,6 +22,7 @@ from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.auth import is_loopback
 from hark.model.errors import InvalidInput
+from hark.model.reasons import reason
 
 # Seconds. Longer than the 60 after which common proxies and clients drop an idle connection: if the server closed it
 # first (uvicorn's default is 5), a request that is just being sent on it would fail with "Server disconnected".
@@ -131,7 +132,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        raise InvalidInput(f"Cannot listen on {host}:{port}: {error}. Choose another --host or --port.") from error
+        raise InvalidInput(
+            f"Cannot listen on {host}:{port}: {reason(error)}. Choose another --host or --port."
+        ) from error
     return listener
 
 
@@ -144,7 +147,9 @@ def _addresses(host: str) -> list[str]:
     try:
         return [str(found[4][0]) for found in socket.getaddrinfo(host, None)]
     except OSError as error:
-        raise InvalidInput(f"{host!r} is not an address of this machine: {error}. Choose another --host.") from error
+        raise InvalidInput(
+            f"{host!r} is not an address of this machine: {reason(error)}. Choose another --host."
+        ) from error
 
 
 async def _refuse_without_tokens(app: Hark, host: str) -> None:

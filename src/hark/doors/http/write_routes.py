@@ -47,6 +47,7 @@ class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
     reason: str | None = None
+    force: bool = False
 
 
 class Delivered(msgspec.Struct):
@@ -130,7 +131,7 @@ async def reject(request: HttpRequest) -> Response:
 async def cancel(request: HttpRequest) -> Response:
     [target] = request.args
     body = await request.body_as(CancelBody)
-    return json_response(await request.app.cancel(target, body.reason))
+    return json_response(await request.app.cancel(target, body.reason, force=body.force))
 
 
 async def retry(request: HttpRequest) -> Response:

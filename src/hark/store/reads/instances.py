@@ -24,13 +24,14 @@ class InstanceRow(Row, frozen=True):
     parent_id: str | None
     created_at: int
     finished_at: int | None
+    cancel_reason: str | None
 
 
 # What `get` and `list` show.
 read_instances = Sql(
     """
     SELECT id, definition, kind, version, step, status, state, result, error, attempt, queue, correlation_key,
-        parent_id, created_at, finished_at
+        parent_id, created_at, finished_at, cancel_reason
     FROM instances WHERE id IN :ids[text]
     """,
     row=InstanceRow,

@@ -24,6 +24,7 @@ class WhyInstance(Row, frozen=True):
     updated_at: int
     finished_at: int | None
     error: str | None
+    cancel_reason: str | None
 
 
 class Miss(Row, frozen=True):
@@ -42,7 +43,7 @@ class Miss(Row, frozen=True):
 why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
-           lease_owner, created_at, updated_at, finished_at, error
+           lease_owner, created_at, updated_at, finished_at, error, cancel_reason
     FROM instances WHERE id = :id::text
     """,
     row=WhyInstance,

@@ -38,7 +38,8 @@ claim = Sql(
         has_signals = (has_signals OR status <> 'runnable'), updated_at = :now::bigint
     WHERE id IN :ids[text]
     RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight
+        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
+        cancel_reason
     """
 )
 

@@ -68,11 +68,13 @@ park = Sql(
     """
 )
 
-# M2, invariant 11: the outcome that ends an instance. Its limits stay in the row, for a retry. Under lock.
+# M2, invariant 11: the outcome that ends an instance. Its limits stay in the row, for a retry; so does the reason of a
+# cancel whose undo failed. Under lock.
 finish = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, result = r.result, error = r.error,
         attempt = 0, crashes = 0, epoch = i.epoch + 1, lease_owner = NULL, counted = true,
+        cancel_reason = CASE WHEN r.status = 'failed' THEN i.cancel_reason END,
         holds_key = (i.holds_key AND i.scope = 'forever'), updated_at = :now::bigint, finished_at = :now::bigint
     FROM {rows: id text, epoch bigint, status text, step text, state text, result text, error text}
     WHERE i.id = r.id AND i.epoch = r.epoch
@@ -103,12 +105,31 @@ end = Sql(
     """
     UPDATE instances AS i SET status = r.status, error = r.error, lease_owner = NULL, blocked_on = NULL,
         due_at = NULL, epoch = i.epoch + 1, counted = true, holds_key = (i.holds_key AND i.scope = 'forever'),
-        updated_at = :now::bigint, finished_at = :now::bigint
+        cancel_reason = CASE WHEN r.status = 'failed' THEN i.cancel_reason END, updated_at = :now::bigint,
+        finished_at = :now::bigint
     FROM {rows: id text, status text, error text} WHERE i.id = r.id
     """
 )
 
-# X8: a failed instance runs again from its failed step. Under lock.
+# X8: a cancel of an instance that has something to undo: it continues at its undo, in a new epoch, so that the outcome
+# of a step in flight is refused. The limits of the interrupted step do not apply to the undo. Under lock.
+begin_undo = Sql(
+    """
+    UPDATE instances AS i SET status = 'runnable', step = i.on_cancel, cancel_reason = r.reason, attempt = 0,
+        crashes = 0, epoch = i.epoch + 1, since = :position::bigint, due_at = NULL, blocked_on = NULL,
+        lease_owner = NULL, rate_limit = NULL, weight = 1, updated_at = :now::bigint
+    FROM {rows: id text, reason text} WHERE i.id = r.id
+    """
+)
+
+# X8: a function has something to undo from now on, or nothing any more. Under lock.
+set_on_cancel = Sql(
+    """
+    UPDATE instances AS i SET on_cancel = r.on_cancel FROM {rows: id text, on_cancel text} WHERE i.id = r.id
+    """
+)
+
+# X8: a failed instance runs again from its failed step, and continues an undo that failed. Under lock.
 retry_instances = Sql(
     """
     UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,

@@ -76,6 +76,14 @@ inbox_heads = Sql(
 # S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
 consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]")
 
+# X8: what was directed to waits that a cancel has removed: the undo must not take it for an answer to its own.
+consume_directed = Sql(
+    """
+    UPDATE signals SET consumed_at = :now::bigint
+    WHERE instance_id IN :ids[text] AND consumed_at IS NULL AND kind NOT IN ('signal', 'broadcast')
+    """
+)
+
 # S4, X8: a retry that runs lines of the journal again gets back the signals that those lines had consumed.
 restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]")
 

@@ -20,14 +20,16 @@ insert_instances = Sql(
     """
     INSERT INTO instances (id, definition, version, kind, correlation_key, scope, holds_key, queue, priority,
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
-        nth, counted, created_at, updated_at, finished_at)
+        nth, counted, on_cancel, created_at, updated_at, finished_at)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
         r.queue, r.priority, r.status, r.step, r.state, r.error, :position::bigint + r.ord, r.due_at, r.concurrency_key,
-        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.ord, r.error IS NOT NULL, :now::bigint, :now::bigint,
+        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.ord, r.error IS NOT NULL, r.on_cancel, :now::bigint,
+        :now::bigint,
         CASE WHEN r.error IS NOT NULL THEN :now::bigint END
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
         priority integer, status text, step text, state text, error text, due_at bigint,
-        concurrency_key text, rate_limit text, weight double precision, parent_id text, parent_wait text}
+        concurrency_key text, rate_limit text, weight double precision, parent_id text, parent_wait text,
+        on_cancel text}
     ORDER BY r.ord
     """
 )
@@ -35,14 +37,15 @@ insert_instances = Sql(
 # M6: what this process has registered, for other processes to start. The latest registration wins.
 record_definitions = Sql(
     """
-    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, created_at)
-    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, :now::bigint
-    FROM {rows: name text, version integer, kind text, queue text, initial text, source text, digest text}
+    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, created_at)
+    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, r.on_cancel, :now::bigint
+    FROM {rows: name text, version integer, kind text, queue text, initial text, source text, digest text,
+        on_cancel text}
     WHERE true ORDER BY r.name, r.version
     ON CONFLICT (name, version) DO UPDATE SET kind = excluded.kind, queue = excluded.queue,
-        initial = excluded.initial, source = excluded.source, digest = excluded.digest
+        initial = excluded.initial, source = excluded.source, digest = excluded.digest, on_cancel = excluded.on_cancel
     """
 )
 
 # M6: the definitions that can be started by name from a process without their code.
-definitions = Sql("SELECT name, version, kind, queue, initial FROM definitions ORDER BY name, version")
+definitions = Sql("SELECT name, version, kind, queue, initial, on_cancel FROM definitions ORDER BY name, version")
