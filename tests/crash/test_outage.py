@@ -76,11 +76,11 @@ async def test_m5_a_worker_that_could_not_renew_its_own_lease_reclaims_nothing(
     kind = store.database.lease
     renew = kind.renew
 
-    def perhaps_renew(self: Any, worker: str, length: int, definitions: str) -> None:
+    def perhaps_renew(self: Any, worker: str, *about: Any) -> None:
         if worker in stuck:
             failed.add(worker)
             raise Full("injected")
-        renew(self, worker, length, definitions)
+        renew(self, worker, *about)
 
     monkeypatch.setattr(kind, "renew", perhaps_renew)
     with Workers(store, tmp_path, lease=3.0, max_crashes=1) as workers:

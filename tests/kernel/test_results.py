@@ -26,7 +26,7 @@ async def test_a_reclaim_of_more_than_a_page_runs_again_and_keeps_the_dead_worke
     ids = [f"i{n:04}" for n in range(PAGE + 1)]
     assert len(await _executing(turns, *ids)) == PAGE + 1
     tx = await turns.store.begin()
-    await tx.fetch(statements.renew, id="worker", until=0, definitions="")
+    await tx.fetch(statements.renew, id="worker", until=0, definitions="", info="{}")
     await tx.commit()
     reclaim = Reclaim(owners=["worker"])
     first = await turns.run(reclaim)

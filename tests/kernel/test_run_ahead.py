@@ -46,7 +46,9 @@ async def test_a_next_that_is_claimed_again_is_claimed_in_the_turn_that_queues_i
     definition: type[Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[tuple[int, int]] = []
-    monkeypatch.setattr(ProcessCounters, "add", lambda self, requests, _, claims: turns.append((requests, claims)))
+    monkeypatch.setattr(
+        ProcessCounters, "add", lambda self, requests, _, claims, counts: turns.append((requests, claims))
+    )
     app = Hark("sqlite://", rate_limits={"api": Rate(allowed=10, period=1)})
     app.register(definition)
     async with app, app.worker({"default": 1}):  # one slot: the claim needs the one that this commit frees

@@ -252,7 +252,7 @@ class Stage:
         db = await asyncpg.connect(self._url, server_settings={"search_path": self._schema}) if beside else self.eye
         now = self.clock()
         for worker in workers:
-            given = {"id": worker, "until": now + MINUTE, "definitions": "", "now": now}
+            given = {"id": worker, "until": now + MINUTE, "definitions": "", "info": "{}", "now": now}
             text, arguments = statements.renew.bind(None, given)
             await db.fetch(text, *arguments)
         if beside:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hark.app.answer_links import AnswerLinks
@@ -12,6 +12,7 @@ from hark.kernel.requests import Request
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
+from hark.runtime.services import WorkerServices
 from hark.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Core:
     _registry: Registry
     _starts: StartBuilder
     _links: AnswerLinks
+    _services: WorkerServices
     _max_payload: int
 
     def _handle(self, id: str) -> Handle[Any]:
@@ -34,9 +36,17 @@ class Core:
 
     def _ask(self, request: Request, convert: Callable[[Any], T] | None = None) -> Reply[T]:
         """Queue a request for the next turn. The reply is its answer, passed through `convert`."""
-        reply: Reply[T] = Reply(convert)
+        reply: Reply[T]
+        if self._services.tracing is None:
+            reply = Reply(convert)
+        else:
+            reply = self._services.tracing.reply(request, convert, self._spawn)
         self._clerk.submit(request, reply)
         return reply
+
+    def _spawn(self, question: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine function with the store, on the clerk's loop."""
+        self._clerk.spawn(question, self._clerk.store)
 
     def _read(self, question: Callable[[Store], Awaitable[T]]) -> Reply[T]:
         """Read the store beside the turns."""

@@ -6,6 +6,7 @@ door_access.py.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -127,6 +128,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         return self._clerk.is_open
 
     async def __aenter__(self) -> Self:
+        self._observe()
         await self._clerk.open()
         await self._read(self._links.read_secrets)
         if self._registry.rows() and self._clerk.access != "read":
@@ -138,6 +140,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
 
     def __enter__(self) -> Self:
         refuse_to_block_a_loop("`with app:`", "async with")
+        self._observe()
         self._clerk.open().result()
         self._read(self._links.read_secrets).result()
         if self._registry.rows() and self._clerk.access != "read":
@@ -146,6 +149,15 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
 
     def __exit__(self, *exc: object) -> None:
         self._clerk.close().result()
+
+    def _observe(self) -> None:
+        """Use OpenTelemetry if the program has loaded it. It is not loaded from here: that would take longer than all
+        of Hark."""
+        if "opentelemetry.trace" in sys.modules:
+            from hark.runtime.tracing import find_tracing
+
+            tracing = self._services.tracing = find_tracing()
+            self._starts.trace = None if tracing is None else tracing.current
 
     # -- work, serve ------------------------------------------------------------------------------
 

@@ -59,10 +59,14 @@ class StartBuilder:
         self._limits = limits
         self._max_payload = max_payload
         self._register = register
+        self.trace: Callable[[], str | None] | None = None  # with a tracer: the traceparent that new instances get
 
     def build(self, definition: Any, input: Any, options: Any) -> NewInstance:
         """The start of an instance as data; `options` are those of `Hark.start`."""
-        return self._build(definition, input, **options)
+        item = self._build(definition, input, **options)
+        if self.trace is not None:
+            item.trace = self.trace()
+        return item
 
     def _build(
         self,

@@ -59,7 +59,9 @@ def _wait(turn: Turn, arm: Arm) -> WaitRow:
     if arm.timeout is not None:
         deadlines.append(turn.now + arm.timeout)
     remaining = WAIT_KINDS[arm.kind].remaining(turn, arm)
-    return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, min(deadlines, default=None), remaining, None)
+    return WaitRow(
+        arm.id, arm.place, arm.kind, arm.name, arm.key, min(deadlines, default=None), remaining, None, turn.now
+    )
 
 
 def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:

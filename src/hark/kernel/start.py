@@ -61,11 +61,14 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
         await definitions.refresh(turn)
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
+    traces: list[tuple[str, str]] = []
     refused = _refused_requests(turn, starts)
     for item, asker in starts:
         error = refused.get(asker) or _refusal(turn, item, holders)
         if error is None:
             rows.append(_row(turn, item, asker))
+            if item.trace is not None:
+                traces.append((item.id, item.trace))
             holders[item.id] = item.id
             if item.correlation_key is not None:
                 holders[item.correlation_key] = item.id
@@ -76,6 +79,8 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
         _set_result(turn, item, asker, error)
     if rows:
         await turn.tx.fetch(sql.insert_instances, rows)
+        if traces:
+            await turn.tx.fetch(sql.set_traces, traces)
         turn.tx.position += len(rows)  # each has a queue position of its own
         turn.result.pending.made_claimable = True
 

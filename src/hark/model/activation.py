@@ -44,6 +44,7 @@ class WaitRow(Struct, gc=False):
     deadline: int | None
     remaining: int | None
     fired_at: int | None
+    since: int = 0
 
     def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
         """Whether an inbox row answers this wait: a directed row the wait it names, any other its kind and name
@@ -100,6 +101,7 @@ class Claim(Struct):
     weight: float
     on_cancel: str | None  # a cancel goes to this step first
     cancel_reason: str | None  # it is being cancelled: whatever ends it, its status is `cancelled`
+    trace: str | None
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     waits: list[WaitRow] = field(default_factory=list)
@@ -107,6 +109,7 @@ class Claim(Struct):
     journal: list[JournalRow] = field(default_factory=list)
     session: Any = None  # what an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
+    span: Any = None  # of this activation, when tracing is configured (runtime/tracing.py)
 
     def run_ahead(
         self,

@@ -35,6 +35,7 @@ class NewInstance(Struct, gc=False):
     concurrency_key: str | None = None
     rate_limit: str | None = None
     weight: float = 1
+    trace: str | None = None  # the W3C traceparent of the span that starts it
 
 
 class SendSignal(Struct, gc=False):

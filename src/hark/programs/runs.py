@@ -27,14 +27,15 @@ from hark.programs.steps import is_cancelled
 class Runs:
     """The functions of one activation that run in tasks, and the listener that interrupts waiting for them."""
 
-    __slots__ = ("_services", "listener", "tasks")
+    __slots__ = ("_services", "execute", "listener", "tasks")
 
     def __init__(self, services: FunctionServices) -> None:
         self.listener: InboxListener | None = None
         self._services = services
+        self.execute = self._execute if services.tracing is None else self._execute_traced
         self.tasks: dict[int, tuple[Run, asyncio.Task[Result | BaseException]]] = {}
 
-    async def execute(self, run: Run) -> Result:
+    async def _execute(self, run: Run) -> Result:
         """Call the user's function; its return value or its error as text."""
         try:
             result = await (self._call(run) if run.timeout is None else self._call_within(run, run.timeout))
@@ -75,6 +76,13 @@ class Runs:
         if limit.expired():  # also when the function ignored that it was cancelled
             raise TimeoutError(f"it did not end within its timeout of {timeout / SECOND:g} s") from cause
         return result
+
+    async def _execute_traced(self, run: Run) -> Result:
+        assert self._services.tracing is not None
+        with self._services.tracing.run(run.name or "") as end:
+            result = await self._execute(run)
+            end(result[1])
+            return result
 
     def start(self, runs: Iterable[Run]) -> None:
         """Execute each of these in a task of its own."""

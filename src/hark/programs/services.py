@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from hark.programs.steps import StepServices
@@ -23,10 +24,23 @@ class InboxListener(Protocol):
     def close(self) -> None: ...
 
 
+class RunTracing(Protocol):
+    """Makes the spans of runs."""
+
+    def run(self, name: str) -> AbstractContextManager[Callable[[str | None], None]]:
+        """A span around one attempt; the function it gives takes the error of the attempt, if there is one."""
+        ...
+
+
 class FunctionServices(StepServices, Protocol):
     """What the worker provides to a durable function, in addition to StepServices."""
 
     driving: Any  # (session,) while its code runs on the event loop; the watchdog reads it
+
+    @property
+    def tracing(self) -> RunTracing | None:
+        """None unless a tracer provider is configured."""
+        ...
 
     @property
     def link(self) -> Callable[[str, str, int | None], str]:

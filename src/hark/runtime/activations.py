@@ -38,13 +38,12 @@ class Activations:
     def start(self, claims: Iterable[Claim], refused: Iterable[Commit], closed: Iterable[Claim]) -> None:
         """Run these claims, and recover those whose outcome the store refused. `closed`: their sessions have ended."""
         for claim in closed:
-            claim.session.close()
+            _close(claim)
         items: deque[Claim | Commit] = deque(claims)
         items.extend(refused)
         if not self.open:  # claimed while the worker stops: handed back, and not begun beside its next owner
             for item in items:
-                if (session := _claim_of(item).session) is not None:
-                    session.close()
+                _close(_claim_of(item))
             return
         for item in items:
             claim = _claim_of(item)
@@ -56,7 +55,9 @@ class Activations:
         """The coroutine of one item of a round; None when it was abandoned meanwhile, or the worker stops."""
         if not self.open or not self._is_current(_claim_of(item)):
             return None
-        return self._run(item) if isinstance(item, Claim) else self._recover_refused(item)
+        if not isinstance(item, Claim):
+            return self._recover_refused(item)
+        return self._run(item) if self._services.tracing is None else self._run_traced(item)
 
     def keep_task(self, item: Claim | Commit, task: shared_task.Task) -> None:
         claim = _claim_of(item)
@@ -69,8 +70,7 @@ class Activations:
             _, task = self._tasks.pop(claim.id, (None, None))
             if task is not None:
                 task.cancel()
-            if claim.session is not None:
-                claim.session.close()
+            _close(claim)
 
     def tasks(self) -> list[shared_task.Task]:
         """The tasks of those that wait for something."""
@@ -101,6 +101,11 @@ class Activations:
         except asyncio.CancelledError:
             return  # cancelled, reclaimed or handed back: this outcome does not count
         self._commit(claim, decision)
+
+    async def _run_traced(self, claim: Claim) -> None:
+        assert self._services.tracing is not None
+        with self._services.tracing.activation(claim):
+            await self._run(claim)
 
     def _reraise_ours(self, claim: Claim, error: BaseException) -> None:
         """Raise an exit, which ends the worker, or the cancellation of an abandoned step; others are the step's own."""
@@ -142,6 +147,8 @@ class Activations:
     def _commit(self, claim: Claim, decision: Decision) -> None:
         if self._is_current(claim):
             del self._tasks[claim.id]
+        if claim.span is not None and self._services.tracing is not None:
+            self._services.tracing.decided(claim, decision)
         move = decision.move
         if not isinstance(move, Proceed) or move.continue_as_new:  # else the function is still in the same step
             self.tally["steps"] = self.tally.get("steps", 0) + 1
@@ -149,6 +156,14 @@ class Activations:
         if not self._outcomes:
             asyncio.get_running_loop().call_soon(self.flush)
         self._outcomes.append(Commit(claim=claim, decision=decision))
+
+
+def _close(claim: Claim) -> None:
+    """This claim does not go on: end what it keeps between two commits."""
+    if claim.session is not None:
+        claim.session.close()
+    if claim.span is not None:
+        claim.span.end()
 
 
 def _claim_of(item: Claim | Commit) -> Claim:

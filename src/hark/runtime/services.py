@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hark.kernel.limits import Limits
 from hark.model.decisions import NewInstance
@@ -17,6 +17,9 @@ from hark.model.names import check_name, from_micros
 from hark.runtime.clerk import Clerk
 from hark.runtime.listeners import Listeners
 from hark.runtime.watchdog import LoopWatchdog
+
+if TYPE_CHECKING:
+    from hark.runtime.tracing import Tracing
 
 _THREADS = 64  # for steps and functions that are not async
 
@@ -38,6 +41,7 @@ class WorkerServices:
         self.listeners = Listeners()
         self.listen = self.listeners.listen
         self.driving: Any = None
+        self.tracing: Tracing | None = None
         self.link = link
         self._threads: ThreadPoolExecutor | None = None
         self._watchdog: LoopWatchdog | None = None

@@ -98,3 +98,6 @@ unfinished = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_a
 
 # The queues with unfinished instances.
 queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")
+
+# X6: the traces of instances, for the spans of calls about them.
+traces_of = Sql("SELECT id, trace FROM instances WHERE id IN :ids[text]")

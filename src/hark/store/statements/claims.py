@@ -39,7 +39,7 @@ claim = Sql(
     WHERE id IN :ids[text]
     RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
         concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason
+        cancel_reason, trace
     """
 )
 

@@ -34,6 +34,9 @@ insert_instances = Sql(
     """
 )
 
+# X6: the traces that new instances continue. Sent only when a tracer is configured.
+set_traces = Sql("UPDATE instances AS i SET trace = r.trace FROM {rows: id text, trace text} WHERE i.id = r.id")
+
 # M6: what this process has registered, for other processes to start. The latest registration wins.
 record_definitions = Sql(
     """
