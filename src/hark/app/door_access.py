@@ -17,7 +17,7 @@ from hark.model.names import is_name
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Token, Wait, WaitKind
 from hark.runtime import health, metrics, views
-from hark.runtime.metrics import Metrics
+from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
 from hark.store import connect
 from hark.store import statements as sql
@@ -100,9 +100,13 @@ class DoorAccess:
         """The condition of the store as plain facts: `hark doctor` judges them."""
         return self.app._read(health.facts)
 
-    def metrics(self) -> Reply[Metrics]:
+    def metrics(self) -> Reply[list[Family]]:
         """Gauges of the store and counters of this process. Reads indexes only, never a whole table."""
-        return self.app._read(lambda store: metrics.read(store, self.app._clerk.counters))
+
+        async def read(store: Store) -> list[Family]:
+            return families(await metrics.read(store, self.app._clerk.counters))
+
+        return self.app._read(read)
 
     @property
     def turns(self) -> int:

@@ -25,7 +25,9 @@ from hark.kernel.requests import Register
 from hark.kernel.rules import Rules
 from hark.model.extras import import_extra
 from hark.model.values import Rate
+from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
+from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.services import WorkerServices
@@ -101,6 +103,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         self.url = url
         self._schema = schema
         self._clock = clock
+        self._exports_metrics = False
         self._lease = seconds(lease, "lease")
         self._max_payload = check_count(max_payload, "max_payload")
         limits = Limits(check_rates(rate_limits or {}), concurrency or {})
@@ -158,6 +161,13 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
 
             tracing = self._services.tracing = find_tracing()
             self._starts.trace = None if tracing is None else tracing.current
+        if "opentelemetry.metrics" in sys.modules and not self._exports_metrics:
+            from hark.runtime.otel_metrics import export_metrics
+
+            self._exports_metrics = export_metrics(self._read_metrics)
+
+    def _read_metrics(self) -> Reply[Metrics]:
+        return self._read(lambda store: metrics.read(store, self._clerk.counters))
 
     # -- work, serve ------------------------------------------------------------------------------
 

@@ -65,6 +65,11 @@ class Metrics(Struct):
     queues: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By queue: how many are claimable, and seconds since the oldest of them became so."""
 
+    @staticmethod
+    def empty() -> Metrics:
+        """Nothing counted, nothing read."""
+        return Metrics(ProcessCounters(), waits=dict.fromkeys(_KINDS, (0, 0.0)))
+
 
 async def read(store: Store, counters: ProcessCounters) -> Metrics:
     """Read the gauges of the store; a constant number of statements, none of which scans a table."""
