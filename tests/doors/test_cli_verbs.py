@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
-from hark.model.decisions import Arm, Finish
+from hark.kernel.requests import Commit
+from hark.model.decisions import Advance, Arm, Decision, Finish
 from tests.doors.support_cli import Cli, run_cli, store_options
 from tests.promises.support_signals import Turns
 
@@ -105,6 +106,19 @@ def test_d4_instances_are_listed_shown_cancelled_and_retried(cli: Cli) -> None:
     assert cli("instance", "retry", "broken", "--json").json["status"] == "runnable"
     cli("instance", "retry", "i").error_line(4)
     cli("instance", "cancel", "unknown").error_line(3)
+
+
+def test_d4_show_has_the_progress_of_an_instance(cli: Cli) -> None:
+    async def work(turns: Turns) -> None:
+        await turns.start("m", "busy")
+        claim = await turns.claim("m")
+        decision = Decision("next", "start", "{}", Advance(), progress='{"sent":120}')
+        await turns.run(Commit(claim=claim, decision=decision))
+
+    cli.run_turns(work)
+    assert re.search(r"progress +.*sent.*120", cli("instance", "show", "busy").out)
+    assert cli("instance", "show", "busy", "--json").json["progress"] == {"sent": 120}
+    assert cli("instance", "list", "--json").json[0]["progress"] == {"sent": 120}
 
 
 def test_d4_a_list_that_may_have_more_prints_the_command_for_the_next_page(cli: Cli) -> None:

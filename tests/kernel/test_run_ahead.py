@@ -94,6 +94,7 @@ def test_every_other_move_may_make_work_and_is_not_plain(move: Move) -> None:
         (decision(Advance()), False, True),
         (decision(Advance(), consume=(1,)), False, False),
         (decision(Advance(), effects=[EFFECT]), True, False),
+        (decision(Advance(), progress="1"), False, False),
         (decision(Proceed(), journal=[JournalLine(0, 0, "run")]), False, True),
         (decision(Proceed(), journal=[JournalLine(0, 0, "broadcast", effect=EFFECT)]), True, False),
         (decision(Proceed(), cut_from=0), False, False),

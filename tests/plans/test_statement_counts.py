@@ -230,6 +230,14 @@ async def outcomes_that_run_ahead_and_consume(t: Table, n: int) -> Any:
 
 
 @work
+async def outcomes_with_progress(t: Table, n: int) -> Any:
+    commits = [advance(claim) for claim in await t.claimed(n)]
+    for commit in commits:
+        commit.decision.progress = '{"done": 1}'
+    return t.turn(*commits)
+
+
+@work
 async def outcomes_that_retry(t: Table, n: int) -> Any:
     claims = await t.claimed(n)
     return t.turn(*(retry(claim, delay=MINUTE) for claim in claims))

@@ -126,6 +126,27 @@ async def test_m8_join_k_continues_after_k_children_and_the_rest_keep_running(st
         assert [event.type for event in await app.events(top)].count("joined") == 1
 
 
+async def test_m8_a_cancel_of_a_parent_that_has_joined_ends_the_remaining_children(store: Store) -> None:
+    class Patient(Machine):
+        @step
+        async def start(self, ctx: Context) -> Spawn:
+            return Spawn([Child(Leaf, {"wait": n}, correlation_key=f"leaf:{n}") for n in range(2)], self.joined, join=1)
+
+        @step
+        async def joined(self, ctx: Context) -> Await:
+            return Await("go", then=self.start)
+
+    async with harness(store, Patient, Leaf) as app:
+        top = await app.start(Patient)
+        await app.drain()
+        await app.signal("leaf:0", "end")
+        await app.drain()
+        assert (await top.get()).status == "awaiting_signal"
+        assert (await app.get("leaf:1")).status == "awaiting_signal"
+        await top.cancel()
+        assert (await app.get("leaf:1")).status == "cancelled"
+
+
 async def test_m8_remaining_children_do_not_wake_a_later_wait(store: Store) -> None:
     class Twice(Machine):
         @step

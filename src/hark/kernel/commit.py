@@ -72,6 +72,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     consumed: list[int] = []
     restored: list[int] = []
     undoable: list[tuple[str, str | None]] = []
+    progress: list[tuple[str, str]] = []
     used_waits: list[str] = []  # waits that led here; a Retry keeps them, and a park or proceed names those it drops
     for request in turn.batch.of(Commit):
         if request.fenced:
@@ -81,6 +82,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         restored += decision.restore
         if decision.has_undo is not None:
             undoable.append((claim.id, UNDO if decision.has_undo else None))
+        if decision.progress is not None:
+            progress.append((claim.id, decision.progress))
         match decision.move:
             case Advance() as move:
                 used_waits += [wait.id for wait in claim.waits]
@@ -110,6 +113,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             turn.history.outcome(claim, decision)
         if claim.concurrency_key is not None:
             turn.buckets.freed.add(claim.concurrency_key)
+    if progress:
+        await turn.tx.fetch(sql.set_progress, progress)
     if restored:
         await turn.tx.fetch(sql.restore, seqs=restored)
     if consumed:

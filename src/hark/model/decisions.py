@@ -194,6 +194,7 @@ class Decision(Struct, gc=False):
     cut_from: int | None = None  # delete the lines of the journal from this seq on, before `journal` is written
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
     has_undo: bool | None = None  # a function: whether a cancel has something to undo from now on; None: as before
+    progress: str | None = None  # JSON; None leaves it as it is
 
     def makes_work(self) -> bool:
         """True when committing this may make an instance claimable: this one or another.
@@ -208,7 +209,9 @@ class Decision(Struct, gc=False):
     def is_plain(self) -> bool:
         """True when this runs ahead and writes nothing but its row, its event and lines of its journal."""
         move = self.move
-        if not runs_ahead(move) or self.effects or self.consume or self.has_undo is not None:
+        if not runs_ahead(move) or self.effects or self.consume:
+            return False
+        if self.has_undo is not None or self.progress is not None:
             return False
         if type(move) is Proceed:
             if move.arm or move.disarm or move.awakeables or move.fire_deadlines or self.restore:

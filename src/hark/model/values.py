@@ -78,6 +78,7 @@ class Instance:
         finished_at: When it ended, or None.
         waits: What it waits for.
         cancel_reason: Why it is being cancelled, while its undo has not finished; else None.
+        progress: What its code last said with `ctx.progress`, as JSON, or None.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Instance:
     finished_at: datetime | None
     waits: tuple[Wait, ...] = field(default=())
     cancel_reason: str | None = None
+    progress: Any = None
 
 
 @dataclass(frozen=True, slots=True)

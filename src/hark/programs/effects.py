@@ -9,7 +9,10 @@ from typing import Any
 
 from hark.model import json
 from hark.model.decisions import SendBroadcast, SendSignal, Settle
+from hark.model.errors import PayloadTooLarge
 from hark.model.names import check_awakeable_id, check_name
+
+MAX_PROGRESS = 1 << 14  # bytes of JSON
 
 
 def send_signal(target: Any, name: str, payload: Any, dedup_key: str | None, max_payload: int) -> SendSignal:
@@ -41,6 +44,20 @@ def reject(awakeable_id: str, error: str, by: str) -> Settle:
     """The rejection of an awakeable, with its reason."""
     reason = json.check_text(error, "error")
     return Settle(check_awakeable_id(awakeable_id), "REJECTED", error=reason, by=_answerer(by), via="step")
+
+
+def progress(value: Any) -> str:
+    """A value for `Instance.progress`, as JSON text. It is small: lists show it, and a loop may set it often."""
+    text = json.dump(value, what="progress")
+    size = len(text.encode())
+    if size > MAX_PROGRESS:
+        raise PayloadTooLarge(
+            f"The progress is {size} bytes of JSON and {MAX_PROGRESS} are allowed; give a count, a stage or a short "
+            "text, and keep the rest in the state or elsewhere",
+            size=size,
+            limit=MAX_PROGRESS,
+        )
+    return text
 
 
 def _answerer(by: str) -> str:

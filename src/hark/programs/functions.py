@@ -560,6 +560,24 @@ class FunctionContext:
         self._session.check_caller()
         return uuid.UUID(int=self._session.random.getrandbits(128), version=4)
 
+    def progress(self, value: Any) -> None:
+        """Set `Instance.progress`, for people and queries, with the next commit. A plain call: nothing to await.
+
+        It is committed before the next run starts, when the function parks, or when it ends. In a replay the call does
+        nothing: what it said then is stored.
+
+        Args:
+            value: A JSON value of up to 16 KiB.
+
+        Raises:
+            InvalidInput: The value is not JSON.
+            PayloadTooLarge: It is over 16 KiB.
+
+        Example:
+            ctx.progress({"sent": 120, "of": 500})
+        """
+        self._session.set_progress(effects.progress(value))
+
     def continue_as_new(self, input: Any = None) -> Any:
         """Begin again with new input and an empty journal: `return ctx.continue_as_new(input)`.
 

@@ -125,6 +125,7 @@ class Session:
         self._withdrawn: set[int] = set()
         self._resolved_by_commit: list[tuple[JournalLine, Operation]] = []  # the code receives these after the commit
         self._diverged: NonDeterministic | None = None
+        self._progress: str | None = None  # for the next commit
         self._closed = False
         self._claimed_waits = _waits_by_entry(claim, self._journal) if claim.waits else {}
 
@@ -185,6 +186,17 @@ class Session:
             if wait.place == str(entry):
                 return wait.deadline
         return None if life is None else self.services.micros() + life
+
+    def set_progress(self, text: str) -> None:
+        """With the next commit. Not in a replay: a later value may be stored."""
+        self.check_caller()
+        if not self.is_replaying:
+            self._progress = text
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the code runs again up to where it was: lines of the journal are left."""
+        return bool(self._journal.unread)
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         self.check_caller()
@@ -339,7 +351,7 @@ class Session:
                     self._branches.root.resolve(error=_awaits_nothing(self.program.name))  # type: ignore[union-attr]
                     break
                 return self._park()
-            if self._journal.uncommitted or needs_changes(self.claim, self._open) or self._needs_listener():
+            if self._has_uncommitted() or needs_changes(self.claim, self._open) or self._needs_listener():
                 return self._proceed()  # commit everything these runs may depend on before they start
             self._runs.start(runs)
             ended = await self._runs.wait(self.claim.waits)
@@ -387,12 +399,17 @@ class Session:
 
     def _only_run(self) -> Run | None:
         """The usual case, which needs no task and no waits: one function after the other, with nothing else open."""
-        if len(self._open) == 1 and not self._journal.uncommitted and not self.claim.waits:
+        if len(self._open) == 1 and not self._has_uncommitted() and not self.claim.waits:
             for operation in self._open.values():
                 if type(operation) is Run and not operation.started and not operation.attempt:
                     operation.started = True
                     return operation
         return None
+
+    def _has_uncommitted(self) -> bool:
+        """Whether something must be committed before a run: what it may depend on, and the progress people see
+        while it runs."""
+        return bool(self._journal.uncommitted) or self._progress is not None
 
     def _end_run(self, run: Run, result: Result) -> None:
         if result[1] is None or not plan_retry(run):
@@ -441,7 +458,8 @@ class Session:
             lines = []
         text = self.claim.state if state is None else state
         consumed, restored = self._inbox.take_changes()
-        return Decision(label, step, text, move, consumed, (), effects, lines, cut, restored)
+        progress, self._progress = self._progress, None
+        return Decision(label, step, text, move, consumed, (), effects, lines, cut, restored, progress=progress)
 
     def _proceed(self, *, fire_deadlines: bool = False) -> Decision:
         changes = self._wait_changes()

@@ -130,6 +130,7 @@ class Context(Generic[S]):
         "_children",
         "_claim",
         "_effects",
+        "_progress",
         "_services",
         "attempt",
         "cancel_reason",
@@ -149,6 +150,7 @@ class Context(Generic[S]):
         self._claim = claim
         self._services = services
         self._effects: list[Effect] = []
+        self._progress: str | None = None
         self._awaited: list[Signal] | None = None
         self._all: list[Signal] | None = None
         self._children: list[ChildView] | None = None
@@ -201,6 +203,23 @@ class Context(Generic[S]):
             A timezone-aware datetime in UTC.
         """
         return self._services.now()
+
+    def progress(self, value: Any) -> None:
+        """Set `Instance.progress`, for people and queries, in the same commit as the outcome of this step.
+
+        The last value of a step counts. If the step raises, it is dropped.
+
+        Args:
+            value: A JSON value of up to 16 KiB.
+
+        Raises:
+            InvalidInput: The value is not JSON.
+            PayloadTooLarge: It is over 16 KiB.
+
+        Example:
+            ctx.progress({"sent": 120, "of": 500})
+        """
+        self._progress = effects.progress(value)
 
     def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
         """Send a signal, in the same commit as the outcome of this step.
@@ -395,6 +414,7 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
         consume,
         tuple(handed),
         context._effects,
+        progress=context._progress,
     )
 
 

@@ -80,8 +80,8 @@ def show(options: Options, target: Target) -> None:
             ("status", found.status), ("cancel", _cancelling(found.cancel_reason)),
             ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
             ("key", found.correlation_key), ("parent", found.parent_id), ("started", when(found.created_at)),
-            ("finished", when(found.finished_at)), ("state", found.state), ("result", found.result),
-            ("error", found.error),
+            ("finished", when(found.finished_at)), ("progress", found.progress), ("state", found.state),
+            ("result", found.result), ("error", found.error),
         ]
     )  # fmt: skip
     for wait in found.waits:

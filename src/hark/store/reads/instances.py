@@ -18,6 +18,7 @@ class InstanceRow(Row, frozen=True):
     state: str
     result: str | None
     error: str | None
+    progress: str | None
     attempt: int
     queue: str
     correlation_key: str | None
@@ -30,8 +31,8 @@ class InstanceRow(Row, frozen=True):
 # What `get` and `list` show.
 read_instances = Sql(
     """
-    SELECT id, definition, kind, version, step, status, state, result, error, attempt, queue, correlation_key,
-        parent_id, created_at, finished_at, cancel_reason
+    SELECT id, definition, kind, version, step, status, state, result, error, progress, attempt, queue,
+        correlation_key, parent_id, created_at, finished_at, cancel_reason
     FROM instances WHERE id IN :ids[text]
     """,
     row=InstanceRow,

@@ -81,6 +81,13 @@ finish = Sql(
     """
 )
 
+# What `ctx.progress` said last, for people and queries. In a statement of its own: most outcomes have none. Under lock.
+set_progress = Sql(
+    """
+    UPDATE instances AS i SET progress = r.progress FROM {rows: id text, progress text} WHERE i.id = r.id
+    """
+)
+
 # M5: a stopping worker returns its claims: this counts neither as an attempt nor as a crash. Under lock.
 hand_back = Sql(
     """
