@@ -21,7 +21,7 @@ from tests.support.stores import Store
 
 SCHEMA = '{"type":"object","required":["approve"]}'
 HTTP_DOCS = Path(__file__).parents[2] / "docs" / "http.md"
-ONLY_HTTP = [door_errors.Unauthenticated, door_errors.Forbidden, door_errors.NoRoute, door_errors.NoMethod]
+ONLY_HTTP = [kind for kind in STATUSES if kind.__module__ == door_errors.__name__]
 # `error` and `type` are the message and the class; no route raises one of these.
 WITHOUT_ROUTE = {"InstanceFailed", "CallFailed", "RunFailed"}
 

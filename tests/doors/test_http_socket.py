@@ -2,7 +2,7 @@
 
 import socket
 
-from hark.doors.http.server import config, listen
+from hark.doors.http.server import limits, listen
 
 
 def test_small_responses_are_sent_immediately() -> None:
@@ -12,4 +12,4 @@ def test_small_responses_are_sent_immediately() -> None:
 
 def test_an_idle_connection_outlives_the_idle_timeout_of_common_proxies() -> None:
     """Otherwise the server closes a connection on which a proxy is just sending a request, which fails."""
-    assert config(None).timeout_keep_alive > 60
+    assert limits(None, None).idle_time > 60

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hark import Hark
-from hark.doors.http import feed, server
+from hark.doors.http import feed, open_streams, server, stream
 from hark.doors.http.asgi import AsgiApp
 from tests.support.http import app_on, lines_of, serving
 from tests.support.inspect import until
@@ -240,3 +240,94 @@ async def test_a_server_that_stops_closes_its_streams(app: Hark, monkeypatch: py
         assert [line async for line in lines if line == "event: end"] == []
     await asyncio.wait({serving}, timeout=60)
     assert serving.done()
+
+
+async def test_x3_a_stream_ends_when_its_token_is_revoked_or_expires(
+    http: httpx.AsyncClient, app: Hark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_streams, "_CHECK_INTERVAL", 0.01)
+    await app.start("Order", id="o-1")
+    await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
+    lives = {"revoked": None, "expired": 3600, "kept": None}
+    tokens = [await app.create_token(["read"], name=name, expires=life) for name, life in lives.items()]
+    reading: list[str] = []
+    ended: list[str] = []
+
+    async def follow(name: str, secret: str) -> list[str]:
+        async with following(http, "o-1", Authorization=f"Bearer {secret}") as events:
+            seen = []
+            async for event in events:
+                seen.append(event["event"])
+                if seen == ["started", "await"]:
+                    reading.append(name)
+            ended.append(name)
+            return seen
+
+    streams = [asyncio.ensure_future(follow(str(token.name), str(token.secret))) for token in tokens]
+    await until(lambda: len(reading) == 3, "all to follow")
+    await app.revoke_token(tokens[0].id)
+    await until(lambda: ended == ["revoked"], "the stream of the revoked token to end")
+    now = app._clerk.now
+    monkeypatch.setattr(app._clerk, "now", lambda: now() + 7200 * 1_000_000)
+    await until(lambda: ended == ["revoked", "expired"], "the stream of the expired token to end")
+    refused = await http.get("/instances/o-1/stream", headers={"Authorization": f"Bearer {tokens[0].secret}"})
+    assert refused.status_code == 401
+    await app.signal("o-1", "paid")
+    seen = await asyncio.gather(*streams)
+    assert seen == [["started", "await"], ["started", "await"], ["started", "await", "signal", "done", "end"]]
+
+
+async def test_a_client_that_does_not_read_is_disconnected_and_can_continue(
+    app: Hark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_SEND_TIMEOUT", 0.01)
+    await app.start("Order", id="o-1")
+    application = AsgiApp(app)
+    sent: list[bytes] = []
+    never = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await never.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if b"note" in message.get("body", b""):
+            await never.wait()
+        sent.append(message.get("body", b""))
+
+    following = asyncio.ensure_future(application(_get("/instances/o-1/stream"), receive, send))
+    await until(lambda: application.feed._clients, "the client to follow")
+    await app.signal("o-1", "note")
+    await asyncio.wait({following}, timeout=60)
+    assert following.done()
+    assert not application.feed._clients
+    last = lines_of(b"".join(sent).decode())[-1]["id"]
+
+    async def send_at_once(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    again = {**_get("/instances/o-1/stream"), "headers": [(b"host", b"localhost"), (b"last-event-id", last.encode())]}
+    following = asyncio.ensure_future(application(again, receive, send_at_once))
+    await app.signal("o-1", "paid")
+    await until(lambda: b'"paid"' in b"".join(sent), "the rest of the events")
+    never.set()
+    await following
+    seen = [event for event in lines_of(b"".join(sent).decode()) if "id" in event]
+    history = await app.events("o-1")
+    assert [int(event["id"]) for event in seen] == [event.seq for event in history]
+
+
+async def test_a_stream_above_the_limits_is_refused(
+    http: httpx.AsyncClient, app: Hark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_streams, "_MAX_STREAMS", 3)
+    monkeypatch.setattr(open_streams, "_MAX_PER_TOKEN", 1)
+    await app.start("Order", id="o-1")
+    secret = (await app.create_token(["read"])).secret
+    token = {"Authorization": f"Bearer {secret}"}
+    async with following(http, "o-1", **token), following(http, "o-1"):
+        refused = await http.get("/instances/o-1/stream", headers=token)
+        assert (refused.status_code, refused.json()["type"]) == (503, "TooManyStreams")
+        assert refused.headers["retry-after"] == "5"
+        async with following(http, "o-1"):
+            assert (await http.get("/instances/o-1/stream")).json()["type"] == "TooManyStreams"

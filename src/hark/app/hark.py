@@ -238,6 +238,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         queues: dict[str, int] | None = None,
         grace: float = 10.0,
         require_token: bool = False,
+        max_connections: int | None = None,
+        max_connections_per_client: int | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         """Serve the HTTP API, with a worker and timers in this process, until Ctrl-C or SIGTERM: as `hark serve` does.
@@ -249,6 +251,10 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             queues: The queues of that worker, as for `worker`.
             grace: Seconds that steps get to finish at the end.
             require_token: Whether a request without a credential is refused, also from this machine.
+            max_connections: How many connections may be open at a time; further ones get a 503. By default as many as
+                the limit of open files allows, less those that the database needs, and not more than 10,000.
+            max_connections_per_client: How many of them one address may have, by default half. Behind a proxy all
+                clients have the address of the proxy.
             say: Called with a line that has the address once requests are accepted, and with a line when a signal stops
                 the server. By default they are printed.
 
@@ -261,8 +267,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             await app.serve(port=4097)
         """
         await _import_door("server", "app.serve()").serve(
-            self, host=host, port=port, worker=worker, queues=queues, grace=grace, require_token=require_token, say=say
-        )
+            self, host=host, port=port, worker=worker, queues=queues, grace=grace, require_token=require_token,
+            max_connections=max_connections, max_connections_per_client=max_connections_per_client, say=say,
+        )  # fmt: skip
 
 
 def _import_door(module: str, needed_by: str) -> Any:

@@ -29,5 +29,29 @@ class NoMethod(HarkError):
         self.allow = allow
 
 
+class MalformedRequest(HarkError):
+    """What the client sent is not HTTP."""
+
+
+class RequestTooSlow(HarkError):
+    """The headers, or the body, took too long."""
+
+
+class UrlTooLong(HarkError):
+    """The URL has more bytes than the server accepts."""
+
+
+class HeadersTooLarge(HarkError):
+    """There are more headers, or more bytes of them, than the server accepts."""
+
+
+class TooManyConnections(HarkError):
+    """The server has as many connections as it may have, or as one client may have."""
+
+
+class TooManyStreams(HarkError):
+    """The server has as many open event streams as it may have, or as one token may have."""
+
+
 class StillSuspended(HarkError):
     """The awakeable of `hark awakeable await` is still pending: exit 75, run the command again later."""

@@ -16,7 +16,8 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import msgspec
 
 from hark.app.arguments import check_limit
-from hark.doors.errors import Forbidden, NoMethod, NoRoute, Unauthenticated
+from hark.doors import errors as door_errors
+from hark.doors.errors import Forbidden, Unauthenticated
 from hark.model import json
 from hark.model.error_codec import ERROR_TYPES, rebuild_error
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
@@ -30,7 +31,7 @@ _TIMEOUT = 60.0  # seconds
 _PAGE = 1000  # the most a server returns in one page
 _ERRORS: dict[str, type[HarkError]] = {
     **ERROR_TYPES,
-    **{kind.__name__: kind for kind in (Unauthenticated, Forbidden, NoRoute, NoMethod)},
+    **{name: kind for name, kind in vars(door_errors).items() if isinstance(kind, type)},
 }
 
 

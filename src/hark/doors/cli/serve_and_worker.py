@@ -47,6 +47,14 @@ def serve(
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Require a token also for requests from this machine")
     ] = False,
+    max_connections: Annotated[
+        int | None,
+        typer.Option("--max-connections", metavar="N", help="Connections at a time; by default `ulimit -n` less 100"),
+    ] = None,
+    max_connections_per_client: Annotated[
+        int | None,
+        typer.Option("--max-connections-per-client", metavar="N", help="Those of one address; by default half of them"),
+    ] = None,
     queue: Queues = None,
     grace: Grace = 10.0,
 ) -> None:
@@ -58,7 +66,12 @@ def serve(
     """
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
     _collect_garbage_less_often()
-    _run(app.serve(host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token))
+    _run(
+        app.serve(
+            host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token,
+            max_connections=max_connections, max_connections_per_client=max_connections_per_client,
+        )
+    )  # fmt: skip
     _exit_without_running_steps()
 
 

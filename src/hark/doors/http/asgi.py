@@ -17,6 +17,7 @@ from hark.doors.http import auth
 from hark.doors.http.api import ROUTES
 from hark.doors.http.auth import Caller
 from hark.doors.http.feed import Feed
+from hark.doors.http.open_streams import OpenStreams
 from hark.doors.http.openapi import document
 from hark.doors.http.parsing import ClientDisconnected, Receive, Scope, Send
 from hark.doors.http.read_routes import VERSION
@@ -46,7 +47,7 @@ class AsgiApp:
         access = DoorAccess(app)
         self.feed = Feed(access)
         self._tokens = auth.TokenLookup(access)
-        self._context = ServerContext(app, access, self.feed, document(routes, VERSION), heartbeat)
+        self._context = ServerContext(app, access, self.feed, OpenStreams(access), document(routes, VERSION), heartbeat)
         self._table = RouteTable(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

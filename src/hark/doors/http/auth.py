@@ -29,13 +29,14 @@ _OWN_FETCH_SITES: Final = frozenset((b"same-origin", b"same-site", b"none"))
 
 
 class Caller:
-    """The sender of a request: its name, which is recorded with an answer, and its scopes."""
+    """The sender of a request: its name, which is recorded with an answer, its scopes, and the secret of its token."""
 
-    __slots__ = ("name", "scopes")
+    __slots__ = ("name", "scopes", "secret")
 
-    def __init__(self, name: str | None, scopes: frozenset[str]) -> None:
+    def __init__(self, name: str | None, scopes: frozenset[str], secret: str | None = None) -> None:
         self.name = name
         self.scopes = scopes
+        self.secret = secret
 
 
 LOCAL_CALLER: Final = Caller(None, frozenset(SCOPES))
@@ -122,7 +123,7 @@ class TokenLookup:
             raise found
         if found is None:
             raise _unknown_token()
-        return Caller(found.name or f"token {found.id}", frozenset(found.scopes))
+        return Caller(found.name or f"token {found.id}", frozenset(found.scopes), secret)
 
     async def _look_up(self) -> None:
         while self._waiting:

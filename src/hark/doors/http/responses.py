@@ -7,7 +7,18 @@ from typing import Any, Final
 
 import msgspec
 
-from hark.doors.errors import Forbidden, NoMethod, NoRoute, Unauthenticated
+from hark.doors.errors import (
+    Forbidden,
+    HeadersTooLarge,
+    MalformedRequest,
+    NoMethod,
+    NoRoute,
+    RequestTooSlow,
+    TooManyConnections,
+    TooManyStreams,
+    Unauthenticated,
+    UrlTooLong,
+)
 from hark.model.error_codec import data_of
 from hark.model.errors import (
     AlreadySettled,
@@ -31,6 +42,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 STATUSES: Final[dict[type[HarkError], int]] = {
     MalformedJson: 400,
+    MalformedRequest: 400,
     InvalidDefinition: 400,
     Unauthenticated: 401,
     Forbidden: 403,
@@ -39,14 +51,19 @@ STATUSES: Final[dict[type[HarkError], int]] = {
     NoTarget: 404,
     NoRoute: 404,
     NoMethod: 405,
+    RequestTooSlow: 408,
     Duplicate: 409,
     Conflict: 409,
     AlreadySettled: 409,
     PayloadTooLarge: 413,
+    UrlTooLong: 414,
     InvalidInput: 422,
+    HeadersTooLarge: 431,
     StoreUnavailable: 503,
     StoreTooNew: 503,
     NotOpen: 503,
+    TooManyConnections: 503,
+    TooManyStreams: 503,
 }
 
 # Headers about frames, referrers and openers matter to pages only; JSON goes without them, because each header costs
@@ -113,6 +130,8 @@ def error_response(error: HarkError) -> Response:
             headers.append((b"allow", error.allow.encode()))
         case StoreUnavailable():
             headers.append((b"retry-after", b"1"))
+        case TooManyConnections() | TooManyStreams():
+            headers.append((b"retry-after", b"5"))
     return json_response(body, status_of(error), headers)
 
 

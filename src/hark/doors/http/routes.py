@@ -17,6 +17,7 @@ from hark.doors.errors import NoMethod, NoRoute
 from hark.doors.http import parsing
 from hark.doors.http.auth import Caller
 from hark.doors.http.feed import Feed
+from hark.doors.http.open_streams import OpenStreams
 from hark.doors.http.parsing import Receive, Scope, Send
 from hark.doors.http.responses import Response
 
@@ -32,6 +33,7 @@ class ServerContext:
     app: Hark
     access: DoorAccess
     feed: Feed
+    streams: OpenStreams
     document: dict[str, Any]
     """What /openapi.json returns."""
     heartbeat: float

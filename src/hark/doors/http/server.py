@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
@@ -21,12 +22,10 @@ from hark.app.door_access import DoorAccess
 from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.auth import is_loopback
+from hark.doors.http.connections import Connections, LimitedProtocol, Limits, default_connections
 from hark.model.errors import InvalidInput
 from hark.model.reasons import reason
 
-# Seconds. Longer than the 60 after which common proxies and clients drop an idle connection: if the server closed it
-# first (uvicorn's default is 5), a request that is just being sent on it would fail with "Server disconnected".
-_KEEP_ALIVE = 75
 _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
 
 
@@ -40,6 +39,8 @@ async def serve(
     grace: float,
     require_token: bool,
     say: Callable[[str], None] | None,
+    max_connections: int | None = None,
+    max_connections_per_client: int | None = None,
     metrics_only: bool = False,
 ) -> None:
     """What `Hark.serve` does; its parameters are described there.
@@ -47,6 +48,7 @@ async def serve(
     With `metrics_only`, the server has the routes /metrics and /health and no others (`hark worker --metrics-port`).
     """
     say = say or _print_line
+    connections = Connections(limits(max_connections, max_connections_per_client))
     listener = listen(host, port)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(listener.close)
@@ -63,7 +65,7 @@ async def serve(
         application = AsgiApp(
             app, require_token=require_token or not only_loopback, routes=METRICS_ROUTES if metrics_only else ROUTES
         )
-        server = _Server(config(application))
+        server = _Server(config(application, connections), connections)
 
         def stop() -> None:
             server.should_exit = True
@@ -94,21 +96,40 @@ def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
+def limits(connections: int | None, per_client: int | None) -> Limits:
+    """The limits of a server; a client address may have half of the connections by default."""
+    for name, number in (("max_connections", connections), ("max_connections_per_client", per_client)):
+        if number is not None and (type(number) is not int or number < 1):
+            raise InvalidInput(f"{name}={number!r}: give a whole number above zero, or leave it out.")
+    total = default_connections() if connections is None else connections
+    return Limits(total, max(1, total // 2) if per_client is None else per_client)
+
+
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+        super().__init__(config)
+        self._connections = connections
+
+    async def on_tick(self, counter: int) -> bool:
+        """What uvicorn calls ten times a second."""
+        if counter % 10 == 0:
+            self._connections.tick()
+        return await super().on_tick(counter)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `serve`: uvicorn would raise them again at its end, and so interrupt the worker's stop."""
         yield
 
 
-def config(application: Any) -> uvicorn.Config:
+def config(application: Any, connections: Connections) -> uvicorn.Config:
     """The settings of uvicorn for an ASGI application."""
+    protocol: Any = functools.partial(LimitedProtocol, connections)
     # proxy_headers=False: a request through a proxy keeps the headers that reveal it, and so needs a token (auth.py).
     logging.getLogger("uvicorn.access").addFilter(_without_query)
     return uvicorn.Config(
-        application, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
+        application, http=protocol, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
         server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
-        timeout_keep_alive=_KEEP_ALIVE,
     )  # fmt: skip
 
 

@@ -4,6 +4,9 @@
 `stream` (chunks from a task) the data alone. A comment every fifteen seconds keeps the connection open. When the
 instance has ended and everything was sent, `event: end` with its status is the last one and the connection is closed.
 A client that connects again with the id of the last event gets 204, which tells a browser to stop.
+
+A client that does not read is disconnected, and one whose token was revoked too (open_streams.py). Neither misses an
+event: it may connect again with the id of the last one it has.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 import msgspec
 
 from hark.doors.http.feed import PAGE, StreamClient
+from hark.doors.http.open_streams import OpenStream
 from hark.doors.http.parsing import Receive
 from hark.doors.http.read_routes import cursor_number
 from hark.doors.http.responses import Response, encode_json, with_security_headers
@@ -24,6 +28,8 @@ from hark.model.errors import HarkError, NotFound
 from hark.model.values import Event
 
 _log = logging.getLogger("hark.http")
+_CHUNK = 1 << 16  # bytes after which the client has to have read before it gets more
+_SEND_TIMEOUT = 60.0  # seconds to read that much
 _HEADERS = with_security_headers(
     [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 )
@@ -45,29 +51,32 @@ async def stream(request: HttpRequest) -> Response | None:
             return Response(204, b"", with_security_headers([]))
     if request.scope["method"] == "HEAD":
         return Response(200, b"", _HEADERS)
-    await request.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
-    disconnected = asyncio.ensure_future(_disconnect(request.receive))
-    try:
-        await _write(request, b"retry: 1000\n\n")
-        await _send_all(request, id, seq, disconnected)
-        if not disconnected.done():
-            await request.send({"type": "http.response.body", "body": b""})
-    except HarkError as error:  # too late for an error response: close, and the client connects again at its seq
-        _log.warning("Closed a stream of events of instance %s early: %s", id, error)
-        await request.send({"type": "http.response.body", "body": b""})
-    finally:
-        disconnected.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await disconnected
+    with request.server.streams.open(request.caller) as opened:
+        await request.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
+        disconnected = asyncio.ensure_future(_disconnect(request.receive, opened))
+        try:
+            try:
+                await _write(request, b"retry: 1000\n\n")
+                await _send_all(request, id, seq, opened)
+            except HarkError as error:  # too late for an error response: close; the client connects again at its seq
+                _log.warning("Closed a stream of events of instance %s early: %s", id, error)
+            if not disconnected.done():
+                await _write(request, b"", more=False)
+        except TimeoutError:
+            _log.info("Closed a stream of events of instance %s early: its client does not read", id)
+        finally:
+            disconnected.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await disconnected
     return None
 
 
-async def _send_all(request: HttpRequest, id: str, seq: int, disconnected: asyncio.Future[Any]) -> None:
+async def _send_all(request: HttpRequest, id: str, seq: int, stream: OpenStream) -> None:
     """Send past events page by page, then new ones; a client that falls behind starts over with past events."""
-    while not disconnected.done():
+    while not stream.over.done():
         events, ended = await request.access.follow({id: seq}, limit=PAGE)
         if events:
-            await _write(request, b"".join(map(_lines, events)))
+            await _write_events(request, events, stream)
             seq = events[-1].seq
         if len(events) == PAGE:
             continue
@@ -76,7 +85,7 @@ async def _send_all(request: HttpRequest, id: str, seq: int, disconnected: async
             return
         client = request.server.feed.follow(id, seq)
         try:
-            await _send_live(request, client, disconnected)
+            await _send_live(request, client, stream)
         finally:
             request.server.feed.unfollow(client)
         if client.closed or client.ended:
@@ -84,41 +93,57 @@ async def _send_all(request: HttpRequest, id: str, seq: int, disconnected: async
         seq = client.seq
 
 
-async def _send_live(request: HttpRequest, client: StreamClient, disconnected: asyncio.Future[Any]) -> None:
-    while not disconnected.done() and not client.closed:
+async def _send_live(request: HttpRequest, client: StreamClient, stream: OpenStream) -> None:
+    while not stream.over.done() and not client.closed:
         if client.events:
-            chunk = b"".join(map(_lines, client.events))
+            events = [*client.events]
             client.events.clear()
-            await _write(request, chunk)
+            await _write_events(request, events, stream)
         elif client.ended:
             await _write(request, await _end(request, client.id))
             return
         elif client.behind:
             return
-        elif not await _ready(client, disconnected, request.server.heartbeat):
+        elif not await _ready(client, stream, request.server.heartbeat):
             await _write(request, b":\n\n")
 
 
-async def _ready(client: StreamClient, disconnected: asyncio.Future[Any], seconds: float) -> bool:
-    """Wait for events, the end of the server or a disconnect; return False after `seconds` without any of them."""
+async def _ready(client: StreamClient, stream: OpenStream, seconds: float) -> bool:
+    """Wait for events, the end of the server or of the stream; return False after `seconds` without any of them."""
     client.ready.clear()
     if client.events or client.ended or client.behind or client.closed:
         return True
     ready: asyncio.Future[Any] = asyncio.ensure_future(client.ready.wait())
     try:
-        done, _ = await asyncio.wait([ready, disconnected], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([ready, stream.over], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ready.cancel()
     return bool(done)
 
 
-async def _disconnect(receive: Receive) -> None:
+async def _disconnect(receive: Receive, stream: OpenStream) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    stream.end()
 
 
-async def _write(request: HttpRequest, chunk: bytes) -> None:
-    await request.send({"type": "http.response.body", "body": chunk, "more_body": True})
+async def _write_events(request: HttpRequest, events: list[Event], stream: OpenStream) -> None:
+    chunk = bytearray()
+    for event in events:
+        chunk += _lines(event)
+        if len(chunk) >= _CHUNK:
+            await _write(request, bytes(chunk))
+            chunk.clear()
+            if stream.over.done():
+                return
+    if chunk:
+        await _write(request, bytes(chunk))
+
+
+async def _write(request: HttpRequest, chunk: bytes, *, more: bool = True) -> None:
+    """Send a part of the response; raise TimeoutError when the client has not read the earlier ones for too long."""
+    async with asyncio.timeout(_SEND_TIMEOUT):
+        await request.send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
 def _lines(event: Event) -> bytes:
