@@ -96,6 +96,14 @@ class DoorAccess:
 
         return self.app._read(ask)
 
+    def definitions(self) -> Reply[list[str]]:
+        """The names of all definitions that workers have recorded."""
+
+        async def find(store: Store) -> list[str]:
+            return sorted({row[0] for row in await store.read(sql.definitions)})
+
+        return self.app._read(find)
+
     def health(self) -> Reply[dict[str, Any]]:
         """The condition of the store as plain facts: `hark doctor` judges them."""
         return self.app._read(health.facts)

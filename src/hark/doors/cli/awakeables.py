@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hark.doors.cli.commands import command, group
+from hark.doors.cli.completion import awakeable_statuses
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_payload
 from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
@@ -64,7 +65,12 @@ def list_(
     job: Job = None,
     status: Annotated[
         str | None,
-        typer.Option("--status", metavar="STATUS", help="Only PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED"),
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED",
+            autocompletion=awakeable_statuses,
+        ),
     ] = None,
     limit: Limit = 100,
     after: After = None,

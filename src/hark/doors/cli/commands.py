@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hark.doors.cli.help import Command, Group, Root
 from hark.doors.cli.options import SHARED_OPTIONS, Options
 
 _VERSION = inspect.Parameter(
@@ -20,7 +21,13 @@ _VERSION = inspect.Parameter(
 
 def group(help: str, *, root: bool = False) -> typer.Typer:
     """Make a group of commands. Without a command it prints its help."""
-    made = typer.Typer(help=help, rich_markup_mode=None, add_completion=root)  # rich would double the start-up time
+    made = typer.Typer(
+        help=help,
+        cls=Root if root else Group,
+        rich_markup_mode=None,  # help.py decides: rich would double the start-up time
+        add_completion=root,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
     def callback(ctx: typer.Context, version: bool = False, **values: Any) -> None:
         if version:
@@ -65,7 +72,7 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
 
         # \b: the example is not wrapped.
         help = (inspect.getdoc(function) or "").replace("\n\nhark ", "\n\n\b\nExample:\n  hark ")
-        to.command(name or function.__name__, help=help)(_with_options(run, own))
+        to.command(name or function.__name__, help=help, cls=Command)(_with_options(run, own))
         return function
 
     return declare

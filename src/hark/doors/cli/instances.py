@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from hark.doors.cli.commands import command, group
+from hark.doors.cli.completion import definitions, kinds, statuses
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import After, Limit, Options, Target, Wide
 from hark.doors.cli.output import (
@@ -27,13 +28,18 @@ cli = group("List, explain, cancel and retry instances.")
 def list_(
     options: Options,
     status: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="Only with this status, for example failed")
+        str | None,
+        typer.Option(
+            "--status", metavar="STATUS", help="Only with this status, for example failed", autocompletion=statuses
+        ),
     ] = None,
     definition: Annotated[
-        str | None, typer.Option("--definition", metavar="NAME", help="Only those of this definition")
+        str | None,
+        typer.Option("--definition", metavar="NAME", help="Only those of this definition", autocompletion=definitions),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="Only machine, workflow, job, task or bpmn")
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="Only machine, workflow, job, task or bpmn", autocompletion=kinds),
     ] = None,
     limit: Limit = 50,
     after: After = None,

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hark.doors.cli.help import OTHER_OPTIONS
 from hark.model.errors import InvalidInput, MalformedJson
 
 DEFAULT_DB = "sqlite:///hark.db"
@@ -22,8 +23,8 @@ SHARED_OPTIONS: dict[str, Any] = {
         typer.Option(
             "--db",
             metavar="URL",
-            help="The store: sqlite:///file.db or postgresql://… [env: HARK_DB] "
-            f"[default: that of --app, or {DEFAULT_DB}]",
+            help="The store: sqlite:///FILE or postgresql://… (or HARK_DB)",
+            rich_help_panel=OTHER_OPTIONS,
         ),
     ],
     "app": Annotated[
@@ -31,19 +32,33 @@ SHARED_OPTIONS: dict[str, Any] = {
         typer.Option(
             "--app",
             metavar="MODULE:APP",
-            help="Your app: shop:app is the variable app in shop.py; shop alone means the same",
+            help="Your app: shop:app is the variable app in shop.py",
+            rich_help_panel=OTHER_OPTIONS,
         ),
     ],
-    "schema": Annotated[str | None, typer.Option("--schema", metavar="NAME", help="The schema in PostgreSQL")],
+    "schema": Annotated[
+        str | None,
+        typer.Option("--schema", metavar="NAME", help="The schema in PostgreSQL", rich_help_panel=OTHER_OPTIONS),
+    ],
     "server": Annotated[
         str | None,
-        typer.Option("--server", metavar="URL", help="Use a running server instead of a store [env: HARK_SERVER]"),
+        typer.Option(
+            "--server",
+            metavar="URL",
+            help="A running server instead of a store (or HARK_SERVER)",
+            rich_help_panel=OTHER_OPTIONS,
+        ),
     ],
     "token": Annotated[
-        str | None, typer.Option("--token", metavar="TOKEN", help="The token for --server [env: HARK_TOKEN]")
+        str | None,
+        typer.Option(
+            "--token", metavar="TOKEN", help="The token for --server (or HARK_TOKEN)", rich_help_panel=OTHER_OPTIONS
+        ),
     ],
-    "json": Annotated[bool, typer.Option("--json", help="Print JSON; a list is an array")],
-}  # fmt: skip
+    "json": Annotated[
+        bool, typer.Option("--json", help="Print JSON; a list is an array", rich_help_panel=OTHER_OPTIONS)
+    ],
+}
 
 Payload = Annotated[
     str | None, typer.Option("--payload", metavar="JSON", help="The payload: JSON if it parses, otherwise text")

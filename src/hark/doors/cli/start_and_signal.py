@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from hark.doors.cli.commands import command
+from hark.doors.cli.completion import definitions
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import File, Options, Payload, Target, Text, parse_json, parse_payload
 from hark.doors.cli.output import print_json
@@ -21,7 +22,10 @@ def add_commands(cli: typer.Typer) -> None:
 
 def start(
     options: Options,
-    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The name of a machine or a workflow")],
+    definition: Annotated[
+        str,
+        typer.Argument(metavar="DEFINITION", help="The name of a machine or a workflow", autocompletion=definitions),
+    ],
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The input of the instance")] = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="The correlation key, for example order:42")

@@ -17,9 +17,9 @@ def add_commands(cli: typer.Typer) -> None:
 
 
 def workers(options: Options, wide: Wide = False) -> None:
-    """List the worker processes: where each runs, its queues and free slots, and its lease.
+    """List the worker processes, their queues and their leases.
 
-    The numbers are those of the last renewal of its lease, which is a third of a lease ago at most.
+    The free slots are those of the last renewal of its lease, which is a third of a lease ago at most.
 
     hark workers
     """
