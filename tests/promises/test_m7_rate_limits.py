@@ -7,7 +7,7 @@ import pytest
 from hark import Await, Context, Done, InvalidInput, Machine, Next, Rate, Retry, Start, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import harness, neighbour
-from tests.support.inspect import until
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 SECOND = Rate(allowed=1, period=1, burst=1)
@@ -332,6 +332,96 @@ async def test_m7_a_cancelled_instance_leaves_its_tokens_to_the_next(store: Stor
         await app.advance(1)
         await app.drain()
         assert ran == ["a", "d"]
+
+
+MINUTE = Rate(allowed=1, period=60, burst=100)
+
+
+@pytest.mark.parametrize("configured", [True, False], ids=["in the same process", "in one without the limit"])
+async def test_m7_a_cancelled_head_leaves_the_bucket_to_the_next(
+    store: Store, ran: list[str], configured: bool
+) -> None:
+    """The heavy one would have waited for 100 tokens, which is 100 minutes; the one behind it needs one."""
+    async with harness(store, Call, rate_limits={"api": MINUTE}) as app:
+        await app.start(Call, "first", rate_limit="api", weight=100)
+        heavy = await app.start(Call, "heavy", rate_limit="api", weight=100)
+        await app.start(Call, "light", rate_limit="api")
+        await app.drain()
+        if configured:
+            await heavy.cancel()
+        else:
+            async with neighbour(app, store) as other:
+                await other.cancel(heavy.id)
+        await app.drain()
+        await app.advance(59)
+        await app.drain()
+        assert ran == ["first"]
+        await app.advance(1)
+        await app.drain()
+        assert ran == ["first", "light"]
+
+
+async def test_m7_a_cancelled_head_that_has_an_undo_leaves_the_bucket_to_the_next(store: Store, ran: list[str]) -> None:
+    class Undone(Call, on_cancel="undo"):
+        @step
+        async def undo(self, ctx: Context) -> Done:
+            self.ran.append("undo")
+            return Done()
+
+    async with harness(store, Call, Undone, rate_limits={"api": MINUTE}) as app:
+        await app.start(Call, "first", rate_limit="api", weight=100)
+        heavy = await app.start(Undone, "heavy", rate_limit="api", weight=100)
+        await app.start(Call, "light", rate_limit="api")
+        await app.drain()
+        await heavy.cancel()
+        await app.drain()
+        assert ran == ["first", "undo"]
+        await app.advance(60)
+        await app.drain()
+        assert ran == ["first", "undo", "light"]
+
+
+async def test_m7_the_row_behind_a_cancelled_head_runs_at_once_if_its_tokens_are_there(
+    store: Store, ran: list[str]
+) -> None:
+    async with harness(store, Call, rate_limits={"api": MINUTE}) as app:
+        await app.start(Call, "first", rate_limit="api", weight=95)
+        heavy = await app.start(Call, "heavy", rate_limit="api", weight=100)
+        await calls(app, "abc", rate_limit="api")
+        await app.drain()
+        await heavy.cancel()
+        await app.drain()
+        assert ran == ["first", "a", "b", "c"]
+
+
+async def test_m7_a_cancel_of_the_only_blocked_row_leaves_nothing_due(store: Store, ran: list[str]) -> None:
+    async with harness(store, Call, rate_limits={"api": MINUTE}) as app:
+        await app.start(Call, "first", rate_limit="api", weight=100)
+        await (await app.start(Call, "second", rate_limit="api")).cancel()
+        blocked = await app.start(Call, "third", rate_limit="api")
+        await app.drain()
+        await blocked.cancel()
+        assert await query(store, "SELECT count(*) FROM buckets WHERE due_at IS NOT NULL") == [(0,)]
+
+
+async def test_m7_a_heavy_row_behind_a_cancelled_head_is_not_tried_before_its_tokens_are_there(
+    store: Store, ran: list[str]
+) -> None:
+    """A bucket that were due with every token would promote and refuse it each time."""
+    async with harness(store, Call, rate_limits={"api": MINUTE}) as app:
+        await app.start(Call, "first", rate_limit="api", weight=100)
+        heavy = await app.start(Call, "heavy", rate_limit="api", weight=100)
+        await app.start(Call, "next", rate_limit="api", weight=50)
+        await app.start(Call, "last", rate_limit="api")
+        await app.drain()
+        await heavy.cancel()
+        await app.drain()
+        assert await query(store, "SELECT due_at FROM buckets WHERE kind = 'rate'") == [
+            (app.clock.now + 50 * 60 * 1_000_000,)
+        ]
+        await app.advance(50 * 60)
+        await app.drain()
+        assert ran == ["first", "next"]
 
 
 async def test_m7_all_workers_draw_from_the_same_bucket(store: Store, ran: list[str]) -> None:

@@ -110,6 +110,31 @@ async def test_m7_two_concurrent_claims_never_spend_a_token_twice(stage: Stage) 
     await stage.explore(prepare)
 
 
+async def test_m7_a_head_that_is_cancelled_while_another_turn_blocks_a_row_behind_it_holds_up_nothing(
+    stage: Stage,
+) -> None:
+    """The claim still sees the heavy head and makes the bucket due for it; the cancel waits for the bucket and makes it
+    due for the row behind. In the other order the claim finds no head."""
+
+    async def prepare() -> Duel:
+        await stage.executing("first", rate_limit="rate", weight=1)
+        await stage.start("heavy", rate_limit="rate", weight=1)
+        assert await stage.claim(room=3) == []
+        await stage.start("light", rate_limit="rate", weight=0.1)
+
+        async def check(cancelling: TurnResult, claiming: TurnResult) -> None:
+            assert claiming.claims == []
+            await stage.drain()
+            await stage.audited_content()
+            stage.clock.advance(1_100_000)  # a tenth of the time for the heavy one
+            await stage.drain()
+            assert (await stage.content()).instances["light"].status == "executing"
+
+        return Duel(part(Cancel(target="heavy")), part(claim=capacity("ours", 2)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
 async def test_m9_two_concurrent_claims_that_insert_buckets_in_different_orders_do_not_deadlock(stage: Stage) -> None:
     """A refused row leads to another round of claims, which may need a bucket that the other turn has just inserted."""
 

@@ -67,12 +67,22 @@ class _Head(Struct, gc=False):
 class BucketState:
     """What one turn did to slots and buckets."""
 
-    __slots__ = ("freed", "inserted", "refused")
+    __slots__ = ("freed", "inserted", "left", "refused")
 
     def __init__(self) -> None:
         self.freed: set[str] = set()  # concurrency keys whose slots came free
+        self.left: set[str] = set()  # rate limits on which a row was blocked that has ended: it may have been the head
         self.refused: set[str] = set()  # buckets that refused a candidate
         self.inserted = False  # bucket rows were inserted
+
+    def remove(self, concurrency_key: str | None, blocked_on: str | None) -> None:
+        """A runnable or executing row has ended, or goes on elsewhere. It may have been promoted: the slot it was about
+        to take goes to the next blocked one. It may have been the head of a rate limit: the bucket is due for the
+        next one."""
+        if concurrency_key is not None:
+            self.freed.add(concurrency_key)
+        if blocked_on is not None and blocked_on.startswith("rate:"):
+            self.left.add(blocked_on.removeprefix("rate:"))
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -110,7 +120,8 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
             if slot is not None:
                 used[slot] = used.get(slot, 0) + 1
     for key, head in heads.items():
-        _set_due_for_head(turn, buckets[("rate", key)], head)
+        if key not in empty:  # else a candidate before the head was refused: it is the head now
+            _set_due_for_head(turn, buckets[("rate", key)], head)
     if blocked:
         await turn.tx.fetch(sql.block, blocked)
         turn.buckets.refused.update(bucket for _, bucket in blocked)
@@ -219,10 +230,13 @@ def _set_due_for_head(turn: Turn, shards: list[Bucket], head: _Head) -> None:
 
 
 def _set_due(turn: Turn, shards: list[Bucket], need: float, rate: Rate) -> None:
-    """Make the bucket due when this many tokens are there."""
+    """Make the bucket due when this many tokens are there: those of the first row that waits for them. Earlier would
+    only promote a row that is refused again."""
+    for shard in shards:
+        shard.changed = shard.changed or shard.due_at is not None
+        shard.due_at = None
     bucket = max(shards, key=lambda shard: shard.available)
-    due = turn.now + max(1, math.ceil((need - bucket.available) / rate.per_micro))
-    bucket.due_at = due if bucket.due_at is None or bucket.due_at <= turn.now else min(bucket.due_at, due)
+    bucket.due_at = turn.now + max(0, math.ceil((need - bucket.available) / rate.per_micro))
     bucket.changed = True
     turn.result.pending.due(bucket.due_at)
 
@@ -233,25 +247,51 @@ async def _save(turn: Turn, buckets: Iterable[Bucket]) -> None:
         await turn.tx.fetch(sql.save_buckets, rows)
 
 
-# -- slots that come free --------------------------------------------------------------------------
+# -- rows that leave their bucket ------------------------------------------------------------------
 
 
 async def release(turn: Turn) -> None:
-    """Make the buckets of freed slots due, if rows are blocked on them."""
-    if not turn.buckets.freed:
+    """Make the buckets of freed slots due, if rows are blocked on them, and those of rate limits when the first row
+    that is blocked on them now has its tokens."""
+    names = {("slot", key) for key in turn.buckets.freed} | {("rate", key) for key in turn.buckets.left}
+    if not names:
         return
-    held = [key for _, key, _ in await turn.tx.fetch(sql.hold_buckets, keys=sorted(turn.buckets.freed))]
-    if held:
-        await _open(turn, held)
+    held: _Shards = {}
+    for row in await turn.tx.fetch(sql.hold_buckets, sorted(names)):
+        bucket = Bucket(*row)
+        held.setdefault((bucket.kind, bucket.key), []).append(bucket)
+    configured = {
+        name: shards for name, shards in held.items() if name[0] == "rate" and turn.rules.limits.rate(name[1])
+    }
+    if configured:
+        await _set_due_for_new_heads(turn, configured)
+    others = [name for name in held if name not in configured]
+    if others:
+        await _open(turn, others)
 
 
-async def _open(turn: Turn, held: list[str]) -> bool:
+async def _set_due_for_new_heads(turn: Turn, buckets: _Shards) -> None:
+    for shards in buckets.values():
+        for bucket in shards:
+            _refill(turn, bucket)
+    heads = await _heads(turn, buckets)
+    for (_, key), shards in buckets.items():
+        if key in heads:
+            _set_due_for_head(turn, shards, heads[key])
+        else:
+            for bucket in shards:
+                bucket.changed = bucket.changed or bucket.due_at is not None
+                bucket.due_at = None
+    await _save(turn, (bucket for shards in buckets.values() for bucket in shards))
+
+
+async def _open(turn: Turn, held: list[tuple[str, str]]) -> bool:
     """Make these buckets due, if rows are blocked on them. Returns True if there are any."""
-    blocked = await turn.tx.fetch(sql.blocked_keys, [(f"slot:{key}",) for key in held])
-    keys = [name.removeprefix("slot:") for (name,) in blocked]
-    if keys:
-        await turn.tx.fetch(sql.open_buckets, keys=keys)
-    return bool(keys)
+    blocked = {name for (name,) in await turn.tx.fetch(sql.blocked_keys, [(f"{kind}:{key}",) for kind, key in held])}
+    opened = [(kind, key) for kind, key in held if f"{kind}:{key}" in blocked]
+    if opened:
+        await turn.tx.fetch(sql.open_buckets, opened)
+    return bool(opened)
 
 
 async def try_slots(turn: Turn, keys: set[str]) -> list[str]:
@@ -264,7 +304,7 @@ async def try_slots(turn: Turn, keys: set[str]) -> list[str]:
 async def release_late(turn: Turn, keys: set[str]) -> None:
     """Release slots that came free during the claims; their buckets are locked (`try_slots`). The next turn
     promotes."""
-    if keys and await _open(turn, sorted(keys)):
+    if keys and await _open(turn, [("slot", key) for key in sorted(keys)]):
         turn.result.pending.due(turn.now)
 
 

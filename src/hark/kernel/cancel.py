@@ -134,8 +134,8 @@ def _left_to_an_undo(wanted: dict[str, Cancel], parents: dict[str, str], rows: _
 async def _begin_undo(turn: Turn, undone: list[tuple[sql.Details, str]]) -> None:
     ids = [row.id for row, _ in undone]
     for row, reason in undone:
-        if row.concurrency_key is not None and row.status in ("executing", "runnable"):
-            turn.buckets.freed.add(row.concurrency_key)
+        if row.status in ("executing", "runnable"):
+            turn.buckets.remove(row.concurrency_key, row.blocked_on)
         turn.rows[row.id].status, turn.rows[row.id].waits = "runnable", []
         turn.result.pending.lanes.add((row.queue, row.definition, row.version))
         turn.history.event(row.id, "cancelling", row.step, error=reason)

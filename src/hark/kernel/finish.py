@@ -65,9 +65,8 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
     ids = sorted(ends)
     for row in rows:
         status, reason = ends[row.id]
-        # A runnable instance may have been promoted: the slot it was about to take goes to the next blocked one.
-        if row.concurrency_key is not None and row.status in ("executing", "runnable"):
-            turn.buckets.freed.add(row.concurrency_key)
+        if row.status in ("executing", "runnable"):
+            turn.buckets.remove(row.concurrency_key, row.blocked_on)
         if row.parent_wait is not None and not row.counted:
             turn.children.ended.append(row.parent_wait)
         turn.rows[row.id].status = status

@@ -125,7 +125,7 @@ async def run_turn(
     for request in sweeps:
         request.result = result.pending.more
     await buckets.release(turn)
-    if sweep or turn.buckets.freed:
+    if sweep or turn.buckets.freed or turn.buckets.left:
         await buckets.promote(turn)
     await claim.apply(turn, capacity, running)
     await retain.apply(turn)

@@ -26,11 +26,13 @@ try_buckets = Sql(
     """
 )
 
-# M9: freeing a slot waits for the lock of its bucket, so that the promotion sees a row that was blocked meanwhile.
+# M7, M9: a turn that frees a slot, or ends a row that was blocked on a rate limit, waits for the lock of the bucket, so
+# that it sees a row that was blocked meanwhile. In key order.
 hold_buckets = Sql(
     """
-    SELECT kind, key, shard FROM buckets
-    WHERE kind = 'slot' AND key IN :keys[text] ORDER BY kind, key, shard FOR NO KEY UPDATE
+    SELECT b.kind, b.key, b.shard, b.capacity, b.available, b.refilled_at, b.due_at
+    FROM {rows: kind text, key text} JOIN buckets b ON b.kind = r.kind AND b.key = r.key
+    ORDER BY b.kind, b.key, b.shard FOR NO KEY UPDATE OF b
     """
 )
 
@@ -77,10 +79,12 @@ blocked_heads = Sql(
     """,
 )
 
-# M9: a slot became free: the bucket is due, and the sweep promotes the next blocked row.
+# M9: a slot became free: the bucket is due, and the sweep promotes the next blocked row. M7: so is the bucket of a rate
+# limit that this process does not configure, when a blocked row has ended.
 open_buckets = Sql(
     """
-    UPDATE buckets SET due_at = :now::bigint WHERE kind = 'slot' AND key IN :keys[text]
+    UPDATE buckets AS b SET due_at = :now::bigint FROM {rows: kind text, key text}
+    WHERE b.kind = r.kind AND b.key = r.key
     """
 )
 

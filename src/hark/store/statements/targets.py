@@ -35,6 +35,7 @@ class Details(Row, frozen=True):
     lease_owner: str | None
     correlation_key: str | None
     concurrency_key: str | None
+    blocked_on: str | None
     parent_id: str | None
     parent_wait: str | None
     counted: bool
@@ -49,7 +50,7 @@ class Details(Row, frozen=True):
 details = Sql(
     """
     SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
-           parent_id, parent_wait, counted, queue, definition, version, on_cancel, cancel_reason
+           blocked_on, parent_id, parent_wait, counted, queue, definition, version, on_cancel, cancel_reason
     FROM instances WHERE id IN :ids[text] ORDER BY id
     """,
     row=Details,
