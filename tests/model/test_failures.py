@@ -35,7 +35,6 @@ def test_x9_a_failure_has_the_type_the_message_and_the_place_of_an_exception() -
     assert "in missing_key" in failure.traceback
     assert '{}["x"]' in failure.traceback
     assert failure.traceback.endswith("KeyError: 'x'\n")
-    assert failure.data() == {"type": "KeyError", "message": "'x'", "traceback": failure.traceback}
 
 
 def test_x9_an_exception_without_a_text_is_its_type() -> None:

@@ -53,6 +53,8 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
         keys = {request.claim.concurrency_key for request in displaced}
         await buckets.release_late(turn, {key for key in keys if key is not None})
     if stay:
+        if any(request.decision.failed_attempts for request in stay.values()):
+            await turn.history.write(turn.tx)  # before the events of their outcomes, which `advance` writes itself
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
         await turn.tx.fetch(sql.advance, rows, tx=turn.tx.xid)
     for request in stay.values():

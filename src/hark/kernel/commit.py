@@ -84,6 +84,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             undoable.append((claim.id, UNDO if decision.has_undo else None))
         if decision.progress is not None:
             progress.append((claim.id, decision.progress))
+        if decision.failed_attempts:
+            turn.history.failed_attempts(claim, decision)
         match decision.move:
             case Advance() as move:
                 used_waits += [wait.id for wait in claim.waits]
@@ -104,12 +106,14 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             case Redo():
                 queued.append(request)
             case Park() as move:
-                parks.append((request, move))
+                parks.append((request, move))  # its event is written when its waits are armed
             case Finish() as move:
                 finishes.append((request, move))
             case _ as never:
                 assert_never(never)
-        if claim.cancel_reason is None or not isinstance(decision.move, Finish):  # the end of an undo: see finish.py
+        # The event of a park is written when its waits are armed, that of the end of an undo in finish.py.
+        undone = claim.cancel_reason is not None and isinstance(decision.move, Finish)
+        if not undone and not isinstance(decision.move, Park):
             turn.history.outcome(claim, decision)
         if claim.concurrency_key is not None:
             turn.buckets.freed.add(claim.concurrency_key)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hark.kernel.inbox import load_waits
 from hark.kernel.rows import LockedRow
 from hark.kernel.wait_kinds import WAIT_KINDS
+from hark.model.activation import WaitRow
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -48,18 +49,16 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
     fired: list[str] = []
     timed_out: list[tuple[str, None, str, None, None, None]] = []
     for row in rows:
-        answered: set[str] = set()  # places
+        late: dict[tuple[str, str | None], list[WaitRow]] = {}  # those that one answer is enough for
         for wait in row.waits:
             if wait.deadline is None or wait.deadline > turn.now or wait.fired_at is not None:
                 continue
             wait.fired_at = turn.now
             fired.append(wait.id)
-            kind = WAIT_KINDS[wait.kind]
-            if kind.shares_deadline:
-                if wait.place in answered:
-                    continue
-                answered.add(wait.place)
-            settled = kind.on_deadline(turn, row, wait)
+            alone = None if WAIT_KINDS[wait.kind].shares_deadline else wait.id
+            late.setdefault((wait.place, alone), []).append(wait)
+        for waits in late.values():
+            settled = WAIT_KINDS[waits[0].kind].on_deadline(turn, row, waits)
             if settled is not None:
                 timed_out.append((settled.awakeable, None, settled.status, None, None, None))
     if timed_out:

@@ -40,14 +40,18 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     rows = []
     for request, move in finishes:
         claim, decision = request.claim, request.decision
-        status, result, error = _status(claim, move), move.result, move.error
+        status, result, error, traceback = _status(claim, move), move.result, move.error, move.traceback
         if claim.cancel_reason is not None:
             if move.status == "failed":
-                turn.history.event(claim.id, "undo_failed", decision.step, error=move.error)
+                turn.history.undo_failed(claim, decision, error or "")
             if status == "cancelled":
-                result, error = None, claim.cancel_reason
-            turn.history.event(claim.id, status, decision.step, error=error)
-        rows.append((claim.id, claim.epoch, status, decision.step, decision.state, result, error))
+                result, error, traceback = None, claim.cancel_reason, None
+                turn.history.event(claim.id, "cancelled", decision.step, error=error)
+            else:
+                turn.history.failed(
+                    claim.id, claim.definition, decision.step, claim.attempt, error or "", decision.failure
+                )
+        rows.append((claim.id, claim.epoch, status, decision.step, decision.state, result, error, traceback))
         turn.rows[claim.id].status = status
         turn.result.counts.ended[status, claim.definition] += 1
         turn.result.finished[claim.id] = (claim.id, status, result, error)
@@ -72,7 +76,10 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
         turn.rows[row.id].status = status
         turn.result.counts.ended[status, row.definition] += 1
         turn.result.finished[row.id] = (row.id, status, None, reason)
-        turn.history.event(row.id, status, row.step, error=reason)
+        if status == "failed":
+            turn.history.failed(row.id, row.definition, row.step, row.attempt, reason)
+        else:
+            turn.history.event(row.id, "cancelled", row.step, error=reason)
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
     cancelled = sorted(id for id, (status, _) in ends.items() if status == "cancelled")
     if cancelled:

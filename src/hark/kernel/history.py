@@ -2,41 +2,162 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from hark.model.activation import Claim
-from hark.model.decisions import Decision
+from hark.kernel.result import Failed
+from hark.model.activation import Claim, WaitRow
+from hark.model.decisions import Decision, Finish, Park, Proceed, Redo
 from hark.model.events import EventType
+from hark.model.failures import Failure
+from hark.model.names import from_micros
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 _encode = msgspec.json.Encoder().encode
+_MAX_WAITS = 20  # that one event lists
 
 
 class History:
     """The events and near misses of one turn, written by its last statements."""
 
-    __slots__ = ("events", "near_misses")
+    __slots__ = ("_written", "events", "failures", "near_misses", "now")
 
-    def __init__(self) -> None:
+    def __init__(self, now: int) -> None:
+        self.now = now
         self.events: list[tuple[str, EventType, str | None, str | None]] = []
         self.near_misses: list[tuple[str, str, str, str, str | None]] = []
+        self.failures: list[Failed] = []
+        self._written = 0  # how many of the events are in the store
 
-    def event(self, id: str, type: EventType, step: str | None = None, **data: Any) -> None:
+    def event(self, id: str, type: EventType, step: str | None = None, /, **data: Any) -> None:
         self.events.append((id, type, step, _encode(data).decode() if data else None))
 
     def outcome(self, claim: Claim, decision: Decision) -> None:
-        """The event of a committed outcome."""
-        self.events.append((claim.id, decision.label, decision.step, None))
+        """The event of a committed outcome; that of a park is `parked`."""
+        match decision.move:
+            case Redo(delay):
+                self._retried(claim, decision, self.now + delay if delay else None)
+            case Finish(status="failed", error=error):
+                self._stopped(claim, decision, error)
+            case _:
+                self.events.append((claim.id, decision.label, decision.step, None))
+
+    def _retried(self, claim: Claim, decision: Decision, until: int | None) -> None:
+        failure, attempt = decision.failure, claim.attempt
+        if failure is None:  # the step returned `Retry`
+            self.event(claim.id, "retry", decision.step, attempt=attempt, until=_time(until))
+            return
+        self.event(
+            claim.id, "retry", decision.step,
+            type=failure.type, message=failure.message, traceback=failure.traceback, attempt=attempt,
+            until=_time(until),
+        )  # fmt: skip
+        self.failures.append(Failed(claim.id, claim.definition, decision.step, attempt, "retry", failure, until))
+
+    def _stopped(self, claim: Claim, decision: Decision, error: str | None) -> None:
+        failure = decision.failure or Failure(None, error or "")
+        self.event(
+            claim.id, "stop", decision.step,
+            type=failure.type, message=failure.message, traceback=failure.traceback, error=error,
+        )  # fmt: skip
+        self.failures.append(Failed(claim.id, claim.definition, decision.step, claim.attempt, "stop", failure))
+
+    def failed(
+        self, id: str, definition: str, step: str | None, attempt: int, error: str, failure: Failure | None = None
+    ) -> None:
+        """The event of an instance that the engine fails, or whose undo could not finish."""
+        failure = failure or Failure(None, error)
+        self.event(
+            id, "failed", step,
+            type=failure.type, message=failure.message, traceback=failure.traceback, error=error,
+        )  # fmt: skip
+        self.failures.append(Failed(id, definition, step, attempt, "failed", failure))
+
+    def undo_failed(self, claim: Claim, decision: Decision, error: str) -> None:
+        failure = decision.failure or Failure(None, error)
+        self.event(
+            claim.id, "undo_failed", decision.step,
+            type=failure.type, message=failure.message, traceback=failure.traceback, error=error,
+        )  # fmt: skip
+        self.failures.append(Failed(claim.id, claim.definition, decision.step, claim.attempt, "undo_failed", failure))
+
+    def failed_attempts(self, claim: Claim, decision: Decision) -> None:
+        """The failed attempts that an outcome does not show itself, before the event of the outcome."""
+        for failed in decision.failed_attempts:
+            failure, until = failed.failure, None
+            limit = {} if failed.retries is None else {"retries": failed.retries}
+            if failed.type == "retry":
+                until = self._next_attempt(decision, failed.place)
+                self.event(
+                    claim.id, "retry", failed.step,
+                    type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
+                    until=_time(until), **limit,
+                )  # fmt: skip
+            else:
+                self.event(
+                    claim.id, "error", failed.step,
+                    type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
+                    **limit,
+                )  # fmt: skip
+            self.failures.append(
+                Failed(
+                    claim.id, claim.definition, failed.step, failed.attempt, failed.type, failure, until, failed.retries
+                )
+            )
+
+    def _next_attempt(self, decision: Decision, place: str | None) -> int | None:
+        """The deadline of the wait that the outcome arms at this place."""
+        if place is not None and isinstance(decision.move, Park | Proceed):
+            for arm in decision.move.arm:
+                if arm.place == place:
+                    return arm.due(self.now)
+        return None
+
+    def parked(self, claim: Claim, decision: Decision, waits: Iterable[WaitRow]) -> None:
+        """The event of an instance that begins to wait: for what, and until when."""
+        open_waits = [wait for wait in waits if wait.fired_at is None]
+        until = min((wait.deadline for wait in open_waits if wait.deadline is not None), default=None)
+        listed, more = _listed(open_waits)
+        self.event(claim.id, decision.label, decision.step, until=_time(until), waits=listed, **more)
+
+    def timed_out(self, id: str, waits: list[WaitRow]) -> None:
+        """The event of waits that reached their deadline together."""
+        listed, more = _listed(waits)
+        self.event(id, "timeout", None, until=_time(waits[0].deadline), waits=listed, **more)
 
     def near_miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:
         """Record a signal or message that was not stored: no inbox has it, and `hark instance why` reads it here."""
         self.near_misses.append((kind, target, name, reason, id))
 
     async def write(self, tx: Tx) -> None:
+        """Write what was recorded since the last call."""
         if self.near_misses:
-            await tx.fetch(sql.insert_misses, self.near_misses)
-        if self.events:
-            await tx.fetch(sql.insert_events, self.events, tx=tx.xid)
+            near_misses, self.near_misses = self.near_misses, []
+            await tx.fetch(sql.insert_misses, near_misses)
+        events = self.events[self._written :] if self._written else self.events
+        if events:
+            self._written = len(self.events)
+            await tx.fetch(sql.insert_events, events, tx=tx.xid)
+
+
+def _listed(waits: list[WaitRow]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Waits as the data of an event lists them, and how many are not listed."""
+    listed = []
+    for wait in waits[:_MAX_WAITS]:
+        one: dict[str, Any] = {"kind": wait.kind}
+        if wait.name is not None:
+            one["name"] = wait.name
+        if wait.key is not None:
+            one["key"] = wait.key
+        if wait.remaining is not None:
+            one["remaining"] = wait.remaining
+        listed.append(one)
+    return listed, {"more": len(waits) - _MAX_WAITS} if len(waits) > _MAX_WAITS else {}
+
+
+def _time(at: int | None) -> Any:
+    """A time in the data of an event: ISO 8601 in UTC, as everywhere in JSON."""
+    return None if at is None else from_micros(at)

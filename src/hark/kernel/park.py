@@ -55,13 +55,9 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
 
 
 def _wait(turn: Turn, arm: Arm) -> WaitRow:
-    deadlines = [arm.deadline] if arm.deadline is not None else []
-    if arm.timeout is not None:
-        deadlines.append(turn.now + arm.timeout)
     remaining = WAIT_KINDS[arm.kind].remaining(turn, arm)
-    return WaitRow(
-        arm.id, arm.place, arm.kind, arm.name, arm.key, min(deadlines, default=None), remaining, None, turn.now
-    )
+    due = arm.due(turn.now)
+    return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, due, remaining, None, turn.now)
 
 
 def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:
@@ -108,6 +104,7 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
 def _parked(turn: Turn, request: Commit, answered: bool) -> tuple[Any, ...]:
     claim, decision = request.claim, request.decision
     row = turn.rows[claim.id]
+    turn.history.parked(claim, decision, row.waits)
     due = None
     if answered:
         row.status = "runnable"

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
 from hark.kernel.counts import Counts
 from hark.kernel.requests import Commit, Request, SettleAwakeable
 from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
+from hark.model.failures import Failure
 from hark.store.protocol import Tx
 
 Lane = tuple[str, str, int]  # queue, definition, version
 End = tuple[str, str, str | None, str | None]  # id, status, result, error
+
+
+class Failed(Struct, frozen=True, gc=False):
+    """A failed attempt, or the end of an instance that failed, as the log and the metrics need it (X9)."""
+
+    instance: str
+    definition: str
+    step: str | None
+    attempt: int
+    type: Literal["retry", "error", "undo_failed", "stop", "failed"]  # the type of its event
+    failure: Failure
+    until: int | None = None  # when the next attempt begins, µs
+    retries: int | None = None
 
 
 class Pending:
@@ -38,8 +57,8 @@ class TurnResult:
     """The claims, the ended instances and the pending work of one turn."""
 
     __slots__ = (
-        "again", "cancelled", "claims", "counts", "finished", "inboxes", "keeps_statuses", "kept", "now", "pending",
-        "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
+        "again", "cancelled", "claims", "counts", "failures", "finished", "inboxes", "keeps_statuses", "kept", "now",
+        "pending", "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
     )  # fmt: skip
 
     def __init__(self, tx: Tx) -> None:
@@ -54,6 +73,7 @@ class TurnResult:
         self.inboxes: dict[str, list[InboxRow]] = {}  # of claimed instances and those that ran ahead
         self.kept: dict[str, tuple[list[WaitRow], list[ChildRow]]] = {}  # the waits of functions that ran ahead
         self.finished: dict[str, End] = {}
+        self.failures: Sequence[Failed] = ()  # failed attempts and failed ends
         self.cancelled: set[str] = set()
         self.signalled: set[str] = set()  # executing instances whose inbox was written
         self.keeps_statuses = False  # no instance changed its status or opened an awakeable: a plain turn

@@ -181,7 +181,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     failed = turn.children.failed_to_start
     failed[request.parent_wait] = failed.get(request.parent_wait, 0) + 1
     turn.result.counts.ended["failed", item.definition] += 1
-    turn.history.event(id, "failed", item.step, error=str(error))
+    turn.history.failed(id, item.definition, item.step, 0, str(error))
     return (
         id, item.definition, item.version or 0, "machine", None, "live", item.queue or "default", item.priority,
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,

@@ -132,6 +132,7 @@ async def run_turn(
     await turn.history.write(tx)
     counts.add_up(turn)
     result.signalled = turn.inbox.executing
+    result.failures = turn.history.failures
     result.provable = bool(turn.history.events or result.ran_ahead or turn.broadcasts.published)
     return result
 
@@ -156,5 +157,5 @@ class Turn:
         self.broadcasts = Broadcasts()
         self.buckets = BucketState()
         self.children = Children()
-        self.history = History()
+        self.history = History(tx.now)
         self.result = TurnResult(tx)

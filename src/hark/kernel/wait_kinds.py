@@ -65,10 +65,11 @@ class WaitBehaviour:
     def armed(self, turn: Turn, row: LockedRow, wait: WaitRow) -> None:
         """After it was armed: post an answer that is there already."""
 
-    def on_deadline(self, turn: Turn, row: LockedRow, wait: WaitRow) -> Settle | None:
-        """Post the answer to a wait whose deadline has passed. Returns the awakeable to settle with it, if any."""
-        turn.inbox.post(row, "timer", wait.place, "null", wait_id=wait.id)
-        turn.history.event(row.id, "timeout")
+    def on_deadline(self, turn: Turn, row: LockedRow, waits: list[WaitRow]) -> Settle | None:
+        """Post the answer to waits whose deadline has passed: several at one place, or one that is alone. Returns the
+        awakeable to settle with it, if any."""
+        turn.inbox.post(row, "timer", waits[0].place, "null", wait_id=waits[0].id)
+        turn.history.timed_out(row.id, waits)
         return None
 
     # -- for people -------------------------------------------------------------------------------
@@ -126,7 +127,8 @@ class AwakeableWait(WaitBehaviour):
     has_awakeable = True
     shares_deadline = False
 
-    def on_deadline(self, turn: Turn, row: LockedRow, wait: WaitRow) -> Settle:
+    def on_deadline(self, turn: Turn, row: LockedRow, waits: list[WaitRow]) -> Settle:
+        [wait] = waits
         assert wait.name is not None
         timeout = Settle(wait.name, "TIMEOUT")
         settle.post_answer(turn, row, timeout)

@@ -12,6 +12,7 @@ from typing import Final, Literal, assert_never
 from msgspec import Struct, field
 
 from hark.model.events import OutcomeType
+from hark.model.failures import Failure
 from hark.model.values import WaitKind
 
 UNDO: Final = "undo"  # the step of a function that is being undone
@@ -89,6 +90,12 @@ class Arm(Struct, gc=False):
     children: tuple[NewInstance, ...] = ()  # to start with it
     join: int = 0  # how many of them have to end
 
+    def due(self, now: int) -> int | None:
+        """When it times out if it is armed now; None if it does not."""
+        if self.timeout is None:
+            return self.deadline
+        return now + self.timeout if self.deadline is None else min(self.deadline, now + self.timeout)
+
 
 class NewAwakeable(Struct, gc=False):
     """An awakeable to create."""
@@ -145,6 +152,7 @@ class Finish(Struct, gc=False):
     status: Literal["done", "failed"]
     result: str | None = None
     error: str | None = None
+    traceback: str | None = None
     keeps_undo: bool = False  # its undo could not finish: it is failed, also while it is cancelled, and can be retried
 
 
@@ -180,6 +188,17 @@ class JournalLine(Struct, gc=False):
     effect: Effect | None = None
 
 
+class FailedAttempt(Struct, gc=False):
+    """A failed attempt that the outcome itself does not show: an event before that of the outcome (X9)."""
+
+    type: Literal["retry", "error"]  # `retry`: another attempt follows
+    step: str  # or the operation of a function
+    failure: Failure
+    attempt: int  # how often it was retried before, from 0
+    retries: int | None = None  # how often it may be retried, if that is known
+    place: str | None = None  # of the wait for the next attempt
+
+
 class Decision(Struct, gc=False):
     """An outcome, and everything that commits with it."""
 
@@ -195,6 +214,8 @@ class Decision(Struct, gc=False):
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
     has_undo: bool | None = None  # a function: whether a cancel has something to undo from now on; None: as before
     progress: str | None = None  # JSON; None leaves it as it is
+    failure: Failure | None = None  # why the step is retried or the instance ends
+    failed_attempts: tuple[FailedAttempt, ...] = ()
 
     def makes_work(self) -> bool:
         """True when committing this may make an instance claimable: this one or another.
@@ -209,7 +230,7 @@ class Decision(Struct, gc=False):
     def is_plain(self) -> bool:
         """True when this runs ahead and writes nothing but its row, its event and lines of its journal."""
         move = self.move
-        if not runs_ahead(move) or self.effects or self.consume:
+        if not runs_ahead(move) or self.effects or self.consume or self.failed_attempts:
             return False
         if self.has_undo is not None or self.progress is not None:
             return False
@@ -218,3 +239,9 @@ class Decision(Struct, gc=False):
                 return False
             return self.cut_from is None and all(line.effect is None for line in self.journal or ())
         return True
+
+
+def stop(step: str, state: str, failure: Failure, *, keeps_undo: bool = False) -> Decision:
+    """The decision that fails an instance."""
+    move = Finish("failed", error=failure.text, traceback=failure.traceback, keeps_undo=keeps_undo)
+    return Decision("stop", step, state, move, failure=failure)

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 EventType: TypeAlias = OutcomeType | Literal[
-    "started", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed", "reclaimed",
-    "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
+    "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
+    "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
 ]  # fmt: skip
 
 
@@ -24,23 +24,58 @@ class EventInfo(Struct, frozen=True):
     data: dict[str, str] = field(default_factory=dict)
 
 
+_FAILURE: Final = {
+    "type": "the class of the exception; null if a reason was given as a value",
+    "message": "the text of the exception, or the reason",
+    "traceback": "where it was raised, as text of at most 8 KiB; or null",
+}
+_WAITS: Final = {
+    "until": "the earliest deadline, or null",
+    "waits": "what it waits for: at most 20 objects with `kind`, and with `name`, `key` and `remaining` if it has them",
+    "more?": "how many waits are not listed",
+}
+
 EVENTS: Final[dict[EventType, EventInfo]] = {
     "started": EventInfo(
         "The instance was started.",
         {"definition": "the name of its definition", "version": "the version of its definition"},
     ),
     "next": EventInfo("A step returned `Next`, or a function committed results; `step` is where it continues."),
-    "retry": EventInfo("A step returned `Retry`: it runs again, with `attempt` one higher."),
-    "await": EventInfo("The instance began to wait for signals, answers or time."),
-    "spawn": EventInfo("The instance began to wait for children."),
+    "retry": EventInfo(
+        "A step returned `Retry`, or `handle` did after an error, or a run of a function failed and has retries left. "
+        "It runs again, with `attempt` one higher.",
+        {
+            **{f"{key}?": text for key, text in _FAILURE.items()},
+            "attempt": "how often it was retried before, from 0",
+            "retries?": "how often a run is retried",
+            "until": "when the next attempt begins, or null for immediately",
+        },
+    ),
+    "error": EventInfo(
+        "An attempt failed and is not repeated, but the instance goes on: `handle` chose another outcome than `Retry` "
+        "and `Stop`, or the function got `RunFailed`.",
+        {
+            **_FAILURE,
+            "attempt": "how often it was retried before, from 0",
+            "retries?": "how often a run is retried",
+        },
+    ),
+    "await": EventInfo("The instance began to wait for signals, answers or time.", _WAITS),
+    "spawn": EventInfo("The instance began to wait for children.", _WAITS),
     "done": EventInfo("The instance finished with a result."),
-    "stop": EventInfo("The instance failed: its code returned `Stop` or raised."),
+    "stop": EventInfo(
+        "The instance failed: its code returned `Stop` or raised.",
+        {**_FAILURE, "error": "the error of the instance"},
+    ),
     "signal": EventInfo("A signal arrived.", {"name": "the name of the signal", "status": "`woke` or `stored`"}),
     "broadcast": EventInfo(
         "A broadcast arrived.", {"name": "the name of the broadcast", "status": "`woke` or `stored`"}
     ),
     "message": EventInfo("A message arrived.", {"name": "the name of the message", "key": "its correlation key"}),
-    "timeout": EventInfo("A wait reached its deadline, or a sleep its end."),
+    "timeout": EventInfo(
+        "A wait reached its deadline, or a sleep its end.",
+        {**_WAITS, "until": "the deadline", "waits": "what timed out, as in `await`"},
+    ),
     "awakeable": EventInfo(
         "An awakeable of the instance was settled.",
         {
@@ -56,13 +91,13 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
     ),
     "undo_failed": EventInfo(
         "A part of the undo failed; the rest of it still runs.",
-        {"error": "why"},
+        {**_FAILURE, "error": "the same as one text"},
     ),
     "cancelled": EventInfo("The instance was cancelled; its undo, if it had one, has ended.", {"error": "the reason"}),
     "failed": EventInfo(
-        "The engine failed the instance: it was quarantined after `max_crashes` crashes in a row, or it is a child "
-        "that could not be started.",
-        {"error": "the reason"},
+        "The engine failed the instance: it was quarantined after `max_crashes` crashes in a row, it is a child that "
+        "could not be started, or its undo could not finish.",
+        {**_FAILURE, "error": "the error of the instance"},
     ),
     "reclaimed": EventInfo(
         "The worker that executed the instance is dead: the step runs again.", {"worker": "the id of that worker"}

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -52,9 +52,14 @@ class Failure(Struct, frozen=True, gc=False):
         """One text for people: `KeyError: 'x'`."""
         return ": ".join(part for part in (self.type, self.message) if part)
 
-    def data(self) -> dict[str, Any]:
-        """What the event of a failed attempt says about it."""
-        return {"type": self.type, "message": self.message, "traceback": self.traceback}
+    def then_raised(self, what: str, error: BaseException, second: BaseException) -> Failure:
+        """This failure, that of `error`, and a second one in the code that was to handle it."""
+        message = f"{self.message}; then {what} raised {error_text(second)}"
+        after = traceback_of(second)
+        if second is not error and self.traceback is not None:
+            half = MAX_TRACEBACK // 2
+            after = f"{self.traceback[:half].rstrip()}\n{_DURING}{after[:half]}"
+        return Failure(self.type, storable(message), after)
 
 
 def failure_of(error: object) -> Failure:

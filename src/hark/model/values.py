@@ -70,6 +70,7 @@ class Instance:
         state: Its state as JSON; for a durable function its input.
         result: Its result as JSON, once it is done.
         error: Why it failed or was cancelled, as text.
+        traceback: Where the error that ended it was raised, as text; None if no exception ended it.
         attempt: How often the current step was retried, from 0.
         queue: The queue it runs in.
         correlation_key: Its correlation key, or None.
@@ -90,6 +91,7 @@ class Instance:
     state: Any
     result: Any
     error: str | None
+    traceback: str | None
     attempt: int
     queue: str
     correlation_key: str | None

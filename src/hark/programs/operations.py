@@ -20,6 +20,7 @@ from hark.model.activation import InboxRow
 from hark.model.decisions import Arm, Effect, NewAwakeable, NewInstance
 from hark.model.error_codec import decode_error, encode_error
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, CallFailed, SignalTimeout
+from hark.model.failures import Failure
 from hark.model.names import from_micros, new_id
 from hark.model.retry_policy import RetryPolicy, delay_before
 from hark.model.values import Delivery, Signal
@@ -119,6 +120,7 @@ class Run(Operation):
     kwargs: Mapping[str, Any] | None = None
     policy: RetryPolicy | None = None
     timeout: int | None = None  # µs
+    failure: Failure | None = None  # of the attempt that has just ended, until the session has recorded it
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
         self.name = name

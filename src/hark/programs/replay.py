@@ -31,10 +31,10 @@ from msgspec import Struct
 
 from hark.model import json
 from hark.model.activation import Claim, Traits, WaitRow
-from hark.model.decisions import Decision, Effect, Finish, JournalLine, Park, Proceed
+from hark.model.decisions import Decision, Effect, FailedAttempt, Finish, JournalLine, Park, Proceed, stop
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
-from hark.model.failures import error_text
+from hark.model.failures import failure_of
 from hark.programs.branches import Branch, Branches, Suspended
 from hark.programs.inbox import FunctionInbox, in_order, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
@@ -104,7 +104,7 @@ class FunctionProgram(Struct, eq=False):
         """Fail the instance: errors of its operations were raised in the function; this one is outside of it."""
         if claim.session is not None:
             claim.session.close()
-        return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error)))
+        return stop(claim.step, claim.state, failure_of(error))
 
 
 class Session:
@@ -124,6 +124,7 @@ class Session:
         self._open: dict[int, Operation] = {}  # by entry: asked for, not resolved
         self._withdrawn: set[int] = set()
         self._resolved_by_commit: list[tuple[JournalLine, Operation]] = []  # the code receives these after the commit
+        self._failed_attempts: list[FailedAttempt] = []  # of runs, since the last commit
         self._diverged: NonDeterministic | None = None
         self._progress: str | None = None  # for the next commit
         self._closed = False
@@ -412,8 +413,16 @@ class Session:
         return bool(self._journal.uncommitted) or self._progress is not None
 
     def _end_run(self, run: Run, result: Result) -> None:
-        if result[1] is None or not plan_retry(run):
+        attempt, failure = run.attempt, run.failure
+        retried = failure is not None and plan_retry(run)
+        if not retried:
             self._resolved_by_commit.append((self._journal.write("run", run.entry, run.name, result), run))
+        if failure is not None:
+            run.failure = None
+            retries = 0 if run.policy is None else run.policy.limit
+            place = run.place if retried else None
+            failed = FailedAttempt("retry" if retried else "error", run.label, failure, attempt, retries, place)
+            self._failed_attempts.append(failed)
 
     def _write_effects(self) -> None:
         """Write the lines of the open effects. The turn that applies the effects fills in their results."""
@@ -459,7 +468,10 @@ class Session:
         text = self.claim.state if state is None else state
         consumed, restored = self._inbox.take_changes()
         progress, self._progress = self._progress, None
-        return Decision(label, step, text, move, consumed, (), effects, lines, cut, restored, progress=progress)
+        decision = Decision(label, step, text, move, consumed, (), effects, lines, cut, restored, progress=progress)
+        if self._failed_attempts:
+            decision.failed_attempts, self._failed_attempts = tuple(self._failed_attempts), []
+        return decision
 
     def _proceed(self, *, fire_deadlines: bool = False) -> Decision:
         changes = self._wait_changes()
@@ -487,8 +499,7 @@ class Session:
         assert self._branches.root is not None
         self.close()
         if self._diverged is not None:
-            error = error_text(self._diverged)
-            return Decision("stop", self.claim.step, self.claim.state, Finish("failed", error=error))
+            return stop(self.claim.step, self.claim.state, failure_of(self._diverged))
         if self.stalled is not None:
             return self._fail(HarkError(self.stalled))
         try:
@@ -507,7 +518,10 @@ class Session:
 
     def _fail(self, error: Exception) -> Decision:
         self._journal.write_failure(error)
-        return self._decide("stop", Finish("failed", error=error_text(error)), [])
+        failure = failure_of(error)
+        decision = self._decide("stop", Finish("failed", error=failure.text, traceback=failure.traceback), [])
+        decision.failure = failure
+        return decision
 
     def _continue_as_new(self, input: Any) -> Decision:
         codec = self.program.codec

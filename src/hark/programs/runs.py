@@ -46,7 +46,7 @@ class Runs:
             if is_cancelled():  # the activation is cancelled: its outcome is not used any more (X8)
                 raise asyncio.CancelledError from error
             run.may_retry = run.policy is not None and allows_retry(run.policy, run.attempt + 1, error)
-            failure = failure_of(error)
+            failure = run.failure = failure_of(error)
             failed = RunFailed(
                 f"{run.name} raised {failure.text}",
                 type=type(error).__name__, message=failure.message, traceback=failure.traceback,

@@ -22,15 +22,17 @@ from hark.model.decisions import (
     Arm,
     Decision,
     Effect,
+    FailedAttempt,
     Finish,
     Move,
     NewInstance,
     Park,
     Redo,
+    stop,
 )  # fmt: skip
 from hark.model.errors import HarkError, InvalidOutcome
 from hark.model.events import OutcomeType
-from hark.model.failures import error_text
+from hark.model.failures import Failure, failure_of
 from hark.model.names import from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
@@ -325,21 +327,33 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
 
 async def recover(program: StepProgram, claim: Claim, services: StepServices, error: BaseException) -> Decision:
     """Let `handle` decide about an error. It gets the state as it was before the step."""
+    failure = failure_of(error)
     if program.handle is None:
-        return _failed(claim, error_text(error))
+        return stop(claim.step, claim.state, failure)
     try:
         context = Context(claim, services, _state_for_handle(program, claim))
         if asyncio.iscoroutinefunction(program.handle):
             outcome = await program.handle(program.machine, error, context)
         else:
             outcome = await services.call(program.handle, program.machine, error, context)
-        return decide(program, claim, context, outcome)
+        return _with_failure(decide(program, claim, context, outcome), claim, failure)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as second:
         if isinstance(second, asyncio.CancelledError) and is_cancelled():
             raise
-        return _failed(claim, f"{error_text(error)}; then handle raised {error_text(second)}")
+        return stop(claim.step, claim.state, failure.then_raised("handle", error, second))
+
+
+def _with_failure(decision: Decision, claim: Claim, failure: Failure) -> Decision:
+    """What `handle` decided, with the error it was given: nothing fails silently (X9)."""
+    if decision.label in ("retry", "stop"):
+        decision.failure = failure
+        if isinstance(decision.move, Finish):
+            decision.move.traceback = failure.traceback
+    else:
+        decision.failed_attempts = (FailedAttempt("error", claim.step, failure, claim.attempt),)
+    return decision
 
 
 def is_cancelled() -> bool:
@@ -355,10 +369,6 @@ def _state_for_handle(program: StepProgram, claim: Claim) -> Any:
         return json.load(claim.state)  # the state does not match its type any more: `handle` gets it as plain JSON
 
 
-def _failed(claim: Claim, error: str) -> Decision:
-    return Decision("stop", claim.step, claim.state, Finish("failed", error=error))
-
-
 def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: Any) -> Decision:
     """Translate an outcome into a decision. Raises when it cannot be committed."""
     services = context._services
@@ -368,6 +378,7 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
         handed = _handed(claim)
         directed = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
     label: OutcomeType
+    failure = None
     match outcome:
         case Next():
             step = _checked_step(program, outcome.step)
@@ -398,8 +409,8 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
             result = json.dump(outcome.result, limit=services.max_payload, what="result")
             label, step, move, consume = "done", claim.step, Finish("done", result=result), ()
         case Stop():
-            label, step, consume = "stop", claim.step, ()
-            move = Finish("failed", error=error_text(outcome.reason))
+            label, step, consume, failure = "stop", claim.step, (), failure_of(outcome.reason)
+            move = Finish("failed", error=failure.text, traceback=failure.traceback)
         case _:
             raise InvalidOutcome(
                 f"Step {claim.step!r} of {program.name} returned {outcome!r}, which is not an outcome. "
@@ -415,6 +426,7 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
         tuple(handed),
         context._effects,
         progress=context._progress,
+        failure=failure,
     )
 
 

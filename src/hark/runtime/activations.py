@@ -14,9 +14,9 @@ from typing import Any
 
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim
-from hark.model.decisions import Decision, Finish, Proceed
+from hark.model.decisions import Decision, Proceed, stop
 from hark.model.errors import NotOpen
-from hark.model.failures import error_text
+from hark.model.failures import failure_of
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Program, Registry
@@ -171,4 +171,4 @@ def _claim_of(item: Claim | Commit) -> Claim:
 
 
 def _failed(claim: Claim, error: object) -> Decision:
-    return Decision("stop", claim.step, claim.state, Finish("failed", error=error_text(error), keeps_undo=True))
+    return stop(claim.step, claim.state, failure_of(error), keeps_undo=True)

@@ -39,8 +39,8 @@ def _value(text: str | None) -> Any:
 def _instance(row: reads.InstanceRow, waits: Sequence[Wait] = ()) -> Instance:
     return Instance(
         row.id, row.definition, row.kind, row.version, row.step, row.status, _value(row.state), _value(row.result),
-        row.error, row.attempt, row.queue, row.correlation_key, row.parent_id, from_micros(row.created_at),
-        _time(row.finished_at), tuple(waits), row.cancel_reason, _value(row.progress),
+        row.error, row.traceback, row.attempt, row.queue, row.correlation_key, row.parent_id,
+        from_micros(row.created_at), _time(row.finished_at), tuple(waits), row.cancel_reason, _value(row.progress),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ class InstanceRow(Row, frozen=True):
     state: str
     result: str | None
     error: str | None
+    traceback: str | None
     progress: str | None
     attempt: int
     queue: str
@@ -31,7 +32,7 @@ class InstanceRow(Row, frozen=True):
 # What `get` and `list` show.
 read_instances = Sql(
     """
-    SELECT id, definition, kind, version, step, status, state, result, error, progress, attempt, queue,
+    SELECT id, definition, kind, version, step, status, state, result, error, traceback, progress, attempt, queue,
         correlation_key, parent_id, created_at, finished_at, cancel_reason
     FROM instances WHERE id IN :ids[text]
     """,

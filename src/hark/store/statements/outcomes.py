@@ -73,10 +73,11 @@ park = Sql(
 finish = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, result = r.result, error = r.error,
-        attempt = 0, crashes = 0, epoch = i.epoch + 1, lease_owner = NULL, counted = true,
+        traceback = r.traceback, attempt = 0, crashes = 0, epoch = i.epoch + 1, lease_owner = NULL, counted = true,
         cancel_reason = CASE WHEN r.status = 'failed' THEN i.cancel_reason END,
         holds_key = (i.holds_key AND i.scope = 'forever'), updated_at = :now::bigint, finished_at = :now::bigint
-    FROM {rows: id text, epoch bigint, status text, step text, state text, result text, error text}
+    FROM {rows: id text, epoch bigint, status text, step text, state text, result text, error text,
+        traceback text}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """
 )
@@ -139,9 +140,9 @@ set_on_cancel = Sql(
 # X8: a failed instance runs again from its failed step, and continues an undo that failed. Under lock.
 retry_instances = Sql(
     """
-    UPDATE instances SET status = 'runnable', error = NULL, attempt = 0, crashes = 0, epoch = epoch + 1,
-        since = :position::bigint, due_at = NULL, finished_at = NULL, holds_key = (correlation_key IS NOT NULL),
-        updated_at = :now::bigint
+    UPDATE instances SET status = 'runnable', error = NULL, traceback = NULL, attempt = 0, crashes = 0,
+        epoch = epoch + 1, since = :position::bigint, due_at = NULL, finished_at = NULL,
+        holds_key = (correlation_key IS NOT NULL), updated_at = :now::bigint
     WHERE id IN :ids[text]
     """
 )
