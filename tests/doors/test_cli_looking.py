@@ -12,6 +12,8 @@ import apsw
 import pytest
 
 from hark import Done, Hark, Machine, step
+from hark.doors.cli.options import Options
+from hark.model.decisions import Arm
 from tests.doors.support_cli import Cli, CliResult, run_cli, store_options
 from tests.support.inspect import everything, query
 from tests.support.postgres import Postgres
@@ -226,9 +228,36 @@ def test_d4_with_a_store_and_a_server_in_the_environment_the_store_is_used_and_n
     assert run_cli("token", "list", "--db", f"sqlite:///{tmp_path}/hark.db").err == ""
 
 
-def test_d4_a_password_is_not_repeated_in_the_command_to_run_next() -> None:
-    from hark.doors.cli.options import Options
+@pytest.mark.parametrize(
+    ("options", "text", "expected"),
+    [
+        ({}, "run: hark instance retry i", "run: hark instance retry i"),
+        ({"db": "sqlite:///x.db"}, "run: hark instance retry i", "run: hark instance retry i --db sqlite:///x.db"),
+        ({"schema": "s"}, "`hark timeout check`.", "`hark timeout check --schema s`."),
+        ({"app": "shop:app"}, "`hark worker --app module:app`.", "`hark worker --app shop:app`."),
+        ({"server": "http://x"}, "`hark worker --app module:app`.", "`hark worker --app module:app`."),
+        ({"server": "http://x", "token": "t"}, "see `hark events`", "see `hark events --server http://x --token …`"),
+        ({"db": "postgresql://ann:pass@db/shop"}, "`hark events`", "`hark events --db 'postgresql://ann:***@db/shop'`"),
+        ({"db": "sqlite:///x.db"}, "`hark events --db sqlite:///x.db`", "`hark events --db sqlite:///x.db`"),
+        ({"db": "sqlite:///x.db"}, "It waits for the signal hark of ann.", "It waits for the signal hark of ann."),
+    ],
+)
+def test_d4_a_command_to_run_next_has_the_options_that_were_given(
+    options: dict[str, str], text: str, expected: str
+) -> None:
+    assert Options(**options).add_to_commands(text) == expected  # type: ignore[arg-type]
 
-    given = Options(db="postgresql://ann:p@ss@db/shop", schema="s", token="hark_secret")
-    assert given.as_given() == " --db 'postgresql://ann:…@db/shop' --schema s --token …"
-    assert Options().as_given() == ""
+
+def test_d4_the_commands_that_why_and_doctor_print_work_as_they_are(cli: Cli) -> None:
+    cli.park(Arm("signal", "w", name="go"), key="order:42")
+    id = cli.ask(schema='{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}')
+    where = shlex.join(store_options(cli.store))
+    waits, asks = cli("instance", "why", "order:42").out, cli("instance", "why", "job-1").out
+    commands = [line.strip() for line in (waits + asks).splitlines() if line.strip().startswith("hark ")]
+    assert [command.endswith(where) for command in commands] == [True, True]
+    assert f"hark awakeable show {id} {where}" in asks
+    assert f"`hark awakeable resolve {id} --payload" in cli("awakeable", "await", id).err
+    assert f"{where}`, then" in cli("awakeable", "await", id).err
+    assert where in next(line for line in cli("doctor").out.splitlines() if "instance why" in line)
+    for command in commands:
+        assert run_cli(*shlex.split(command)[1:]).code == 0

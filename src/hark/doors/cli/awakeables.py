@@ -154,7 +154,8 @@ def await_(
 
             payload = "" if found.schema is None else f" --payload {shlex.quote(example_answer(found.schema))}"
             raise StillSuspended(
-                f"{id} is PENDING: answer it with `hark awakeable resolve {id}{payload}`, then run this command again."
+                f"{id} is PENDING: answer it with `hark awakeable resolve {id}{payload}{options.as_given()}`, then run "
+                "this command again."
             )
         case "TIMEOUT":
             raise AwakeableTimedOut(

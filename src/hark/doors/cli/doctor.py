@@ -57,7 +57,7 @@ def doctor(options: Options) -> None:
         print_json([{"check": name, "status": status, "text": text} for name, status, text in checks])
     else:
         for name, status, text in checks:
-            print(f"{colored(status)}{'':<{8 - len(status)}}{name:<12} {printable(text)}")
+            print(f"{colored(status)}{'':<{8 - len(status)}}{name:<12} {printable(options.add_to_commands(text))}")
     if any(check.status == "error" for check in checks):
         raise typer.Exit(1)
 

@@ -151,18 +151,18 @@ def why(options: Options, target: Target) -> None:
         print_json(found)
         return
     print(f"{printable(found.correlation_key or found.id)} {_status_since(found)}.")
-    print(printable(found.text))
+    print(printable(options.add_to_commands(found.text)))
     for wait in found.waits:
         print(f"\n  {wait.kind} {printable(wait.name or '')}".rstrip() + f" (for {age(wait.since)})")
         if wait.deadline is not None:
             print(f"    times out {when(wait.deadline)}")
         if wait.note:
-            print(f"    {printable(wait.note)}")
+            print(f"    {printable(options.add_to_commands(wait.note))}")
         if wait.wake:
-            print(f"    {colored(printable(wait.wake), 'bold')}")
+            print(f"    {colored(printable(wait.wake) + options.as_given(), 'bold')}")
     for blocker in found.blockers:
         if blocker.text != found.text:
-            print(f"\n{printable(blocker.text)}")
+            print(f"\n{printable(options.add_to_commands(blocker.text))}")
         if blocker.until is not None:
             print(f"  until {exact(blocker.until)} ({ago(blocker.until)})")
     if found.misses:

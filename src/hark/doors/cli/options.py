@@ -6,6 +6,7 @@ it. The last one wins, and all of them override HARK_DB, HARK_SERVER and HARK_TO
 
 import dataclasses
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 
 from hark.doors.cli.help import OTHER_OPTIONS
 from hark.model.errors import InvalidInput, MalformedJson
+from hark.model.masking import masked
 
 DEFAULT_DB = "sqlite:///hark.db"
 SHARED_OPTIONS: dict[str, Any] = {
@@ -114,15 +116,26 @@ class Options:
         words = []
         for name in ("db", "app", "schema", "server"):
             if (value := getattr(self, name)) is not None:
-                words += [f"--{name}", _without_password(value) if name == "db" else value]
+                words += [f"--{name}", masked(value) if name in ("db", "server") else value]
         return "".join(f" {shlex.quote(word)}" for word in words) + (" --token …" if self.token is not None else "")
 
+    def add_to_commands(self, text: str) -> str:
+        """A text that tells the user to run commands, with these options in each of them.
 
-def _without_password(url: str) -> str:
-    """A URL to be shown."""
-    head, at, tail = url.rpartition("@")
-    scheme, _, user = head.partition("://")
-    return url if not at or ":" not in user else f"{scheme}://{user.partition(':')[0]}:…@{tail}"
+        A command is in backticks, or it is the end of the text.
+        """
+
+        def complete(match: re.Match[str]) -> str:
+            command, verb, given = match[0], match[1], self.as_given()
+            if command.endswith(given) or (self.server is not None and verb in _STORE_ONLY):
+                return command
+            return (command if self.app is None else command.replace(" --app module:app", "")) + given
+
+        return _COMMAND.sub(complete, text)
+
+
+_STORE_ONLY = ("worker", "serve", "migrate", "token", "timeout")
+_COMMAND = re.compile(r"(?:(?<=`)|(?<=: )|^)hark (\w+)[^`]*(?=`|$)")
 
 
 def _values(options: Options) -> tuple[Any, ...]:

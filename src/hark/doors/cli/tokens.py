@@ -50,7 +50,10 @@ def create(
         print_json(token)
         return
     print(token.secret)
-    print(f"Copy it now: it is not shown again. `hark token revoke {token.id}` revokes it.", file=sys.stderr)
+    print(
+        f"Copy it now: it is not shown again. `hark token revoke {token.id}{options.as_given()}` revokes it.",
+        file=sys.stderr,
+    )
     if "deploy" in token.scopes:
         print(
             "Anyone who has it will be able to deploy definitions, and so to run commands on your workers.",
