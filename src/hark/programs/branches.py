@@ -30,14 +30,21 @@ class Promise(Generic[T]):
 
     done = False
     withdrawn = False
+    awaited = False  # the code has awaited it, or a gather or first that it is a part of
     value: Any = None
     error: BaseException | None = None
     callbacks: Sequence[Callable[[], None]] = ()
 
     def __await__(self) -> Generator[Any, None, T]:
+        if not self.awaited:
+            self.mark_awaited()
         if not self.done:
             yield self
         return self.value_or_raise()
+
+    def mark_awaited(self) -> None:
+        """Note that the code awaits it: what is never awaited is reported when the function returns."""
+        self.awaited = True
 
     def withdrawn_error(self) -> BaseException:
         """What awaiting this promise raises once it is withdrawn."""
@@ -102,6 +109,12 @@ class Branch(Promise[Any]):
         self._waits_for: Promise[Any] | None = None
         ready.append(self)
 
+    @property
+    def label(self) -> str:
+        """The coroutine in messages."""
+        coroutine: Any = self._coroutine
+        return f"{coroutine.__qualname__}() of {coroutine.cr_code.co_filename}:{coroutine.cr_code.co_firstlineno}"
+
     def step(self) -> None:
         """Run the code up to the next unresolved promise, or to its end."""
         if self.done:
@@ -156,6 +169,10 @@ class Branches:
                 self.parallel = True
         return branch
 
+    def unfinished(self) -> list[Branch]:
+        """Those that have not ended, without the function itself."""
+        return [branch for branch in self._by_coroutine.values() if not branch.done and branch is not self.root]
+
     def close(self) -> None:
         for branch in self._by_coroutine.values():
             branch.close()
@@ -184,6 +201,9 @@ class Gather(Promise[Any]):
         elif self._left == 0:
             self.resolve([part.value if part.error is None else part.error for part in self._parts])
 
+    def mark_awaited(self) -> None:
+        _mark_awaited(self, self._parts)
+
     def withdraw(self) -> None:
         super().withdraw()
         _withdraw_unresolved(self._parts)
@@ -205,6 +225,9 @@ class First(Promise[Any]):
         else:
             self.resolve((next(n for n, one in enumerate(self._parts) if one is part), part.value))
         _withdraw_unresolved(self._parts)
+
+    def mark_awaited(self) -> None:
+        _mark_awaited(self, self._parts)
 
     def withdraw(self) -> None:
         super().withdraw()
@@ -230,6 +253,13 @@ def _call_when_done(part: Promise[Any], callback: Callable[[Promise[Any]], None]
         callback(part)
     else:
         part.add_callback(lambda: callback(part))
+
+
+def _mark_awaited(whole: Promise[Any], parts: Sequence[Promise[Any]]) -> None:
+    """To await a gather or a first is to await its parts."""
+    whole.awaited = True
+    for part in parts:
+        part.mark_awaited()
 
 
 def _withdraw_unresolved(parts: Sequence[Promise[Any]]) -> None:

@@ -80,7 +80,9 @@ class FunctionContext:
     order. Most methods return a promise: `await` it, or pass it to `gather` or `first`. When the function returns,
     effects (`signal`, `broadcast`, `start`, `resolve`, `reject`) happen even if they were not awaited; of the other
     operations that are still open, runs and awakeables are cancelled, waits end, and children that were started keep
-    running.
+    running. A run that was never awaited and is not done, and a child that was never awaited and not started, fail the
+    function with InvalidOutcome, which names the line; other operations that were never awaited are a warning in the
+    log.
 
     Only the code of the function itself may use the context. Using it in a function given to `run`, in another
     thread or after the function ended raises InvalidOutcome.

@@ -11,6 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
+from types import CodeType
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -37,6 +38,14 @@ class OperationOwner(Protocol):
         """In a replay, resolve the operation if the next line of the journal is its own."""
         ...
 
+    def resolved_early(self, operation: Operation) -> None:
+        """The operation is resolved, and the code has not awaited it yet."""
+        ...
+
+    def awaited_late(self, operation: Operation) -> None:
+        """The code awaits an operation that was resolved before."""
+        ...
+
     def withdraw(self, operation: Operation) -> None:
         """The operation was withdrawn: its wait, child or task is not needed any more."""
         ...
@@ -47,14 +56,19 @@ class Operation(Promise[Any]):
 
     entry = -1
     session: OperationOwner | None = None  # set together with the entry
+    asked: tuple[CodeType, int] | None = None  # where the code asked for it: the code object and the instruction
 
     def __init__(self, kind: str, name: str | None = None) -> None:
         self.kind = kind
         self.name = name
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if not self.done and (self.session is None or not self.session.read_next_line(self)):
-            yield self
+        if self.done:
+            self.mark_awaited()
+        else:
+            self.awaited = True
+            if self.session is None or not self.session.read_next_line(self):
+                yield self
         return self.value if self.error is None else self.value_or_raise()
 
     @property
@@ -82,6 +96,8 @@ class Operation(Promise[Any]):
 
     def read_line(self, value: str | None, error: str | None) -> None:
         """Resolve it with the value or the error of its line."""
+        if not self.awaited and self.session is not None:
+            self.session.resolved_early(self)
         if error is not None:
             failure = decode_error(error)
             failure.entry = self.entry  # type: ignore[attr-defined]  # a retry starts again at this entry
@@ -96,6 +112,11 @@ class Operation(Promise[Any]):
             self.resolve(decoded)
         else:  # the same as resolve(), without the call
             self.done, self.value = True, decoded
+
+    def mark_awaited(self) -> None:
+        if not self.awaited and self.done and self.session is not None:
+            self.session.awaited_late(self)
+        self.awaited = True
 
     def withdraw(self) -> None:
         if not self.done:

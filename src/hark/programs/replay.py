@@ -25,6 +25,7 @@ from asyncio import _get_running_loop
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import cached_property
 from random import Random
+from sys import _getframe
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -40,15 +41,19 @@ from hark.programs.inbox import FunctionInbox, in_order, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
 from hark.programs.operations import (
     AwakeableAnswer,
+    ChildCall,
     EffectOperation,
     Operation,
     Result,
     Run,
+    Sleep,
+    WaitForSignal,
     entry_of,
     label_of,
 )  # fmt: skip
 from hark.programs.runs import Runs, plan_retry
 from hark.programs.services import FunctionServices, InputCodec
+from hark.programs.unawaited import check_all_awaited
 from hark.programs.waits import WaitChanges, needs_changes, wait_changes
 
 _MAX_STEP_BYTES = 255
@@ -123,6 +128,7 @@ class Session:
         self._ready = self._branches.ready
         self._open: dict[int, Operation] = {}  # by entry: asked for, not resolved
         self._withdrawn: set[int] = set()
+        self._resolved_early: dict[int, Operation] = {}  # resolved before the code awaited them
         self._resolved_by_commit: list[tuple[JournalLine, Operation]] = []  # the code receives these after the commit
         self._failed_attempts: list[FailedAttempt] = []  # of runs, since the last commit
         self._diverged: NonDeterministic | None = None
@@ -161,6 +167,8 @@ class Session:
             if isinstance(operation, Run):
                 operation.attempt, operation.awaits_retry = int(attempt), wait.fired_at is None
         operation.session = self
+        caller = _getframe(2)  # the code that called a method of ctx
+        operation.asked = caller.f_code, caller.f_lasti
         self._open[entry] = operation
         return operation
 
@@ -234,6 +242,13 @@ class Session:
         del self._open[line.entry]
         operation.read_line(line.value, line.error)
         return True
+
+    def resolved_early(self, operation: Operation) -> None:
+        if isinstance(operation, Run | ChildCall | Sleep | WaitForSignal):
+            self._resolved_early[operation.entry] = operation
+
+    def awaited_late(self, operation: Operation) -> None:
+        self._resolved_early.pop(operation.entry, None)
 
     def withdraw(self, operation: Operation) -> None:
         self._open.pop(operation.entry, None)
@@ -504,6 +519,10 @@ class Session:
             return self._fail(HarkError(self.stalled))
         try:
             value = self._branches.root.value_or_raise()
+            unfinished = self._branches.unfinished()
+            if self._open or self._resolved_early or unfinished:
+                early = self._resolved_early.values()
+                check_all_awaited(self.claim, self.program.name, self._open, early, unfinished)
             if isinstance(value, ContinueAsNew):
                 return self._continue_as_new(value.input)
             result = json.dump(value, limit=self.services.max_payload, what=f"result of {self.program.name}")
