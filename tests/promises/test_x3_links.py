@@ -25,6 +25,7 @@ DAYS = 86_400
 @pytest.fixture(autouse=True)
 def _no_secret_around(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARK_SECRET", raising=False)
+    monkeypatch.delenv("HARK_BASE_URL", raising=False)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from hark.app.arguments import check_limit, check_word, optional_name
 from hark.app.hark import Hark
+from hark.kernel.requests import RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.masking import masked
 from hark.model.names import is_name
@@ -70,6 +71,7 @@ class DoorAccess:
                 f"with `{migrate}`."
             )
         app._clerk.access = access
+        app._links.warn = False  # a command that shows a link says itself what is missing
         try:
             with app:
                 yield app
@@ -177,6 +179,11 @@ class DoorAccess:
     def origin(self, address: str) -> None:
         self.app._links.origin = address
 
+    def record_origin(self, address: str) -> Reply[None]:
+        """Set `origin`, and record it (or the `base_url`) in the store, for the links that other processes make."""
+        self.origin = address
+        return self.app._ask(RecordOrigin(url=self.app._links.base_url or address))
+
     def linked(self, awakeable_id: str, token: str) -> Reply[Awakeable]:
         """Read the awakeable behind a signed link.
 
@@ -185,7 +192,12 @@ class DoorAccess:
         """
         app, links = self.app, self.app._links
         wanted = awakeable_id if is_name(awakeable_id) else "-"  # an id that no awakeable has
-        return app._read(lambda store: views.linked(store, links.url, links.keys, wanted, token, app._clerk.now()))
+
+        async def find(store: Store) -> Awakeable:
+            await links.look_up(token, store)
+            return await views.linked(store, links.url, links.keys, wanted, token, app._clerk.now())
+
+        return app._read(find)
 
     def sign_texts(self, *fields: str) -> str:
         """Sign some texts with the app's secret: the answer page puts one into each form."""

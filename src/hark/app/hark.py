@@ -57,7 +57,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         concurrency: How many instances execute at once under a concurrency key, by the part of the key before `:`. A
             key that is not named has 1.
         agents: Not available in this version.
-        base_url: What links to the answer page start with, as people reach the server from outside.
+        base_url: What links to the answer page start with, as people reach the server from outside. By default the
+            environment's `HARK_BASE_URL`, else the address of a server on the same store.
         secret: Signs these links; several separated by commas, newest first. By default the environment's
             `HARK_SECRET`, else a secret that is generated and kept in the store.
         nats: Not available in this version.
@@ -117,6 +118,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             clock=clock,
         )
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
+        self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
         self._starts = StartBuilder(self._registry, limits, self._max_payload, self.register)
         self._services = WorkerServices(
@@ -133,7 +135,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
     async def __aenter__(self) -> Self:
         self._observe()
         await self._clerk.open()
-        await self._read(self._links.read_secrets)
+        await self._read(self._links.read)
         if self._registry.rows() and self._clerk.access != "read":
             await self._ask(Register(rows=self._registry.rows()))
         return self
@@ -145,7 +147,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         refuse_to_block_a_loop("`with app:`", "async with")
         self._observe()
         self._clerk.open().result()
-        self._read(self._links.read_secrets).result()
+        self._read(self._links.read).result()
         if self._registry.rows() and self._clerk.access != "read":
             self._ask(Register(rows=self._registry.rows())).result()
         return self

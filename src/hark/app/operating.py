@@ -1,7 +1,8 @@
-"""The verbs of operators: cancel and retry, fire what is due, remove what is old, tokens for the HTTP API."""
+"""The verbs of operators: cancel and retry, fire what is due, remove what is old, tokens and secrets."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence, Set
 from datetime import datetime
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from hark.app.arguments import check_limit, optional_name, target_of
 from hark.app.core import Core
 from hark.app.handle import Target
-from hark.kernel.requests import Cancel, Grant, Reclaim, Retain, RetryInstance, Revoke, Sweep
+from hark.kernel.requests import Cancel, Grant, Reclaim, Retain, RetryInstance, Revoke, RotateSecret, Sweep
 from hark.model import json
+from hark.model.errors import InvalidInput
 from hark.model.names import check_name, micros, moment, new_id
 from hark.model.outcomes import Duration
 from hark.model.tokens import check_scopes, digest, new_secret
@@ -21,7 +23,7 @@ from hark.store.protocol import Store
 
 
 class OperationVerbs(Core):
-    """cancel, retry, sweep, export, forget, create_token, tokens, revoke_token."""
+    """cancel, retry, sweep, export, forget, create_token, tokens, revoke_token, rotate_secret."""
 
     def cancel(self, target: Target, reason: str | None = None, *, force: bool = False) -> Reply[Instance]:
         """Cancel an instance and all its descendants, in one commit. A step that is executing loses its claim.
@@ -159,3 +161,34 @@ class OperationVerbs(Core):
             NotFound: There is no such token.
         """
         return self._ask(Revoke(id=check_name(id, "token id")), views.token)
+
+    def rotate_secret(self, *, drop_old: bool = False) -> Reply[int]:
+        """Make a new secret in the store: links are signed with it from now on, in every process.
+
+        Links that were already sent stay valid until they expire. Other processes use the new secret within a minute,
+        and accept links that are signed with it at once.
+
+        Args:
+            drop_old: Whether to delete all older secrets: links that were already sent stop working, in other
+                processes within a minute. For a secret that has leaked.
+
+        Returns:
+            A reply with the number of secrets that are valid now.
+
+        Raises:
+            InvalidInput: The app has a secret of its own, from `secret=` or `HARK_SECRET`; the store's is not used.
+        """
+        links = self._links
+        if not links.uses_stored_secret:
+            raise InvalidInput(
+                "This app signs links with its own secret, not with the store's. To change it, put the new secret "
+                "first and keep the old one: HARK_SECRET=new,old or Hark(secret='new,old')."
+            )
+        rotated: Reply[None] = self._ask(RotateSecret(secret=secrets.token_hex(32), drop_old=drop_old))
+
+        async def read(store: Store) -> int:
+            await rotated
+            await links.read(store)
+            return len(links.keys)
+
+        return self._read(read)

@@ -167,6 +167,19 @@ class Revoke(Request, eq=False):
     id: str = ""
 
 
+class RotateSecret(Request, eq=False):
+    """Add a secret that signs links from now on; delete the others if `drop_old`."""
+
+    secret: str = ""
+    drop_old: bool = False
+
+
+class RecordOrigin(Request, eq=False):
+    """Record the address of a server on this store."""
+
+    url: str = ""
+
+
 class Retain(Request, eq=False):
     """Delete these instances if they finished before this time. The result is the list of deleted ids.
 

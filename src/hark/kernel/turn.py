@@ -22,6 +22,7 @@ from hark.kernel import (
     deliver,
     expire,
     journal,
+    links,
     message,
     reclaim,
     retain,
@@ -81,6 +82,7 @@ async def run_turn(
     commit.unfold(turn)
     await definitions.record(turn)
     await tokens.apply(turn)
+    await links.apply(turn)
     # Before the lock: what to reserve, and which rows to lock.
     start.plan(turn)
     broadcast.plan_names(turn)

@@ -54,6 +54,13 @@ class Keys:
             return None
         return asked_at + LIFE if expiry == _NEVER else expiry
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a key with this id."""
+        return key in self._keys
+
     def sign_texts(self, *fields: str) -> str:
         """A signature of texts, for something that is not a link: the form in a page."""
         return _mac(self._keys[self._signer], "seal", *fields)
@@ -77,6 +84,11 @@ def secrets_of(given: str) -> list[str]:
     if not isinstance(given, str):
         raise InvalidInput("The secret must be text; separate several with commas, newest first.")
     return [part.strip() for part in given.split(",") if part.strip()]
+
+
+def key_of(token: str) -> str:
+    """The id of the key that a token names, not verified."""
+    return token.partition(".")[0]
 
 
 def _parts(token: str) -> tuple[str, str, int]:

@@ -113,6 +113,7 @@ class Clerk:
         self.others = OtherProcesses(self, lease=lease, retention=retention)
         self.completions = Completions(self._read, self.loop, self.hint)
         self.conditions = Conditions(self._read, self.loop)
+        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self._thread: threading.Thread | None = None
         self._closed: Reply[None] | None = None
 
@@ -160,7 +161,7 @@ class Clerk:
         self.store.listen(self.hint)
         answer_all([(opened, None)])
         # A process that only looks has no use for hints, and may not even be allowed to listen.
-        polls = [] if self.access == "read" else [asyncio.create_task(self.others.poll())]
+        polls = [] if self.access == "read" else [asyncio.create_task(poll()) for poll in self.beside]
         try:
             await self._work()
         finally:

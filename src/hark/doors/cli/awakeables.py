@@ -19,6 +19,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The id from `hark awakeab
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="The name that is recorded with the answer")]
 _MARKS = {"PENDING": "·", "RESOLVED": "✓", "REJECTED": "✗", "TIMEOUT": "⏱", "CANCELLED": "⊘"}
 _POLL_INTERVAL = 0.1
+_MISSING_ADDRESS = "(only the path: set HARK_BASE_URL to the address of your server, or start `hark serve`)"
 
 
 @command(cli)
@@ -118,7 +119,7 @@ def show(options: Options, id: Id) -> None:
             ("Assignees", ", ".join(found.assignees) or None), ("Created", when(found.created_at)),
             ("Until", when(found.timeout_at)), ("Settled", when(found.resolved_at)), ("By", found.answered_by),
             ("Payload", found.payload if found.status == "RESOLVED" else None), ("Error", found.error),
-            ("Link", found.url),
+            ("Link", found.url), ("", _MISSING_ADDRESS if found.url.startswith("/") else None),
         ]
     )  # fmt: skip
 

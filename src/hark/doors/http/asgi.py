@@ -14,11 +14,13 @@ from hark.app import Hark
 from hark.app.door_access import DoorAccess
 from hark.doors.errors import Forbidden, Unauthenticated
 from hark.doors.http import auth
+from hark.doors.http.access_log import hide_link_tokens
 from hark.doors.http.api import ROUTES
 from hark.doors.http.auth import Caller
 from hark.doors.http.feed import Feed
 from hark.doors.http.open_streams import OpenStreams
 from hark.doors.http.openapi import document
+from hark.doors.http.origin import OriginOfRequests
 from hark.doors.http.parsing import ClientDisconnected, Receive, Scope, Send
 from hark.doors.http.read_routes import VERSION
 from hark.doors.http.responses import Response, error_body, error_response, json_response
@@ -41,6 +43,7 @@ class AsgiApp:
         require_token: bool = False,
         heartbeat: float = 15.0,
         routes: Sequence[Route] = ROUTES,
+        origin_is_known: bool = False,
     ) -> None:
         self.app = app
         self.require_token = require_token
@@ -49,6 +52,8 @@ class AsgiApp:
         self._tokens = auth.TokenLookup(access)
         self._context = ServerContext(app, access, self.feed, OpenStreams(access), document(routes, VERSION), heartbeat)
         self._table = RouteTable(routes)
+        self._origin: OriginOfRequests | None = None if origin_is_known else OriginOfRequests(access)
+        hide_link_tokens()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -100,6 +105,8 @@ class AsgiApp:
         caller = None if path.startswith(b"/a/") else await self._authenticate(scope)
         route, request.args = self._table.find("GET" if scope["method"] == "HEAD" else scope["method"], path)
         _check_scope(route, caller)
+        if self._origin is not None and caller is not None:
+            self._origin.notice(request.origin, caller)
         request.route, request.caller = route, caller or auth.ANONYMOUS_CALLER
         return await route.handler(request)
 

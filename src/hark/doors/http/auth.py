@@ -11,14 +11,13 @@ There are three ways in:
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
-from functools import lru_cache
 from typing import Final
 
 from hark.app.door_access import DoorAccess
 from hark.doors.errors import Forbidden, Unauthenticated
 from hark.doors.http.parsing import Scope
+from hark.model.addresses import is_loopback
 from hark.model.errors import HarkError
 from hark.model.tokens import SCOPES, is_secret
 from hark.model.values import Token
@@ -41,18 +40,6 @@ class Caller:
 
 LOCAL_CALLER: Final = Caller(None, frozenset(SCOPES))
 ANONYMOUS_CALLER: Final = Caller(None, frozenset())
-
-
-@lru_cache(1024)
-def is_loopback(host: str) -> bool:
-    """Whether this is a loopback address or `localhost`. Not `*.localhost`: a DNS server may resolve it to anything."""
-    name = host.removeprefix("[").removesuffix("]").lower()
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def bearer(scope: Scope) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -19,10 +18,11 @@ import uvicorn
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
+from hark.doors.http.access_log import hide_link_tokens
 from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
-from hark.doors.http.auth import is_loopback
 from hark.doors.http.connections import Connections, LimitedProtocol, Limits, default_connections
+from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput
 from hark.model.reasons import reason
 
@@ -58,12 +58,14 @@ async def serve(
         if not only_loopback:
             await _refuse_without_tokens(app, host)
         if not metrics_only:
-            access = DoorAccess(app)
-            access.origin = access.origin or address(listener)
+            await DoorAccess(app).record_origin(reachable_address(listener))
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
         application = AsgiApp(
-            app, require_token=require_token or not only_loopback, routes=METRICS_ROUTES if metrics_only else ROUTES
+            app,
+            require_token=require_token or not only_loopback,
+            routes=METRICS_ROUTES if metrics_only else ROUTES,
+            origin_is_known=True,
         )
         server = _Server(config(application, connections), connections)
 
@@ -126,18 +128,11 @@ def config(application: Any, connections: Connections) -> uvicorn.Config:
     """The settings of uvicorn for an ASGI application."""
     protocol: Any = functools.partial(LimitedProtocol, connections)
     # proxy_headers=False: a request through a proxy keeps the headers that reveal it, and so needs a token (auth.py).
-    logging.getLogger("uvicorn.access").addFilter(_without_query)
+    hide_link_tokens()  # in case the access log is turned on
     return uvicorn.Config(
         application, http=protocol, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
         server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
     )  # fmt: skip
-
-
-def _without_query(record: logging.LogRecord) -> bool:
-    """Remove queries from the access log, in case it is turned on: they have the tokens of links."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(arg.partition("?")[0] if isinstance(arg, str) else arg for arg in record.args)
-    return True
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -162,6 +157,14 @@ def listen(host: str, port: int) -> socket.socket:
 def address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def reachable_address(listener: socket.socket) -> str:
+    """The address for links: that of the listener, or the name of this machine if it listens on all its addresses."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        return f"http://{socket.gethostname()}:{port}"
+    return address(listener)
 
 
 def _addresses(host: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Awakeables, and the secrets that sign their links."""
+"""Awakeables."""
 
 from __future__ import annotations
 
@@ -30,6 +30,3 @@ list_awakeables = Sql(
     """,
     row=AwakeableRow,
 )
-
-# X3: newest first. The first one signs, all of them verify.
-secrets = Sql("SELECT secret FROM secrets ORDER BY number DESC")
