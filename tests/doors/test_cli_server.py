@@ -98,10 +98,14 @@ def test_d4_reads_give_the_same_on_a_store_and_through_a_server(
     for n in range(3):
         server_cli.park(Arm("signal", f"w{n}", name="go"), id=f"i{n}", key=f"order/{n} ü")
     server_cli.ask(timeout=3600)
+    assert server_cli("start", "m", "--id", "tagged", "--tag", "tenant=a", "--tag", "größe=5 €").code == 0
     monkeypatch.setattr(remote, "_PAGE", 2)
     for words in (
         ["instance", "list"], ["instance", "list", "--limit", "3"], ["instance", "list", "--status", "failed"],
-        ["instance", "list", "--after", "i1"], ["instance", "show", "order/1 ü"], ["instance", "show", "job-1"],
+        ["instance", "list", "--after", "i1"], ["instance", "list", "--tag", "tenant=a"],
+        ["instance", "list", "--key-prefix", "order/", "--created-after", "2026-01-31T09:00:00+01:00"],
+        ["instance", "list", "--created-before", "2026-01-31T09:00:00Z"],
+        ["instance", "show", "order/1 ü"], ["instance", "show", "job-1"],
         ["instance", "why", "order/1 ü"], ["instance", "why", "job-1"],
         ["events"], ["events", "--limit", "3"], ["events", "--job", "order/1 ü"], ["awakeable", "list", "--job", "i0"],
     ):  # fmt: skip

@@ -55,7 +55,7 @@ from tests.support.turns import (
 )
 
 MANY = 200
-_TABLES = ("instances", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses")
+_TABLES = ("instances", "tags", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses")
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 
@@ -145,6 +145,11 @@ async def starts_of_many_callers_with_keys(t: Table, n: int) -> Any:
 @work
 async def starts_that_are_claimed_in_the_same_turn(t: Table, n: int) -> Any:
     return t.turn(StartInstances(items=[t.new() for _ in range(n)]), capacity=capacity("me", n))
+
+
+@work
+async def starts_with_tags(t: Table, n: int) -> Any:
+    return t.turn(StartInstances(items=[t.new(tags={"tenant": "a", "number": f"{i}"}) for i in range(n)]))
 
 
 @work

@@ -24,7 +24,7 @@ class Reader:
         self.cursor: Cursor = (0, 0)
 
     async def read(self, size: int = 1000) -> None:
-        for event in await views.events_after(self.stage.two.store, self.cursor, size):
+        for event in (await views.events_after(self.stage.two.store, self.cursor, size))[0]:
             self.seen.append(f"{event.instance_id} {event.type}")
             self.cursor = event.cursor
 

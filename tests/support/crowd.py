@@ -214,6 +214,9 @@ TURN: dict[str, Question] = {
     "empty_consumed": Question(sql.empty_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
 }  # fmt: skip
 
+_BYTES = {"bytes": 8 << 20}
+_PAGE = {"at": NOW, "nth": 0, "after": "", "since": 0, "window": 100}
+
 # What is polled outside the turns.
 READS: dict[str, Question] = {
     "finished_before": Question(
@@ -224,12 +227,12 @@ READS: dict[str, Question] = {
     "list_instances": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"},
         lambda size: [(name, status) for name in (HERE, ELSEWHERE) for status in get_args(Status)],
-        lambda size: {"kind": None, "at": NOW - size // 2, "after": "parked-1000000", "size": 100},  # in the middle
+        lambda size: {**_PAGE, "at": NOW - size // 2, "kind": None},  # in the middle
     ),
     "list_instances that are not there": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"},
         lambda size: [(ELSEWHERE, "failed"), (HERE, "failed"), ("Nobody", "done")],
-        lambda size: {"kind": None, "at": NOW, "after": "", "size": 100},
+        lambda size: {**_PAGE, "kind": None},
     ),
     "signals_of_all": Question(
         reads.signals_of_all, {"signals_inbox", "signals_dedup", "signals_consumed", "signals_pkey"}, None,
@@ -246,17 +249,20 @@ READS: dict[str, Question] = {
     ),
     "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
     "events_of": Question(
-        reads.events_of, {"events_instance"}, None, lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1}
+        reads.events_of, {"events_instance", "events_pkey"}, None,
+        lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1, **_BYTES}
     ),
     "latest_events": Question(
-        reads.latest_events, {"events_pkey"}, None, lambda size: {"size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1}
+        reads.latest_events, {"events_pkey"}, None,
+        lambda size: {"size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1, **_BYTES}
     ),
     "events_after": Question(
-        reads.events_after, {"events_pkey"}, None, lambda size: {"tx": 1, "seq": size // 2, "size": 100, "horizon": 2}
+        reads.events_after, {"events_pkey"}, None,
+        lambda size: {"tx": 1, "seq": size // 2, "size": 100, "horizon": 2, **_BYTES}
     ),
     "follow": Question(
-        reads.follow, {"events_instance"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
-        lambda size: {"size": 100},
+        reads.follow, {"events_instance", "events_pkey"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
+        lambda size: {"size": 100, **_BYTES},
     ),
     "unfinished": Question(reads.unfinished, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "open_waits_of": Question(
@@ -282,6 +288,6 @@ READS: dict[str, Question] = {
     "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),
     "list_awakeables": Question(
         reads.list_awakeables, {"awakeables_newest"}, None,
-        lambda size: {"job": None, "status": None, "at": NOW, "after": "prom", "size": 100},
+        lambda size: {"status": None, "at": NOW, "instance": "", "entry": 0, "size": 100},
     ),
 }  # fmt: skip

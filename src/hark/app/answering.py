@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hark.app.arguments import (
@@ -24,6 +25,7 @@ from hark.model.values import Awakeable, AwakeableStatus
 from hark.runtime import views
 from hark.runtime.conditions import AwakeableOpen
 from hark.runtime.reply import Reply
+from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.statements import AwakeableRow
 
@@ -100,10 +102,10 @@ class AnswerVerbs(Core):
         wanted = check_awakeable_id(id)
 
         async def one(store: Store) -> Awakeable:
-            found = await views.awakeables(store, self._links.url, id=wanted)
+            found = await store.read(reads.read_awakeables, ids=[wanted])
             if not found:
                 raise NotFound(f"There is no awakeable {wanted!r}. Check the id.")
-            return found[0]
+            return self._show(found[0])
 
         return self._read(one)
 
@@ -135,6 +137,10 @@ class AnswerVerbs(Core):
     ) -> Reply[list[Awakeable]]:
         """List awakeables, newest first. Settled ones are listed until retention removes them.
 
+        Those of one commit are in the order of their instances' ids, and those of one instance in the order of their
+        numbers, the last first. A page of large answers ends early, with the one that reaches 8 MiB; go on with `after`
+        until a page is empty.
+
         Args:
             job: Only those of this instance: its id, its key or its handle.
             status: Only those with this status: PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED.
@@ -144,12 +150,15 @@ class AnswerVerbs(Core):
         Raises:
             NotFound: The awakeable `after` has been removed.
         """
+        return self._read_page(self._page_of_awakeables(job, status, limit, after))
+
+    def _page_of_awakeables(
+        self, job: Target | None, status: str | None, limit: int, after: str | None
+    ) -> Callable[[Store], Awaitable[tuple[list[Awakeable], str | None]]]:
         size, wanted = check_limit(limit), optional_target(job)
         optional_name(after, "after")
         check_word(status, "status", AwakeableStatus)
-        return self._read(
-            lambda store: views.awakeables(store, self._links.url, job=wanted, status=status, limit=size, after=after)
-        )
+        return lambda store: views.awakeable_page(store, self._links.url, wanted, status, size, after)
 
 
 def _settlement(settle: Settle) -> SettleAwakeable:

@@ -6,14 +6,18 @@ the form the layers below use, or raises `InvalidInput` with what to do instead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, get_args
 
 from hark.model.errors import InvalidInput
-from hark.model.names import check_name, micros
+from hark.model.names import check_name, micros, moment
 from hark.model.outcomes import Duration
-from hark.model.values import Rate
+from hark.model.values import Kind, Rate, Status
+from hark.runtime.listing import Filters
 
 MAX_PAGE = 10_000
+MAX_TAGS = 20
 
 
 def target_of(target: Any) -> str:
@@ -49,6 +53,37 @@ def check_limit(limit: int) -> int:
     if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
         raise InvalidInput(f"limit={limit!r}: give a whole number from 1 to {MAX_PAGE}.")
     return limit
+
+
+def check_tags(tags: Any) -> dict[str, str] | None:
+    """The tags of an instance, or those to find: a dict of text to text."""
+    if not tags and (tags is None or isinstance(tags, Mapping)):
+        return None
+    if not isinstance(tags, Mapping):
+        raise InvalidInput(f'tags={tags!r}: give a dict of text to text, for example {{"tenant": "a"}}.')
+    if len(tags) > MAX_TAGS:
+        raise InvalidInput(f"{len(tags)} tags are too many: give at most {MAX_TAGS}, and keep the rest in the input.")
+    return {check_name(name, "name of a tag"): check_name(tags[name], f"tag {name!r}") for name in tags}
+
+
+def check_filters(
+    *,
+    status: str | None,
+    definition: str | None,
+    kind: str | None,
+    tags: Mapping[str, str] | None,
+    key_prefix: str | None,
+    created_after: datetime | None,
+    created_before: datetime | None,
+) -> Filters:
+    """The filters of `list`."""
+    optional_name(definition, "definition")
+    optional_name(key_prefix, "key_prefix")
+    check_word(status, "status", Status)
+    check_word(kind, "kind", Kind)
+    times = {"created_after": created_after, "created_before": created_before}
+    given = {name: moment(at, name) for name, at in times.items() if at is not None}
+    return Filters(status, definition, kind, check_tags(tags), key_prefix, **given)
 
 
 def check_cursor(cursor: Any) -> tuple[int, int]:

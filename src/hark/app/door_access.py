@@ -9,14 +9,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from hark.app.arguments import check_limit, check_word, optional_name
+from hark.app.arguments import (
+    check_cursor,
+    check_filters,
+    check_limit,
+    check_word,
+    optional_name,
+    optional_target,
+    target_of,
+)
 from hark.app.hark import Hark
 from hark.kernel.requests import RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.masking import masked
 from hark.model.names import is_name
 from hark.model.tokens import digest
-from hark.model.values import Awakeable, Event, Token, Wait, WaitKind
+from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import health, metrics, views
 from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
@@ -143,6 +151,42 @@ class DoorAccess:
         """
         size = check_limit(limit)
         return self.app._read(lambda store: views.follow(store, positions, size))
+
+    def instance_page(
+        self, *, limit: int, after: str | None, **filters: Any
+    ) -> Reply[tuple[list[Instance], str | None]]:
+        """Read one page of `Hark.list`; `filters` are all of its filters.
+
+        Returns:
+            The instances, and the `after` of the next page; None if this is the last one.
+        """
+        size, wanted = check_limit(limit), check_filters(**filters)
+        optional_name(after, "after")
+        return self.app._read(lambda store: views.instance_page(store, wanted, size, after))
+
+    def awakeable_page(
+        self, *, job: str | None, status: str | None, limit: int, after: str | None
+    ) -> Reply[tuple[list[Awakeable], str | None]]:
+        """Read one page of `Hark.awakeables`, and the `after` of the next page."""
+        return self.app._read(self.app._page_of_awakeables(job, status, limit, after))
+
+    def event_page(
+        self, target: str | None, *, limit: int, before: tuple[int, int] | None
+    ) -> Reply[tuple[list[Event], bool]]:
+        """Read one page of `Hark.events`, and whether there are more before it."""
+        size, place = check_limit(limit), () if before is None else (check_cursor(before),)
+        wanted = optional_target(target)
+        return self.app._read(lambda store: views.events(store, wanted, size, *place))
+
+    def events_after_page(self, cursor: tuple[int, int], *, limit: int) -> Reply[tuple[list[Event], bool]]:
+        """Read one page of `Hark.events_after`, and whether there are more behind it."""
+        size, place = check_limit(limit), check_cursor(cursor)
+        return self.app._read(lambda store: views.events_after(store, place, size))
+
+    def history_page(self, target: str, *, after: int, limit: int) -> Reply[tuple[list[Event], bool]]:
+        """Read the events of one instance after a seq, oldest first, and whether there are more behind them."""
+        size, wanted = check_limit(limit), target_of(target)
+        return self.app._read(lambda store: views.history(store, wanted, after, size))
 
     def wait_page(
         self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar, get_args, overload
 
 from hark.app.arguments import (
     check_cursor,
+    check_filters,
     check_limit,
     check_word,
     optional_name,
@@ -20,11 +22,10 @@ from hark.app.handle import Handle, Target
 from hark.model import json
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
-from hark.model.values import Event, Instance, Kind, Status, Wait, WaitKind, Why, WorkerInfo
+from hark.model.values import Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
 from hark.runtime import views, worker_info
 from hark.runtime.conditions import StatusReached
 from hark.runtime.reply import Reply
-from hark.store.protocol import Store
 
 R = TypeVar("R")
 
@@ -53,32 +54,43 @@ class ReadVerbs(Core):
         status: str | None = None,
         definition: str | None = None,
         kind: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        key_prefix: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Reply[builtins.list[Instance]]:
-        """List instances, newest first.
+        """List instances, newest first: by the time of their start, and those of one commit in the order of the starts.
+
+        Filters can be combined: an instance is listed if it matches all of them. A page of large instances ends early,
+        with the one that reaches 8 MiB; go on with `after` until a page is empty.
 
         Args:
             status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, done, failed
                 or cancelled.
             definition: Only those of this definition, by its name.
             kind: Only those of this kind: machine, workflow, job, task or bpmn.
+            tags: Only those that were started with all of these tags.
+            key_prefix: Only those whose correlation key begins with this text.
+            created_after: Only those started later than this time, an aware `datetime`.
+            created_before: Only those started earlier than this time, an aware `datetime`.
             limit: How many at most, up to 10,000.
             after: The id of the last one seen, to go on from there.
 
         Raises:
             NotFound: The instance `after` has been removed.
-            InvalidInput: A filter has a value that does not exist.
+            InvalidInput: A filter is malformed, or has a value that does not exist.
 
         Example:
             failed = await app.list(status="failed", definition="checkout")
         """
-        size = check_limit(limit)
-        optional_name(definition, "definition")
+        size, wanted = check_limit(limit), check_filters(
+            status=status, definition=definition, kind=kind, tags=tags, key_prefix=key_prefix,
+            created_after=created_after, created_before=created_before,
+        )  # fmt: skip
         optional_name(after, "after")
-        check_word(status, "status", Status)
-        check_word(kind, "kind", Kind)
-        return self._read(lambda store: views.listing(store, status, definition, kind, size, after))
+        return self._read_page(lambda store: views.instance_page(store, wanted, size, after))
 
     @overload
     def result(self, target: Handle[R], timeout: Duration | None = None) -> Reply[R]: ...
@@ -120,7 +132,7 @@ class ReadVerbs(Core):
     def events(
         self, target: Target | None = None, *, limit: int = 50, before: tuple[int, int] | None = None
     ) -> Reply[builtins.list[Event]]:
-        """Read the latest events of one instance, or of all, newest last.
+        """Read the latest events of one instance, or of all, newest last. Fewer if they have over 8 MiB of data.
 
         Args:
             target: The instance: its id, its correlation key or its handle; None for all instances.
@@ -132,20 +144,20 @@ class ReadVerbs(Core):
         """
         wanted, size = optional_target(target), check_limit(limit)
         place = () if before is None else (check_cursor(before),)
-        return self._read(lambda store: views.events(store, wanted, size, *place))
+        return self._read_page(lambda store: views.events(store, wanted, size, *place))
 
     def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[builtins.list[Event]]:
         """Read the events of all instances after a cursor, oldest first.
 
         It skips none, also when a transaction with a lower number commits later: read in a loop, each time after the
-        `.cursor` of the last event, it is a complete feed.
+        `.cursor` of the last event, it is a complete feed. It returns fewer if they have over 8 MiB of data.
 
         Args:
             cursor: The `.cursor` of the last event seen; (0, 0) for the beginning.
             limit: How many at most, up to 10,000.
         """
         size, place = check_limit(limit), check_cursor(cursor)
-        return self._read(lambda store: views.events_after(store, place, size))
+        return self._read_page(lambda store: views.events_after(store, place, size))
 
     def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
         """List what instances wait for, the longest wait first.
@@ -156,11 +168,7 @@ class ReadVerbs(Core):
         """
         optional_name(name, "name")
         check_word(kind, "kind", WaitKind)
-
-        async def all_of_them(store: Store) -> builtins.list[Wait]:
-            return (await views.waits(store, name, kind))[0]
-
-        return self._read(all_of_them)
+        return self._read_page(lambda store: views.waits(store, name, kind))
 
     def why(self, target: Target) -> Reply[Why]:
         """Explain why an instance does not continue.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -53,6 +53,7 @@ class StartVerbs(Core):
         rate_limit: str | tuple[str, str] | None = None,
         weight: float = 1,
         version: int | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> Reply[Handle[Any]]:
         """Start an instance of a definition.
 
@@ -75,6 +76,8 @@ class StartVerbs(Core):
             rate_limit: The name of a limit in the option `rate_limits` of `Hark`, or `(name, partition)`.
             weight: How many tokens of the rate limit the first step takes.
             version: The version of the definition, by default the newest one that is known.
+            tags: Names and values by which `list` finds the instance: up to 20, each of 1 to 255 bytes. They never
+                change, and children do not inherit them.
 
         Returns:
             A reply with the `Handle` of the instance.
@@ -90,7 +93,7 @@ class StartVerbs(Core):
         options: StartOptions = {
             "id": id, "correlation_key": correlation_key, "correlation_scope": correlation_scope, "step": step,
             "queue": queue, "priority": priority, "delay": delay, "at": at, "concurrency_key": concurrency_key,
-            "rate_limit": rate_limit, "weight": weight, "version": version,
+            "rate_limit": rate_limit, "weight": weight, "version": version, "tags": tags,
         }  # fmt: skip
         item = self._starts.build(definition, input, options)
         return self._ask(StartInstances(items=[item]), lambda answers: self._handle(_raise(answers[0])))

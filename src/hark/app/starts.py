@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, Unpack
 
-from hark.app.arguments import optional_name
+from hark.app.arguments import check_tags, optional_name
 from hark.dialects import machine, workflow
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
@@ -85,6 +85,7 @@ class StartBuilder:
         rate_limit: Any = None,
         weight: Any = 1,
         version: Any = None,
+        tags: Any = None,
         **unknown: Any,
     ) -> NewInstance:
         if unknown:
@@ -120,6 +121,7 @@ class StartBuilder:
             concurrency_key=optional_name(concurrency_key, "concurrency key"),
             rate_limit=self._limits.check(rate_limit, weight),
             weight=float(weight),
+            tags=check_tags(tags),
         )
 
     def _known(self, definition: Any) -> Program:

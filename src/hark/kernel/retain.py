@@ -32,8 +32,8 @@ async def _retain(turn: Turn, request: Retain) -> None:
     if ids:
         await tx.fetch(sql.insert_tombstones, ids=ids)
         for delete in (
-            sql.forget_signals, sql.forget_waits, sql.forget_awakeables, sql.forget_journal, sql.forget_events,
-            sql.forget_instances,
+            sql.forget_signals, sql.forget_waits, sql.forget_awakeables, sql.forget_journal, sql.forget_tags,
+            sql.forget_events, sql.forget_instances,
         ):  # fmt: skip
             await tx.fetch(delete, ids=ids)
     deleted = await tx.fetch(sql.forget_consumed, before=request.before, size=request.size)

@@ -12,6 +12,7 @@ from hark.kernel import definitions
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
 from hark.kernel.rows import LockedRow
+from hark.model import json
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, HarkError, NotFound
 from hark.model.names import new_id
@@ -62,6 +63,7 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
     traces: list[tuple[str, str]] = []
+    tags: list[tuple[str, str, str, int]] = []
     refused = _refused_requests(turn, starts)
     for item, asker in starts:
         error = refused.get(asker) or _refusal(turn, item, holders)
@@ -69,6 +71,8 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
             rows.append(_row(turn, item, asker))
             if item.trace is not None:
                 traces.append((item.id, item.trace))
+            if item.tags:
+                tags.extend((item.id, name, value, len(rows)) for name, value in item.tags.items())
             holders[item.id] = item.id
             if item.correlation_key is not None:
                 holders[item.correlation_key] = item.id
@@ -81,6 +85,8 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
         await turn.tx.fetch(sql.insert_instances, rows)
         if traces:
             await turn.tx.fetch(sql.set_traces, traces)
+        if tags:
+            await turn.tx.fetch(sql.insert_tags, tags)
         turn.tx.position += len(rows)  # each has a queue position of its own
         turn.result.pending.made_claimable = True
 
@@ -169,7 +175,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     return (
         item.id, item.definition, version, definition.kind, item.correlation_key, item.scope, queue, item.priority,
         "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent,
-        parent_wait, definition.on_cancel,
+        parent_wait, definition.on_cancel, json.dump(item.tags) if item.tags else None,
     )  # fmt: skip
 
 
@@ -185,7 +191,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     return (
         id, item.definition, item.version or 0, "machine", None, "live", item.queue or "default", item.priority,
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
-        request.parent_wait, None,
+        request.parent_wait, None, None,
     )  # fmt: skip
 
 

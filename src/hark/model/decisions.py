@@ -37,6 +37,7 @@ class NewInstance(Struct, gc=False):
     rate_limit: str | None = None
     weight: float = 1
     trace: str | None = None  # the W3C traceparent of the span that starts it
+    tags: dict[str, str] | None = None
 
 
 class SendSignal(Struct, gc=False):

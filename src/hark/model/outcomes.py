@@ -6,7 +6,7 @@ it, with a reason, and never reaches the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -42,6 +42,7 @@ class StartOptions(TypedDict, total=False):
     rate_limit: str | tuple[str, str] | None
     weight: float
     version: int | None
+    tags: Mapping[str, str] | None
 
 
 class Broadcast:

@@ -80,6 +80,7 @@ class Instance:
         waits: What it waits for.
         cancel_reason: Why it is being cancelled, while its undo has not finished; else None.
         progress: What its code last said with `ctx.progress`, as JSON, or None.
+        tags: The tags it was started with.
     """
 
     id: str
@@ -101,6 +102,7 @@ class Instance:
     waits: tuple[Wait, ...] = field(default=())
     cancel_reason: str | None = None
     progress: Any = None
+    tags: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,22 @@ import builtins
 import typing
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from hark.model import json
 from hark.model.errors import NotFound, no_instance
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
-from hark.model.values import PARKED, Awakeable, Event, Instance, Status, Token, Wait, WaitKind
+from hark.model.values import PARKED, Awakeable, Event, Instance, Token, Wait, WaitKind
+from hark.runtime import listing
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
-from hark.store.sql import Sql
 
 _ALL = 2**63 - 1
 _PAGE = 1000
 _CLOCK_CHANGE = 86_400_000_000  # µs: the clock may have been set while an instance lived
 _KINDS = typing.get_args(WaitKind)
-_STATUSES = typing.get_args(Status)
 
 
 def _time(at: int | None) -> Any:
@@ -41,6 +40,7 @@ def _instance(row: reads.InstanceRow, waits: Sequence[Wait] = ()) -> Instance:
         row.id, row.definition, row.kind, row.version, row.step, row.status, _value(row.state), _value(row.result),
         row.error, row.traceback, row.attempt, row.queue, row.correlation_key, row.parent_id,
         from_micros(row.created_at), _time(row.finished_at), tuple(waits), row.cancel_reason, _value(row.progress),
+        _value(row.tags) or {},
     )  # fmt: skip
 
 
@@ -76,44 +76,13 @@ async def get(store: Store, target: str) -> Instance:
     return found[id]
 
 
-R = TypeVar("R", reads.InstanceRow, sql.AwakeableRow)
-
-
-async def _position(store: Store, read: Sql[R], after: str | None) -> tuple[int, str]:
-    """The position of the last row of the page before: its time and its id."""
-    if after is None:
-        return _ALL, ""
-    for row in await store.read(read, ids=[after]):
-        return row.created_at, after
-    raise NotFound(
-        f"There is no {after!r} to continue after. Check the id; retention may have removed it. To list from the "
-        "beginning, leave it out."
-    )
-
-
-async def _definitions_in_use(store: Store, kind: str | None) -> builtins.list[str]:
-    """The definitions that have instances; with a kind, those that may have instances of it."""
-    names = [name for (name,) in await store.read(reads.definitions_in_use)]
-    if kind is None:
-        return names
-    kinds: dict[str, builtins.set[str]] = {}
-    for name, _, of, *_ in await store.read(sql.definitions):
-        kinds.setdefault(name, builtins.set()).add(of)
-    # A child of a definition that no process registered has failed, and its definition has no kind.
-    return [name for name in names if kind in kinds.get(name, (kind,))]
-
-
-async def listing(
-    store: Store, status: str | None, definition: str | None, kind: str | None, limit: int, after: str | None
-) -> builtins.list[Instance]:
-    """Instances, newest first, after the one with the id `after`."""
-    at, last = await _position(store, reads.read_instances, after)
-    names = [definition] if definition is not None else await _definitions_in_use(store, kind)
-    lanes = [(name, one) for name in names for one in (_STATUSES if status is None else (status,))]
-    rows = await store.read(reads.list_instances, lanes, kind=kind, at=at, after=last, size=limit)
-    ids = [id for (id,) in rows]
+async def instance_page(
+    store: Store, filters: listing.Filters, limit: int, after: str | None
+) -> tuple[builtins.list[Instance], str | None]:
+    """Instances, newest first, after the one with the id `after`; and the `after` of the next page, if there is one."""
+    ids, more = await listing.page(store, filters, limit, after)
     found = await instances(store, ids)
-    return [found[id] for id in ids if id in found]
+    return [found[id] for id in ids if id in found], ids[-1] if more else None
 
 
 # -- waits -----------------------------------------------------------------------------------------
@@ -143,30 +112,44 @@ def _event(row: reads.EventRow) -> Event:
 
 async def events(
     store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)
-) -> builtins.list[Event]:
-    """The latest events of one instance or of all, newest last, before a cursor."""
+) -> tuple[builtins.list[Event], bool]:
+    """The latest events of one instance or of all, newest last, before a cursor; and whether there are more."""
     tx, seq = before
     if target is None:
-        rows = await store.read(reads.latest_events, size=limit, tx=tx, seq=seq)
+        rows = await store.read(reads.latest_events, size=limit + 1, tx=tx, seq=seq, bytes=listing.MAX_BYTES)
     else:
-        rows = await store.read(reads.events_of, id=await find(store, target), size=limit, seq=seq)
-    return [_event(row) for row in reversed(rows)]
+        id = await find(store, target)
+        rows = await store.read(reads.events_of, id=id, size=limit + 1, seq=seq, bytes=listing.MAX_BYTES)
+    return [_event(row) for row in reversed(rows[:limit])], len(rows) > limit or _is_cut(rows)
 
 
-async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> builtins.list[Event]:
+async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> tuple[builtins.list[Event], bool]:
     """The events of all instances after a cursor, oldest first; none is ever skipped (invariant 17)."""
     [[horizon]] = await store.read(reads.horizon)
     tx, seq = cursor
-    rows = await store.read(reads.events_after, tx=tx, seq=seq, size=limit, horizon=horizon)
-    return [_event(row) for row in rows]
+    rows = await store.read(
+        reads.events_after, tx=tx, seq=seq, size=limit + 1, horizon=horizon, bytes=listing.MAX_BYTES
+    )
+    return [_event(row) for row in rows[:limit]], len(rows) > limit or _is_cut(rows)
+
+
+async def history(store: Store, target: str, after: int, limit: int) -> tuple[builtins.list[Event], bool]:
+    """The events of one instance after a seq, oldest first."""
+    rows = await store.read(reads.follow, [(await find(store, target), after)], size=limit + 1, bytes=listing.MAX_BYTES)
+    return [_event(row) for row in rows[:limit]], len(rows) > limit or _is_cut(rows)
 
 
 async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
     """The events of each instance after its seq, and the instances that were finished before these were read: they have
     no more events than these."""
     unfinished = {id for (id,) in await store.read(reads.unfinished, ids=list(positions))}
-    rows = await store.read(reads.follow, list(positions.items()), size=limit)
-    return [_event(row) for row in rows], positions.keys() - unfinished
+    rows = await store.read(reads.follow, list(positions.items()), size=limit, bytes=listing.MAX_BYTES)
+    return [_event(row) for row in rows], set() if _is_cut(rows) else positions.keys() - unfinished
+
+
+def _is_cut(rows: Sequence[reads.EventRow]) -> bool:
+    """Whether the page ended because its events are large."""
+    return sum(len(row.data.encode()) for row in rows if row.data is not None) >= listing.MAX_BYTES
 
 
 # -- retention -------------------------------------------------------------------------------------
@@ -219,18 +202,25 @@ Link = Callable[[str, str, int | None, int], str]
 """Makes the link to an awakeable from its id, its nonce, when it times out and when it was created."""
 
 
-async def awakeables(
-    store: Store, link: Link, *, id: str | None = None, job: str | None = None, status: str | None = None,
-    limit: int = 100, after: str | None = None,
-) -> builtins.list[Awakeable]:  # fmt: skip
-    """Awakeables, newest first; `job` is the instance that asked, by id or key."""
-    if id is not None:
-        return [awakeable(row, link) for row in await store.read(reads.read_awakeables, ids=[id])]
-    at, last = await _position(store, reads.read_awakeables, after)
-    if job is not None and (job := await _address(store, job)) is None:
-        return []  # an instance that does not exist has no awakeables
-    rows = await store.read(reads.list_awakeables, job=job, status=status, size=limit, at=at, after=last)
-    return [awakeable(row, link) for row in rows]
+async def awakeable_page(
+    store: Store, link: Link, job: str | None, status: str | None, limit: int, after: str | None
+) -> tuple[builtins.list[Awakeable], str | None]:
+    """Awakeables, newest first, and the `after` of the next page; `job` is the instance that asked, by id or key."""
+    at, instance, entry = _ALL, "", 0
+    if after is not None:
+        last = await store.read(reads.read_awakeables, ids=[after])
+        if not last:
+            raise listing.no_position(after)
+        at, instance, entry = last[0].created_at, last[0].instance_id, last[0].entry_index
+    place: dict[str, Any] = {"status": status, "at": at, "instance": instance, "entry": entry, "size": limit + 1}
+    if job is None:
+        found = await store.read(reads.list_awakeables, **place)
+    else:
+        owner = await _address(store, job)  # an instance that does not exist has no awakeables
+        found = [] if owner is None else await store.read(reads.list_awakeables_of, job=owner, **place)
+    ids = [row.id for row in listing.fitting(found[:limit], lambda row: row.bytes)]
+    rows = {row.id: row for row in await store.read(reads.read_awakeables, ids=ids)} if ids else {}
+    return [awakeable(rows[id], link) for id in ids if id in rows], ids[-1] if len(found) > len(ids) else None
 
 
 def awakeable(row: sql.AwakeableRow, link: Link) -> Awakeable:

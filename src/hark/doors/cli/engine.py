@@ -6,10 +6,10 @@ Databases, servers and the app of the user are imported when a command runs, so 
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hark.doors.cli.options import DEFAULT_DB, Options
 from hark.model.errors import InvalidInput
@@ -100,6 +100,17 @@ def local_only_app(options: Options, command: str) -> "Hark":
             raise InvalidInput(f"{refused} HARK_SERVER is {masked(server)}: give the --db of the store of that server.")
         print(f"hark: {refused} It uses HARK_DB, and ignores HARK_SERVER.", file=sys.stderr)
     return local_app(options)
+
+
+def read_up_to(limit: int, after: str | None, read: Callable[..., Any]) -> list[Any]:
+    """Read as many items as a command asks for: a page of large ones ends before its limit."""
+    found: list[Any] = []
+    while True:
+        page = read(limit=limit - len(found), after=after).result()
+        found += page
+        if not page or len(found) == limit:
+            return found
+        after = page[-1].id
 
 
 def door_access(engine: Engine) -> "DoorAccess | RemoteHark":

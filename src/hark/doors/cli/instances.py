@@ -1,13 +1,14 @@
 """`hark instance`: list, show, explain, cancel and retry instances."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions, kinds, statuses
-from hark.doors.cli.engine import open_engine
-from hark.doors.cli.options import After, Limit, Options, Target, Wide
+from hark.doors.cli.engine import open_engine, read_up_to
+from hark.doors.cli.options import After, Limit, Options, Tags, Target, Wide, parse_tags
 from hark.doors.cli.output import (
     age,
     ago,
@@ -20,6 +21,7 @@ from hark.doors.cli.output import (
     when,
 )
 from hark.doors.cli.tables import print_table
+from hark.doors.times import parse_time
 
 cli = group("List, explain, cancel and retry instances.")
 
@@ -41,23 +43,38 @@ def list_(
         str | None,
         typer.Option("--kind", metavar="KIND", help="Only machine, workflow, job, task or bpmn", autocompletion=kinds),
     ] = None,
+    tag: Tags = None,
+    key_prefix: Annotated[
+        str | None, typer.Option("--key-prefix", metavar="TEXT", help="Only with a correlation key that begins so")
+    ] = None,
+    created_after: Annotated[
+        str | None, typer.Option("--created-after", metavar="TIME", help="Only later, such as 2026-01-31T09:00:00Z")
+    ] = None,
+    created_before: Annotated[
+        str | None, typer.Option("--created-before", metavar="TIME", help="Only earlier than this time")
+    ] = None,
     limit: Limit = 50,
     after: After = None,
     wide: Wide = False,
 ) -> None:
     """List instances, newest first.
 
-    hark instance list --status failed
+    hark instance list --status failed --tag tenant=a
     """
+    filters: dict[str, Any] = {
+        "status": status, "definition": definition, "kind": kind, "tags": parse_tags(tag), "key_prefix": key_prefix,
+        "created_after": parse_time(created_after, "--created-after"),
+        "created_before": parse_time(created_before, "--created-before"),
+    }  # fmt: skip
     with open_engine(options, "read") as hark:
-        found = hark.list(status=status, definition=definition, kind=kind, limit=limit, after=after).result()
+        found = read_up_to(limit, after, partial(hark.list, **filters))
     if options.json:
         print_json(found)
         return
     print_table(
         ("ID", "DEFINITION", "STATUS", "STEP", "KEY", "WAITS FOR", "STARTED"),
         ([i.id, i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)] for i in found),
-        "No instances." if status is definition is kind is None else "No such instances.",
+        "No such instances." if any(filters.values()) else "No instances.",
         drop=("STEP", "WAITS FOR", "STARTED", "KEY", "DEFINITION"),
         wide=wide,
     )
@@ -67,6 +84,10 @@ def list_(
 def _waits(instance: Any) -> str:
     names = [wait.name or wait.kind for wait in instance.waits]
     return ", ".join(dict.fromkeys(names)) or "-"
+
+
+def _tags(tags: dict[str, str]) -> str | None:
+    return " ".join(f"{name}={value}" for name, value in tags.items()) or None
 
 
 @command(cli)
@@ -86,8 +107,8 @@ def show(options: Options, target: Target) -> None:
             ("status", found.status), ("cancel", _cancelling(found.cancel_reason)),
             ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
             ("key", found.correlation_key), ("parent", found.parent_id), ("started", when(found.created_at)),
-            ("finished", when(found.finished_at)), ("progress", found.progress), ("state", found.state),
-            ("result", found.result), ("error", found.error),
+            ("finished", when(found.finished_at)), ("tags", _tags(found.tags)), ("progress", found.progress),
+            ("state", found.state), ("result", found.result), ("error", found.error),
         ]
     )  # fmt: skip
     for wait in found.waits:

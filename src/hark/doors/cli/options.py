@@ -73,6 +73,10 @@ Target = Annotated[str, typer.Argument(metavar="TARGET", help="The id or the cor
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="Print at most N")]
 After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Continue after this one, the last you saw")]
 Wide = Annotated[bool, typer.Option("--wide", help="Print everything, even if it does not fit the terminal")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="NAME=VALUE", help="A tag, for example tenant=a; can be given several times"),
+]
 Job = Annotated[str | None, typer.Option("--job", metavar="TARGET", help="Only those of this instance")]
 
 
@@ -159,6 +163,18 @@ def parse_payload(payload: str | None, text: bool, file: Path | None) -> Any:
         return json.parse(payload, what="--payload")
     except InvalidInput:
         return payload
+
+
+def parse_tags(tags: list[str] | None) -> dict[str, str] | None:
+    """The values of --tag."""
+    found: dict[str, str] = {}
+    for tag in tags or ():
+        name, equals, value = tag.partition("=")
+        if not name or not equals or not value:
+            raise InvalidInput(f"--tag {tag}: write a name and a value, for example --tag tenant=a.")
+        if found.setdefault(name, value) != value:
+            raise InvalidInput(f"--tag {name} has two values. A tag has one: give it once.")
+    return found or None
 
 
 def parse_json(text: str | None, what: str) -> Any:

@@ -115,6 +115,10 @@ class RemoteHark:
         return RemoteReply(_convert(Why, self._get(f"/instances/{_path_segment(target, 'target')}/why")))
 
     def list(self, *, limit: int = 100, **filters: Any) -> RemoteReply[builtins.list[Instance]]:
+        if filters.get("tags"):
+            filters["tags"] = json.dump(filters["tags"])
+        for name in ("created_after", "created_before"):
+            filters[name] = filters[name].isoformat() if filters.get(name) else None
         return RemoteReply([_convert(Instance, item) for item in self._items("/instances", limit, filters)])
 
     def events(self, target: str | None = None, *, limit: int = 50) -> RemoteReply[builtins.list[Event]]:

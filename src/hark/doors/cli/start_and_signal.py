@@ -7,7 +7,7 @@ import typer
 from hark.doors.cli.commands import command
 from hark.doors.cli.completion import definitions
 from hark.doors.cli.engine import open_engine
-from hark.doors.cli.options import File, Options, Payload, Target, Text, parse_json, parse_payload
+from hark.doors.cli.options import File, Options, Payload, Tags, Target, Text, parse_json, parse_payload, parse_tags
 from hark.doors.cli.output import print_json
 
 DedupKey = Annotated[
@@ -41,6 +41,7 @@ def start(
     version: Annotated[
         int | None, typer.Option("--version", metavar="N", help="The version; by default the newest one")
     ] = None,
+    tag: Tags = None,
 ) -> None:
     """Start an instance and print its id.
 
@@ -51,7 +52,15 @@ def start(
     named = options.app is None or options.url is not None or options.schema is not None
     with open_engine(options, "write" if named else "migrate") as hark:
         handle = hark.start(
-            definition, value, correlation_key=key, id=id, queue=queue, priority=priority, delay=delay, version=version
+            definition,
+            value,
+            correlation_key=key,
+            id=id,
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            version=version,
+            tags=parse_tags(tag),
         ).result()
     print_json({"id": handle.id}) if options.json else print(handle.id)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -11,6 +10,8 @@ import msgspec
 
 from hark.doors.http.responses import Response, error_body, json_response
 from hark.doors.http.routes import HttpRequest
+from hark.doors.times import parse_time
+from hark.model import json
 from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
 from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind, WorkerInfo
 
@@ -28,12 +29,22 @@ StatusFilter = Annotated[str, _enum(Status)] | None
 KindFilter = Annotated[str, _enum(Kind)] | None
 AwakeableStatusFilter = Annotated[str, _enum(AwakeableStatus)] | None
 WaitKindFilter = Annotated[str, _enum(WaitKind)] | None
+Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+_TAGS = msgspec.Meta(
+    description='A JSON object, for example {"tenant": "a"}: only instances that were started with all of these tags.',
+    extra_json_schema={"contentMediaType": "application/json"},
+)
+_PREFIX = msgspec.Meta(min_length=1, max_length=255, description="Only instances whose correlation key begins so.")
 
 
 class InstancesQuery(msgspec.Struct, forbid_unknown_fields=True):
     status: StatusFilter = None
     definition: str | None = None
     kind: KindFilter = None
+    tags: Annotated[str, _TAGS] | None = None
+    key_prefix: Annotated[str, _PREFIX] | None = None
+    created_after: Time | None = None
+    created_before: Time | None = None
     limit: Limit = 100
     after: str | None = None
 
@@ -102,10 +113,18 @@ class Health(msgspec.Struct):
 
 async def instances(request: HttpRequest) -> Response:
     query: InstancesQuery = request.query()
-    found = await request.app.list(
-        status=query.status, definition=query.definition, kind=query.kind, limit=query.limit + 1, after=query.after
+    found, after = await request.access.instance_page(
+        status=query.status,
+        definition=query.definition,
+        kind=query.kind,
+        tags=None if query.tags is None else json.parse(query.tags, what="tags"),
+        key_prefix=query.key_prefix,
+        created_after=parse_time(query.created_after, "created_after"),
+        created_before=parse_time(query.created_before, "created_before"),
+        limit=query.limit,
+        after=query.after,
     )
-    return json_response(Instances(found[: query.limit], _next_cursor(found, query.limit)))
+    return json_response(Instances(found, after))
 
 
 async def instance(request: HttpRequest) -> Response:
@@ -120,9 +139,11 @@ async def why(request: HttpRequest) -> Response:
 
 async def awakeables(request: HttpRequest) -> Response:
     query: AwakeablesQuery = request.query()
-    found = await request.app.awakeables(job=query.job, status=query.status, limit=query.limit + 1, after=query.after)
-    views = [_view(request, awakeable) for awakeable in found[: query.limit]]
-    return json_response(Awakeables(views, _next_cursor(found, query.limit)))
+    status = None if query.status is None else query.status.upper()
+    found, after = await request.access.awakeable_page(
+        job=query.job, status=status, limit=query.limit, after=query.after
+    )
+    return json_response(Awakeables([_view(request, awakeable) for awakeable in found], after))
 
 
 async def awakeable(request: HttpRequest) -> Response:
@@ -182,16 +203,13 @@ async def _page_of_events(request: HttpRequest, target: str | None, limit: int, 
     if after is not None and not after.startswith("~"):
         tx, seq = _parse_cursor(after)
         if target is None:
-            found = await request.app.events_after((tx, seq), limit=limit + 1)
+            page, more = await request.access.events_after_page((tx, seq), limit=limit)
         else:
-            found, _ = await request.access.follow({(await request.app.get(target)).id: seq}, limit=limit + 1)
-        page = found[:limit]
-        return json_response(Events(page, _cursor(page[-1]) if len(found) > limit else None))
-    found = await request.app.events(
-        target, limit=limit + 1, before=None if after is None else _parse_cursor(after[1:])
-    )
-    page = found[-limit:]
-    return json_response(Events(page, f"~{_cursor(page[0])}" if len(found) > limit else None))
+            page, more = await request.access.history_page(target, after=seq, limit=limit)
+        return json_response(Events(page, _cursor(page[-1]) if more else None))
+    before = None if after is None else _parse_cursor(after[1:])
+    page, more = await request.access.event_page(target, limit=limit, before=before)
+    return json_response(Events(page, f"~{_cursor(page[0])}" if more else None))
 
 
 def _cursor(event: Event) -> str:
@@ -211,10 +229,6 @@ def _view(request: HttpRequest, awakeable: Awakeable) -> Any:
     elif awakeable.url.startswith("/"):
         values["url"] = request.origin + awakeable.url
     return AwakeableView(**values)
-
-
-def _next_cursor(found: Sequence[Instance | Awakeable], limit: int) -> str | None:
-    return found[limit - 1].id if len(found) > limit else None
 
 
 def cursor_number(text: str) -> int:

@@ -28,6 +28,7 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True):
     rate_limit: str | tuple[str, str] | None = None
     weight: float = 1
     version: int | None = None
+    tags: dict[str, str] | None = None
 
 
 class BroadcastBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from hark.store.reads.events import *
 from hark.store.reads.health import *
 from hark.store.reads.instances import *
 from hark.store.reads.links import *
+from hark.store.reads.lists import *
 from hark.store.reads.metrics import *
 from hark.store.reads.waits import *
 from hark.store.reads.why import *

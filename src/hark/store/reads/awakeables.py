@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hark.store.reads.lists import Listed
 from hark.store.sql import Sql
 from hark.store.statements import AwakeableRow
 
@@ -15,18 +16,30 @@ read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[tex
 open_awakeables = Sql(
     f"""
     SELECT {_AWAKEABLE} FROM awakeables WHERE instance_id IN :ids[text] AND status = 'PENDING'
-    ORDER BY created_at, entry_index
+    ORDER BY created_at, instance_id, entry_index
     """,
     row=AwakeableRow,
 )
 
-# A5: newest first, after the position of the last row of the page before.
-list_awakeables = Sql(
+_BYTES = """coalesce(octet_length(a.payload), 0) + coalesce(octet_length(a.error), 0)
+        + coalesce(octet_length(a.title), 0) + coalesce(octet_length(a.description), 0)
+        + coalesce(octet_length(a.schema), 0) + coalesce(octet_length(a.assignees), 0)"""
+_AFTER = """(:status::text IS NULL OR a.status = :status::text)
+        AND (a.created_at, a.instance_id, a.entry_index) < (:at::bigint, :instance::text, :entry::bigint)"""
+_NEWEST = "ORDER BY a.created_at DESC, a.instance_id DESC, a.entry_index DESC LIMIT :size::bigint"
+
+# A5: newest first; of one commit by instance, and of one instance by number. Each row is an id and the bytes that
+# showing it would take, see lists.py.
+list_awakeables = Sql(f"SELECT a.id, {_BYTES} FROM awakeables a WHERE {_AFTER} {_NEWEST}", row=Listed)
+
+# A5: the same for one instance. MATERIALIZED, because its index has another order, and the index above has the order
+# but would be read to its end.
+list_awakeables_of = Sql(
     f"""
-    SELECT {_AWAKEABLE} FROM awakeables
-    WHERE (:job::text IS NULL OR instance_id = :job::text) AND (:status::text IS NULL OR status = :status::text)
-        AND (created_at, id) < (:at::bigint, :after::text)
-    ORDER BY created_at DESC, id DESC LIMIT :size::bigint
+    WITH own AS MATERIALIZED (
+        SELECT a.id, a.status, a.created_at, a.instance_id, a.entry_index, {_BYTES} AS bytes FROM awakeables a
+        WHERE a.instance_id = :job::text)
+    SELECT a.id, a.bytes FROM own a WHERE {_AFTER} {_NEWEST}
     """,
-    row=AwakeableRow,
+    row=Listed,
 )

@@ -18,12 +18,21 @@ class EventRow(Row, frozen=True):
 
 
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
+# A page ends with the event that reaches `bytes` of data, so it has at least one. Sizes are known without reading the
+# data: they are added up first.
+_SIZE = "coalesce(octet_length(o.data), 0) AS size"
+_SUM = "SELECT o.tx, o.seq, sum(o.size) OVER"
+_BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
+_FITTING = """CROSS JOIN events e
+    WHERE e.tx = n.tx AND e.seq = n.seq AND coalesce(n.before, 0) < :bytes::bigint"""
 
 # The history of one instance, newest first.
 events_of = Sql(
     f"""
-    SELECT {_EVENT} FROM events e WHERE e.instance_id = :id::text AND e.seq < :seq::bigint
-    ORDER BY e.seq DESC LIMIT :size::bigint
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.seq DESC {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM events o WHERE o.instance_id = :id::text AND o.seq < :seq::bigint
+        ORDER BY o.seq DESC LIMIT :size::bigint) o) n {_FITTING}
+    ORDER BY e.seq DESC
     """,
     row=EventRow,
 )
@@ -31,12 +40,17 @@ events_of = Sql(
 # The newest events of all instances.
 latest_events = Sql(
     f"""
-    SELECT {_EVENT} FROM events e WHERE (e.tx, e.seq) < (:tx::bigint, :seq::bigint)
-    ORDER BY e.tx DESC, e.seq DESC LIMIT :size::bigint
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.tx DESC, o.seq DESC {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM events o WHERE (o.tx, o.seq) < (:tx::bigint, :seq::bigint)
+        ORDER BY o.tx DESC, o.seq DESC LIMIT :size::bigint) o) n {_FITTING}
+    ORDER BY e.tx DESC, e.seq DESC
     """,
     # The primary key is seq alone, because there is one writer.
     sqlite=f"""
-    SELECT {_EVENT} FROM events e WHERE e.seq < :seq AND :tx = :tx ORDER BY e.seq DESC LIMIT :size
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.seq DESC {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM events o WHERE o.seq < :seq AND :tx = :tx
+        ORDER BY o.seq DESC LIMIT :size) o) n {_FITTING}
+    ORDER BY e.seq DESC
     """,
     row=EventRow,
 )
@@ -69,12 +83,17 @@ horizon = Sql(
 # Invariant 17: the events of all instances after a cursor and below `horizon`, in the order of commits.
 events_after = Sql(
     f"""
-    SELECT {_EVENT} FROM events e
-    WHERE (e.tx, e.seq) > (:tx::bigint, :seq::bigint) AND e.tx < :horizon::bigint
-    ORDER BY e.tx, e.seq LIMIT :size::bigint
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.tx, o.seq {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM events o
+        WHERE (o.tx, o.seq) > (:tx::bigint, :seq::bigint) AND o.tx < :horizon::bigint
+        ORDER BY o.tx, o.seq LIMIT :size::bigint) o) n {_FITTING}
+    ORDER BY e.tx, e.seq
     """,
     sqlite=f"""
-    SELECT {_EVENT} FROM events e WHERE e.seq > :seq AND :tx < :horizon ORDER BY e.seq LIMIT :size
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.seq {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM events o WHERE o.seq > :seq AND :tx < :horizon
+        ORDER BY o.seq LIMIT :size) o) n {_FITTING}
+    ORDER BY e.seq
     """,
     row=EventRow,
 )
@@ -83,15 +102,20 @@ events_after = Sql(
 # (invariant 3), so the seqs of one instance commit in order and none is skipped.
 follow = Sql(
     f"""
-    SELECT {_EVENT} FROM {{rows: id text, seq bigint}}
-    CROSS JOIN LATERAL (
-        SELECT * FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size::bigint) e
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.seq {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM {{rows: id text, seq bigint}}
+        CROSS JOIN LATERAL (
+            SELECT * FROM events w WHERE w.instance_id = r.id AND w.seq > r.seq ORDER BY w.seq LIMIT :size::bigint) o
+        ) o) n {_FITTING}
     ORDER BY e.seq
     """,
+    # SQLite has no LATERAL.
     sqlite=f"""
-    SELECT {_EVENT} FROM {{rows: id text, seq bigint}}
-    CROSS JOIN events e ON e.seq IN (
-        SELECT o.seq FROM events o WHERE o.instance_id = r.id AND o.seq > r.seq ORDER BY o.seq LIMIT :size)
+    SELECT {_EVENT} FROM ({_SUM} (ORDER BY o.seq {_BEFORE} (
+        SELECT o.tx, o.seq, {_SIZE} FROM {{rows: id text, seq bigint}}
+        CROSS JOIN events o ON o.seq IN (
+            SELECT w.seq FROM events w WHERE w.instance_id = r.id AND w.seq > r.seq ORDER BY w.seq LIMIT :size)
+        ) o) n {_FITTING}
     ORDER BY e.seq
     """,
     row=EventRow,

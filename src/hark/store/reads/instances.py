@@ -27,13 +27,14 @@ class InstanceRow(Row, frozen=True):
     created_at: int
     finished_at: int | None
     cancel_reason: str | None
+    tags: str | None
 
 
 # What `get` and `list` show.
 read_instances = Sql(
     """
     SELECT id, definition, kind, version, step, status, state, result, error, traceback, progress, attempt, queue,
-        correlation_key, parent_id, created_at, finished_at, cancel_reason
+        correlation_key, parent_id, created_at, finished_at, cancel_reason, tags
     FROM instances WHERE id IN :ids[text]
     """,
     row=InstanceRow,
@@ -48,33 +49,6 @@ definitions_in_use = Sql(
         WHERE u.definition IS NOT NULL)
     SELECT definition FROM used WHERE definition IS NOT NULL
     """
-)
-
-# Newest first; (at, after) is the position of the last row of the page before. A lane here is a definition and a
-# status. The index leads to the newest row of each lane, and a page takes the lanes with the newest rows, so rows in
-# other lanes are not read.
-_LANE = """i.definition = r.definition AND i.status = r.status AND (:kind::text IS NULL OR i.kind = :kind::text)
-            AND (i.created_at, i.id) < (:at::bigint, :after::text) ORDER BY i.created_at DESC, i.id DESC"""
-_NEWEST = "ORDER BY c.created_at DESC, c.id DESC LIMIT :size::bigint"
-
-# A page of `list`.
-list_instances = Sql(
-    f"""
-    WITH heads AS (
-        SELECT r.definition, r.status FROM {{rows: definition text, status text}}
-        CROSS JOIN LATERAL (SELECT i.created_at, i.id FROM instances i WHERE {_LANE} LIMIT 1) c {_NEWEST})
-    SELECT c.id FROM heads r
-    CROSS JOIN LATERAL (SELECT i.created_at, i.id FROM instances i WHERE {_LANE} LIMIT :size::bigint) c {_NEWEST}
-    """,
-    # SQLite has no LATERAL, see statements/claims.py.
-    sqlite=f"""
-    WITH heads AS (
-        SELECT r.definition, r.status FROM {{rows: definition text, status text}}
-        CROSS JOIN instances c ON c.rowid = (
-            SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT 1) {_NEWEST})
-    SELECT c.id FROM heads r CROSS JOIN instances c ON c.rowid IN (
-        SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT :size) {_NEWEST}
-    """,
 )
 
 # The instance that each target means, and how it ended if it has.

@@ -14,28 +14,37 @@ taken = Sql(
     """
 )
 
-# M1, M8: start instances in the order of the calls. A row with an error is a child that could not start: it is
-# inserted as finished and counted.
+# M1, M8: start instances in the order of the calls. `nth` orders instances with the same time: those of a later turn
+# have higher positions. A row with an error is a child that could not start: it is inserted as finished and counted.
 insert_instances = Sql(
     """
     INSERT INTO instances (id, definition, version, kind, correlation_key, scope, holds_key, queue, priority,
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
-        nth, counted, on_cancel, created_at, updated_at, finished_at)
+        on_cancel, tags, nth, counted, created_at, updated_at, finished_at)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
         r.queue, r.priority, r.status, r.step, r.state, r.error, :position::bigint + r.ord, r.due_at, r.concurrency_key,
-        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.ord, r.error IS NOT NULL, r.on_cancel, :now::bigint,
-        :now::bigint,
+        r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.on_cancel, r.tags,
+        :position::bigint + r.ord - :now::bigint, r.error IS NOT NULL, :now::bigint, :now::bigint,
         CASE WHEN r.error IS NOT NULL THEN :now::bigint END
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
         priority integer, status text, step text, state text, error text, due_at bigint,
         concurrency_key text, rate_limit text, weight double precision, parent_id text, parent_wait text,
-        on_cancel text}
+        on_cancel text, tags text}
     ORDER BY r.ord
     """
 )
 
 # X6: the traces that new instances continue. Sent only when a tracer is configured.
 set_traces = Sql("UPDATE instances AS i SET trace = r.trace FROM {rows: id text, trace text} WHERE i.id = r.id")
+
+# Find instances by tag, newest first: one row per tag, beside the column that shows them.
+insert_tags = Sql(
+    """
+    INSERT INTO tags (name, value, created_at, nth, instance_id)
+    SELECT r.name, r.value, :now::bigint, :position::bigint + r.started - :now::bigint, r.id
+    FROM {rows: id text, name text, value text, started bigint}
+    """
+)
 
 # M6: what this process has registered, for other processes to start. The latest registration wins.
 record_definitions = Sql(

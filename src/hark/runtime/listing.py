@@ -1,0 +1,145 @@
+"""Pages of instances, newest first: which index drives a page, and where the page ends.
+
+One filter drives the read of a page and the others are checked row by row, so a page costs as much as the driving
+filter has rows. The filter with the fewest rows drives; to find it costs one bounded count for each.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from hark.model import json
+from hark.model.errors import NotFound
+from hark.model.names import NAME_BYTES
+from hark.model.values import Status
+from hark.store import reads
+from hark.store import statements as sql
+from hark.store.protocol import Store
+from hark.store.reads import Listed
+
+MAX_BYTES = 8 << 20
+"""A page ends with the row that reaches this many bytes of text, so it has at least one row."""
+_EVER = 2**63 - 1
+_STATUSES = typing.get_args(Status)
+_FEW = 1000  # a filter with fewer rows is narrow: all of them can be checked
+_WINDOW = 10_000  # how many of the newest instances are tried before all keys with a prefix are read
+_HIGHEST = "\U0010ffff"
+_BEHIND_ALL = _HIGHEST * (NAME_BYTES // 4 + 1)  # longer than any key
+T = TypeVar("T")
+Read = Callable[[], Awaitable[Sequence[Listed]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What `list` is asked for, checked. Times in µs; both ends are exclusive."""
+
+    status: str | None = None
+    definition: str | None = None
+    kind: str | None = None
+    tags: dict[str, str] | None = None
+    key_prefix: str | None = None
+    created_after: int = -_EVER
+    created_before: int = _EVER
+
+
+def fitting(rows: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
+    """The first rows, up to the one that reaches MAX_BYTES."""
+    total = 0
+    for count, row in enumerate(rows, 1):
+        total += size(row)
+        if total >= MAX_BYTES:
+            return rows[:count]
+    return rows
+
+
+async def page(store: Store, filters: Filters, limit: int, after: str | None) -> tuple[list[str], bool]:
+    """The ids of a page, and whether there are more behind it."""
+    found = await _listed(store, filters, limit + 1, await _place(store, filters, after))
+    fit = fitting(found[:limit], lambda row: row.bytes)
+    return [row.id for row in fit], len(found) > len(fit)
+
+
+async def _place(store: Store, filters: Filters, after: str | None) -> dict[str, Any]:
+    """Between which rows the page is: behind the last row of the page before, and between the two times."""
+    at = (filters.created_before, -_EVER, "")
+    if after is not None:
+        rows = await store.read(reads.position, id=after)
+        if not rows:
+            raise no_position(after)
+        at = min(at, (rows[0].created_at, rows[0].nth, rows[0].id))
+    return {"at": at[0], "nth": at[1], "after": at[2], "since": filters.created_after}
+
+
+def no_position(after: str) -> NotFound:
+    """A cursor that is not in the store."""
+    return NotFound(
+        f"There is no {after!r} to continue after. Check the id; retention may have removed it. To list from the "
+        "beginning, leave it out."
+    )
+
+
+async def _listed(store: Store, filters: Filters, size: int, place: dict[str, Any]) -> Sequence[Listed]:
+    """The first `size` rows that match, by the narrowest filter."""
+    if filters.tags is None and filters.key_prefix is None:
+        lanes = await _lanes(store, filters)
+        return await store.read(reads.list_instances, lanes, kind=filters.kind, window=size, **place)
+    low, high = prefix_range(filters.key_prefix)
+    matching = {
+        "status": filters.status, "definition": filters.definition, "kind": filters.kind, "low": low, "high": high,
+        "tags": None if filters.tags is None else json.dump(filters.tags), "size": size, **place,
+    }  # fmt: skip
+    drivers: list[tuple[int, Read]] = []
+    if filters.tags is not None:
+        for name, value, count in await store.read(reads.count_tagged, [*filters.tags.items()], most=_FEW, **place):
+            drivers.append((count, partial(store.read, reads.list_tagged, name=name, value=value, **matching)))
+    if not filters.status is filters.definition is filters.kind is None:
+        lanes = await _lanes(store, filters)
+        [[count]] = await store.read(reads.count_lanes, lanes, kind=filters.kind, most=_FEW, **place)
+        drivers.append((count, partial(store.read, reads.list_newest, lanes, window=_EVER, **matching)))
+    if low is not None:
+        [[count]] = await store.read(reads.count_keyed, low=low, high=high, most=_FEW)
+        drivers.append((count, partial(store.read, reads.list_keyed, **matching)))
+    count, read = min(drivers, key=itemgetter(0))
+    if count < _FEW or filters.tags is not None:
+        return await read()
+    # Many instances have the prefix, so the newest probably are among the newest of all.
+    newest = await store.read(reads.list_newest, await _lanes(store, filters), window=_WINDOW, **matching)
+    return newest if len(newest) == size else await store.read(reads.list_keyed, **matching)
+
+
+async def _lanes(store: Store, filters: Filters) -> list[tuple[str, str]]:
+    """The pairs of definition and status that may have instances that match."""
+    names = [filters.definition] if filters.definition is not None else await _definitions(store, filters.kind)
+    return [(name, status) for name in names for status in (_STATUSES if filters.status is None else (filters.status,))]
+
+
+async def _definitions(store: Store, kind: str | None) -> list[str]:
+    """The definitions that have instances; with a kind, those that may have instances of it."""
+    names = [name for (name,) in await store.read(reads.definitions_in_use)]
+    if kind is None:
+        return names
+    kinds: dict[str, set[str]] = {}
+    for name, _, of, *_ in await store.read(sql.definitions):
+        kinds.setdefault(name, set()).add(of)
+    # A child of a definition that no process registered has failed, and its definition has no kind.
+    return [name for name in names if kind in kinds.get(name, (kind,))]
+
+
+def prefix_range(prefix: str | None) -> tuple[str | None, str | None]:
+    """The first text with this prefix, and the first text behind all of them, in the order of UTF-8 bytes.
+
+    That is the order of code points: the last one is increased, or, if it is the highest, left out and the one before
+    is increased.
+    """
+    if prefix is None:
+        return None, None
+    kept = prefix.rstrip(_HIGHEST)
+    if not kept:
+        return prefix, _BEHIND_ALL
+    following = ord(kept[-1]) + 1
+    return prefix, kept[:-1] + chr(0xE000 if following == 0xD800 else following)  # surrogates are not in UTF-8
