@@ -1,8 +1,11 @@
 """D6: an engine in memory with a hand-moved clock, `drain()`, and a pytest plugin."""
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -340,3 +343,35 @@ def test_d6_the_fixture_works_in_synchronous_tests(hark_app: Harness) -> None:
     handle = hark_app.start(Leaf, {"value": 1}).result()
     with hark_app.worker({"leaves": 1}):
         assert handle.result(timeout=60).result() == 1
+
+
+def test_d6_the_kit_works_without_pytest(tmp_path: Path) -> None:
+    """In a process in which `import pytest` fails, as in an installation that has only Hark."""
+    code = """
+import sys
+sys.modules["pytest"] = sys.modules["_pytest"] = sys.modules["pytest_asyncio"] = None
+import asyncio
+import hark
+from hark.testing import Harness
+
+@hark.workflow
+async def ask(ctx):
+    return await (await ctx.awakeable(title="Go?", timeout=60))
+
+async def main():
+    async with Harness(ask, url="sqlite:///kit.db") as app:
+        app.answer("Go?", "yes")
+        asked = await app.start(ask)
+        assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+        assert await asked.result() == "yes"
+        late = await app.start(ask)
+        app.answer("Go?", reject="never reached")
+        await app.drain()
+        await app.advance(60)
+        assert await late.result() == "yes"
+
+asyncio.run(main())
+print("passed")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("passed\n", "")

@@ -1,0 +1,88 @@
+"""README keeps what it promises: its first example survives kill -9 anywhere, and its test runs as it is pasted."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_code_blocks import ROOT, blocks
+
+README = ROOT / "README.md"
+# Kills the process in place of its COMMIT number KILL_AT, which is also the moment after the one before.
+KILLED = """
+import os, signal
+from hark.store.sqlite import SqliteTx
+
+left, commit = int(os.environ["KILL_AT"]), SqliteTx.commit
+
+
+async def killed(self):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    await commit(self)
+
+
+SqliteTx.commit = killed
+"""
+
+
+def block(containing: str) -> str:
+    """The first Python block of README that contains a text."""
+    return next(code for language, code in blocks(README) if language == "python" and containing in code)
+
+
+def run(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "example.py").write_text(code, "utf-8")
+    command = [sys.executable, "example.py"]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, env=env, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_first_example_ends_well_wherever_it_was_killed(tmp_path: Path) -> None:
+    example = block("async def main()").replace("lease=5", "lease=1")  # only to save time: it is what README recommends
+    assert "lease=1" in example
+    for number in range(1, 100):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        first = run(folder, KILLED + example, KILL_AT=str(number))
+        if first.returncode == 0:  # it has no COMMIT of this number
+            break
+        assert first.returncode == -9, first.stderr
+        again = run(folder, example)
+        assert (again.returncode, again.stderr) == (0, ""), f"killed at COMMIT {number}"
+        assert again.stdout.splitlines()[-1] == "image:v1 is live"
+    assert number > 4
+
+
+def test_the_first_example_prints_no_link_that_does_not_work(tmp_path: Path) -> None:
+    done = run(tmp_path, block("async def main()"))
+    assert (done.returncode, done.stderr) == (0, "")
+    asked, result = done.stdout.splitlines()
+    assert asked.startswith("Deploy v1? Waiting for an answer to prom_1")
+    assert result == "image:v1 is live"
+    assert run(tmp_path, block("async def main()")).returncode == 0  # it can be run again
+
+
+def test_readme_says_when_the_work_of_a_killed_process_continues() -> None:
+    text = " ".join(README.read_text("utf-8").split())
+    assert re.search(r"lease of the dead process ends: 30 seconds by default", text)
+    assert "hark init shop" in text
+
+
+@pytest.mark.slow
+def test_the_pytest_block_runs_as_it_is_pasted(tmp_path: Path) -> None:
+    (tmp_path / "test_reminder.py").write_text(block("@pytest.mark.asyncio"), "utf-8")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100, env=clean, check=False,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "warning" not in done.stdout
