@@ -15,6 +15,8 @@ setup: $(STAMP) chromium  ## create .venv with Hark (editable) and everything th
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	test -x .venv/generator/bin/python || $(PYTHON) -m venv .venv/generator  # it needs an older typer than Hark
+	.venv/generator/bin/python -m pip install --quiet openapi-python-client
 	@touch $@
 
 chromium:  ## the browser of tests/browser: the system's own package

@@ -1,12 +1,14 @@
 """D5: the OpenAPI document is generated from the table of routes, and a fuzzer finds only documented responses."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import httpx
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, missing_required_hea
 from hark.doors.http.api import ROUTES
 from hark.doors.http.openapi import document as describe
 from hark.doors.http.read_routes import VERSION
+from hark.model.values import AwakeableStatus, Kind, Status, WaitKind
 from tests.support.http import app_on, ask
 from tests.support.stores import Store
 
@@ -87,7 +90,8 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 @SCHEMA.hook
 def map_body(context: Any, body: Any) -> Any:
     """A third of the starts use a definition that exists."""
-    if isinstance(body, dict) and isinstance(body.get("definition"), str) and len(body["definition"]) % 3 == 0:
+    name = body.get("definition") if isinstance(body, dict) else None
+    if isinstance(name, str) and 0 < len(name) < 256 and len(name) % 3 == 0:
         body["definition"] = "Order"
     return body
 
@@ -111,6 +115,103 @@ def test_d5_operation_ids_are_unique_and_scopes_are_named(document: dict[str, An
     assert {"202", "400", "401", "403", "404", "413", "422", "503"} == set(
         document["paths"]["/instances/{target}/signals/{name}"]["post"]["responses"]
     )
+
+
+def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for item in document["paths"].values() for operation in item.values()]
+
+
+def test_d5_every_operation_is_named_grouped_and_described(document: dict[str, Any]) -> None:
+    tags = {tag["name"]: tag["description"] for tag in document["tags"]}
+    used = set()
+    for operation in operations(document):
+        assert re.fullmatch("[a-z]+([A-Z][a-z]+)+", operation["operationId"])
+        assert operation["summary"].endswith(".")
+        assert operation["description"]
+        [tag] = operation["tags"]
+        assert tags[tag]
+        used.add(tag)
+    assert used == set(tags)
+    assert document["info"]["description"]
+
+
+def test_d5_every_operation_names_the_scope_that_a_token_needs(document: dict[str, Any]) -> None:
+    for route in ROUTES:
+        operation = document["paths"][route.path][route.method.lower()]
+        assert operation["security"] == ([] if route.scope is None else [{"token": [route.scope]}, {}])
+    assert document["components"]["securitySchemes"]["token"]["description"]
+
+
+def test_d5_every_parameter_body_and_response_has_a_description_and_an_example(document: dict[str, Any]) -> None:
+    for operation in operations(document):
+        about = operation["operationId"]
+        for parameter in operation["parameters"]:
+            assert parameter["description"], (about, parameter["name"])
+            validate(document, parameter["schema"], parameter["example"])
+        for body in [
+            *([operation["requestBody"]] if "requestBody" in operation else []),
+            *operation["responses"].values(),
+        ]:
+            assert body["description"], about
+            for media in body.get("content", {}).values():
+                if "example" in media:
+                    validate(document, media["schema"], media["example"])
+                else:
+                    assert media["schema"]["$ref"], about
+
+
+def test_d5_every_schema_and_property_has_a_description_and_every_schema_an_example(document: dict[str, Any]) -> None:
+    inputs = {route.body.__name__ for route in ROUTES if isinstance(route.body, type)}
+    for name, schema in document["components"]["schemas"].items():
+        assert schema["description"], name
+        for example in schema["examples"]:
+            validate(document, {"$ref": f"#/components/schemas/{name}"}, example)
+        for property, described in schema.get("properties", {}).items():
+            assert described["description"], (name, property)
+        if "properties" in schema and name != "Error" and name not in inputs:
+            assert {*schema["examples"][0]} == {*schema["properties"]} == {*schema["required"]}, name
+
+
+def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
+    jsonschema_rs.validate({**schema, "components": document["components"]}, value)
+
+
+def test_d5_statuses_and_kinds_are_enums(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name, words in {
+        "Status": Status,
+        "Kind": Kind,
+        "AwakeableStatus": AwakeableStatus,
+        "WaitKind": WaitKind,
+    }.items():
+        assert schemas[name]["enum"] == [*get_args(words)]
+    for owner, property, name in (
+        ("Instance", "status", "Status"), ("Awakeable", "status", "AwakeableStatus"), ("Wait", "kind", "WaitKind"),
+    ):  # fmt: skip
+        assert schemas[owner]["properties"][property]["$ref"] == f"#/components/schemas/{name}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "property"),
+    [
+        ("post", "/instances", {"definition": ""}, "definition"),
+        ("post", "/instances", {"definition": "Order", "correlation_key": ""}, "correlation_key"),
+        ("post", "/instances", {"definition": "Order", "id": ""}, "id"),
+        ("post", "/signal", {"SignalName": ""}, "SignalName"),
+        ("post", "/message", {"MessageName": "m", "CorrelationKey": ""}, "CorrelationKey"),
+    ],
+)
+def test_d5_an_empty_name_is_refused_by_the_document_as_by_the_server(
+    document: dict[str, Any], url: str, method: str, path: str, body: Any, property: str
+) -> None:
+    schema = document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+    with pytest.raises(jsonschema_rs.ValidationError):
+        validate(document, schema, body)
+    assert httpx.request(method, url + path, json=body).status_code == 422
+
+
+def test_d5_the_document_of_a_server_is_about_the_root(document: dict[str, Any]) -> None:
+    assert [server["url"] for server in document["servers"]] == ["/"]
 
 
 def test_d5_every_reference_resolves(document: dict[str, Any]) -> None:

@@ -35,6 +35,8 @@ async def test_mounted_under_a_prefix(app: Hark, store: Store, prefix: str) -> N
         assert (await http.get(f"{prefix}/instances/a%2Fb")).json()["id"] == made.json()["id"]
         assert (await http.get(f"{prefix}/health")).status_code == 200
         assert (await http.get(f"{prefix}/nowhere")).json()["error"]
+        described = (await http.get(f"{prefix}/openapi.json")).json()
+        assert [server["url"] for server in described["servers"]] == [prefix]
         assert f'href="{prefix}/openapi.json"' in (await http.get(f"{prefix}/")).text
         await ask(store, "prom_1")
         shown = (await http.get(f"{prefix}/awakeables/prom_1")).json()
@@ -117,9 +119,9 @@ async def test_an_unexpected_error_is_a_500_without_a_traceback(
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr(app, "list", broken)
+    monkeypatch.setattr(app, "events", broken)
     async with app, client(app.asgi()) as http:
-        answer = await http.get("/instances?after=secret-query")
+        answer = await http.get("/events?job=secret-query")
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert "a secret detail" in caplog.text

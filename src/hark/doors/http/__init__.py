@@ -14,6 +14,8 @@
     form            the form of the answer page: what was typed becomes an answer
     form_fields     the fields of that form, from a JSON Schema
     openapi         /openapi.json, generated from the table of routes
+    schemas         the JSON Schemas in it, from the types
+    examples        the examples in it
 
 Handlers make no decisions of the engine: they validate the shape of a request, call a verb and render its result.
 """

@@ -53,14 +53,31 @@ _MAX_POSTED_FIELDS: Final = 2000  # far more than a form has
 
 
 class LinkQuery(msgspec.Struct):
-    """The query of a link. Other parameters are ignored: email programs add their own."""
+    """The query of a link. Other parameters are ignored: email programs add their own.
+
+    Attributes:
+        t: The token of the link. Without a valid one the response is 404.
+        by: The name of the answerer, if the question has assignees.
+    """
 
     t: str = ""
     by: str | None = None
 
 
 class Question(msgspec.Struct):
-    """The question behind a link, as JSON."""
+    """The question behind a link, as JSON.
+
+    Attributes:
+        awakeable_id: The id of the awakeable.
+        status: Whether it is open, or how it was settled.
+        title: One line for the answerer, or None.
+        description: More text for the answerer, or None.
+        schema: The JSON Schema of the answer, or None.
+        assignees: Names of those who may answer; empty means anyone with the link.
+        timeout_at: When it times out, or None.
+        answered_by: The answerer's name, or None.
+        resolved_at: When it was settled, or None.
+    """
 
     awakeable_id: str
     status: str
@@ -390,11 +407,15 @@ def _style() -> str:
 
 _HTML: Final = "text/html"
 ROUTES: list[Route] = [
-    Route("GET", "/a/static/{file}", static, None, "Read a file of the answer page.", {200: "text/css"}, (404,)),
+    Route("GET", "/a/static/{file}", static, None, "Read a file of the answer page.", {200: "text/css"}, (404,),
+          id="readAnswerPageFile", tag="Links"),
     Route("GET", "/a/{awakeable_id}", show, None, "Show the question of a link, as JSON if the client accepts it.",
-          {200: Question}, (404,), query=LinkQuery, alternative=_HTML),
+          {200: Question}, (404,), query=LinkQuery, alternative=_HTML,
+          id="showQuestion", tag="Links"),
     Route("POST", "/a/{awakeable_id}", answer, None, "Answer it, with the form of the page or any JSON.",
-          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, alternative=_HTML),
+          {200: Resolved}, (400, 404, 409, 413), query=LinkQuery, body=Any, alternative=_HTML,
+          id="answerQuestion", tag="Links"),
     Route("POST", "/a/{awakeable_id}/reject", reject, None, "Reject it, with a reason.", {200: Rejected},
-          (400, 404, 409, 413), query=LinkQuery, body=RejectBody, alternative=_HTML),
+          (400, 404, 409, 413), query=LinkQuery, body=RejectBody, alternative=_HTML,
+          id="rejectQuestion", tag="Links"),
 ]  # fmt: skip

@@ -1,25 +1,33 @@
-"""/openapi.json: OpenAPI 3.1, generated from the table of routes. Nothing in it is written by hand but descriptions."""
+"""/openapi.json: OpenAPI 3.1, generated from the table of routes, their types and the docstrings of these."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from hark.doors.http import schemas
+from hark.doors.http.examples import ARGUMENTS, BODIES, ERRORS, HEADERS, RESPONSES
 from hark.doors.http.responses import STATUSES, Response, json_response
 from hark.doors.http.routes import HttpRequest, Route
+from hark.model.names import NAME_BYTES
 
-_REF = "#/components/schemas/{name}"
-_ARGS = {
-    "target": "The id or the correlation key of an instance, percent-encoded (a `/` in it is %2F).",
-    "id": "The id of an awakeable.",
-    "name": "The name of a signal, percent-encoded.",
-    "awakeable_id": "The id of an awakeable.",
-    "file": "The name of a file.",
+_TAGS = {
+    "Instances": "Start, read, cancel and retry instances.",
+    "Signals": "Send signals, broadcasts and messages.",
+    "Awakeables": "Questions to the outside world: list, answer and reject them.",
+    "Events": "What happened, and what instances wait for.",
+    "Links": "The page behind the link of an awakeable. The link is the credential.",
+    "Server": "The condition of the server and its workers.",
 }
+_DESCRIPTION = (
+    "Durable workflows that wait for the outside world. Every error is an `Error`. Any request may also get 408, 414 "
+    "or 431 when it is too slow, or when its URL or headers are too large, and 500 after a bug."
+)
+_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_BYTES}
 _TIME = {"type": "string", "format": "date-time"}
 _ERROR = {
     "type": "object",
@@ -33,41 +41,42 @@ _ERROR = {
         "by": {"type": ["string", "null"], "description": "AlreadySettled: the name of the answerer."},
         "at": {"anyOf": [_TIME, {"type": "null"}], "description": "AlreadySettled: when it was settled."},
         "target": {"type": "string", "description": "NoTarget: the target or the correlation key of the request."},
-        "problems": {"type": "array", "description": "InvalidAnswer, NotAssigned, InvalidDefinition: one entry each."},
+        "problems": {
+            "type": "array", "items": {},
+            "description": "InvalidAnswer, NotAssigned, InvalidDefinition: one entry each.",
+        },
         "size": {"type": "integer", "description": "PayloadTooLarge: the bytes that were sent, or that it would be."},
         "limit": {"type": "integer", "description": "PayloadTooLarge: the bytes that a payload may have."},
         "line": {"type": ["integer", "null"], "description": "MalformedJson: the line, from 1."},
         "column": {"type": ["integer", "null"], "description": "MalformedJson: the column, from 1."},
         "allow": {"type": "string", "description": "NoMethod: the methods that the path has."},
     },
-}
+    "examples": [*ERRORS.values()],
+}  # fmt: skip
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
-    shapes = [shape for route in routes for shape in (route.body, *route.responses.values()) if _is_shape(shape)]
-    _, components = msgspec.json.schema_components(shapes, ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
-    names = Counter(route.handler.__name__ for route in routes)
     for route in routes:
-        name = route.handler.__name__
-        if names[name] > 1:
-            name = f"{route.handler.__module__.rpartition('.')[2]}_{name}"
-        paths.setdefault(route.path, {})[route.method.lower()] = {"operationId": name, **_operation(route)}
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    bodies = [route.body for route in routes if _is_shape(route.body)]
+    responses = [shape for route in routes for shape in route.responses.values() if _is_shape(shape)]
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Hark",
-            "version": version,
-            "description": "Durable workflows that wait for the outside world.",
-        },
+        "info": {"title": "Hark", "version": version, "description": _DESCRIPTION},
+        "servers": [{"url": "/", "description": "This server."}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {**components, "Error": _ERROR},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {**schemas.components(bodies, responses), "Error": _ERROR},
+            "securitySchemes": {
+                "token": {
+                    "type": "http", "scheme": "bearer",
+                    "description": "A token of `hark token create`. The scopes that an operation names are its own.",
+                }
+            },
         },
-        # Requests from this machine need no token.
-        "security": [{"token": []}, {}],
-    }
+    }  # fmt: skip
 
 
 def _is_shape(shape: Any) -> bool:
@@ -76,22 +85,34 @@ def _is_shape(shape: Any) -> bool:
 
 def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
+        "operationId": route.id,
+        "tags": [route.tag],
         "summary": route.summary,
         "description": "Needs no token." if route.scope is None else f"A token needs the scope `{route.scope}`.",
-        "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
-        "responses": {str(code): _success(code, shape) for code, shape in route.responses.items()},
+        # The empty requirement: requests from this machine need no token.
+        "security": [] if route.scope is None else [{"token": [route.scope]}, {}],
+        "parameters": [*_path_parameters(route), *schemas.parameters(route.query), *_header_parameters(route)],
+        "responses": {str(code): _success(route, code, shape) for code, shape in route.responses.items()},
     }
     if route.body is not None:
-        schema = {} if route.body is Any else msgspec.json.schema(route.body, ref_template=_REF)
-        schema.pop("$defs", None)
+        content = {"application/json": _json(route.body, BODIES.get(route.id))}
         required = _is_shape(route.body) and any(field.required for field in msgspec.structs.fields(route.body))
-        operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
+        operation["requestBody"] = {"required": required, "description": _of_body(route), "content": content}
     for code in sorted({*route.error_codes, *_common(route)}):
         operation["responses"][str(code)] = _failure(code)
     if route.alternative is not None:
         for response in operation["responses"].values():
-            response["content"][route.alternative] = {"schema": {"type": "string"}}
+            response["content"][route.alternative] = {"schema": {"type": "string"}, "example": RESPONSES[route.id]}
     return operation
+
+
+def _json(shape: Any, example: Any) -> dict[str, Any]:
+    """A body of JSON. The schema of a shape has an example of its own."""
+    return {"schema": schemas.reference(shape)} | ({} if _is_shape(shape) else {"example": example})
+
+
+def _of_body(route: Route) -> str:
+    return schemas.summary(route.body) if _is_shape(route.body) else "The payload: any JSON. An empty body is null."
 
 
 def _common(route: Route) -> set[int]:
@@ -104,46 +125,40 @@ def _common(route: Route) -> set[int]:
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
     names = [part[1:-1] for part in route.segments if part.startswith("{")]
-    schema = {"type": "string", "minLength": 1, "maxLength": 255}
     return [
-        {"name": name, "in": "path", "required": True, "description": _ARGS[name], "schema": schema} for name in names
-    ]
-
-
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
-    found = []
-    for field in msgspec.structs.fields(route.query):
-        schema = msgspec.json.schema(field.type)
-        # An absent parameter of a query is left out, never null.
-        kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
-        found.append({"name": field.name, "in": "query", "required": field.required, "schema": kinds[0]})
-    return found
+        {"name": name, "in": "path", "required": True, "description": ARGUMENTS[name][0], "schema": {**_NAME},
+         "example": ARGUMENTS[name][1]}
+        for name in names
+    ]  # fmt: skip
 
 
 def _header_parameters(route: Route) -> list[dict[str, Any]]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 255}
     return [
-        {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
+        {"name": name, "in": "header", "required": False, "description": text, "schema": {**_NAME},
+         "example": HEADERS[name]}
         for name, text in route.headers.items()
-    ]
+    ]  # fmt: skip
 
 
-def _success(code: int, shape: Any) -> dict[str, Any]:
+def _success(route: Route, code: int, shape: Any) -> dict[str, Any]:
     described: dict[str, Any] = {"description": HTTPStatus(code).phrase}
     if isinstance(shape, str):
-        described["content"] = {shape: {"schema": {"type": "string"}}}
+        described["content"] = {shape: {"schema": {"type": "string"}, "example": RESPONSES[route.id]}}
     elif shape is not None:
-        schema = {} if shape is Any else msgspec.json.schema(shape, ref_template=_REF)
-        schema.pop("$defs", None)
-        described["content"] = {"application/json": {"schema": schema}}
+        described["content"] = {"application/json": _json(shape, RESPONSES.get(route.id))}
+        if _is_shape(shape):
+            described["description"] += f": {schemas.summary(shape)}"
     return described
 
 
 def _failure(code: int) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
+    content = {"application/json": {"schema": {"$ref": schemas.REF.format(name="Error")}, "example": ERRORS[code]}}
     types = " or ".join(f"`{kind.__name__}`" for kind, status in STATUSES.items() if status == code)
     return {"description": f"{HTTPStatus(code).phrase}: {types}", "content": content}
 
 
 async def openapi(request: HttpRequest) -> Response:
-    return json_response(request.server.document)
+    """The document, with the address that its paths start with: another one when the application is mounted."""
+    prefix = quote(request.scope.get("root_path", "").rstrip("/"))
+    servers = [{"url": prefix or "/", "description": "This server."}]
+    return json_response({**request.server.document, "servers": servers})

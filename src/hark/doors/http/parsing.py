@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from hark.model import json
 from hark.model.errors import InvalidInput, PayloadTooLarge
+from hark.model.names import NAME_BYTES
 
 T = TypeVar("T", bound=msgspec.Struct)
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+# The limits of these are for /openapi.json only: the app checks them, with better messages.
+Name = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": NAME_BYTES})]
+Id = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.-]{1,128}$"})]
+Cursor = Name
 ENVELOPE: Final = 1 << 16  # bytes that a body may have beside the payload: its other fields
 
 

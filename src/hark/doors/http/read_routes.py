@@ -4,74 +4,112 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
+from hark.doors.http.parsing import Cursor, Name
 from hark.doors.http.responses import Response, error_body, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.doors.times import parse_time
 from hark.model import json
 from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
-from hark.model.values import Awakeable, AwakeableStatus, Event, Instance, Kind, Status, Wait, WaitKind, WorkerInfo
+from hark.model.values import Awakeable, Event, Instance, Wait, WorkerInfo
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 VERSION = version("hark")
 _HEALTH_TIMEOUT = 2.0  # seconds; a probe that waits as long as a request may would report a failure of a minute ago
 
 
-def _enum(literal: Any) -> msgspec.Meta:
-    """The values in the OpenAPI document; the app validates them. (With a Literal, `null` in a query would be None.)"""
-    return msgspec.Meta(extra_json_schema={"enum": [*get_args(literal)]})
-
-
-StatusFilter = Annotated[str, _enum(Status)] | None
-KindFilter = Annotated[str, _enum(Kind)] | None
-AwakeableStatusFilter = Annotated[str, _enum(AwakeableStatus)] | None
-WaitKindFilter = Annotated[str, _enum(WaitKind)] | None
+# For /openapi.json only: the handler parses both.
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-_TAGS = msgspec.Meta(
-    description='A JSON object, for example {"tenant": "a"}: only instances that were started with all of these tags.',
-    extra_json_schema={"contentMediaType": "application/json"},
-)
-_PREFIX = msgspec.Meta(min_length=1, max_length=255, description="Only instances whose correlation key begins so.")
+JsonObject = Annotated[str, msgspec.Meta(extra_json_schema={"contentMediaType": "application/json"})]
 
 
 class InstancesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    status: StatusFilter = None
-    definition: str | None = None
-    kind: KindFilter = None
-    tags: Annotated[str, _TAGS] | None = None
-    key_prefix: Annotated[str, _PREFIX] | None = None
+    """Filters, and a page of what they leave.
+
+    Attributes:
+        status: Only instances with this status.
+        definition: Only instances of the definition with this name.
+        kind: Only instances of definitions of this kind.
+        tags: Only instances that were started with all of these tags, a JSON object.
+        key_prefix: Only instances whose correlation key begins so.
+        created_after: Only instances that were started later than this time.
+        created_before: Only instances that were started earlier than this time.
+        limit: How many items a page has at most.
+        after: The `next` of the page before.
+    """
+
+    status: str | None = None
+    definition: Name | None = None
+    kind: str | None = None
+    tags: JsonObject | None = None
+    key_prefix: Name | None = None
     created_after: Time | None = None
     created_before: Time | None = None
     limit: Limit = 100
-    after: str | None = None
+    after: Cursor | None = None
 
 
 class AwakeablesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    job: str | None = None
-    status: AwakeableStatusFilter = None
+    """Filters, and a page of what they leave.
+
+    Attributes:
+        job: Only awakeables of this instance, by its id or correlation key.
+        status: Only awakeables with this status.
+        limit: How many items a page has at most.
+        after: The `next` of the page before.
+    """
+
+    job: Name | None = None
+    status: str | None = None
     limit: Limit = 100
-    after: str | None = None
+    after: Cursor | None = None
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of events.
+
+    Attributes:
+        limit: How many events a page has at most.
+        after: The `next` of the page before, which goes back in time; or the `cursor` of an event as TX.SEQ, which
+            goes forward.
+    """
+
     limit: Limit = 100
-    after: str | None = None
+    after: Cursor | None = None
 
 
 class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    job: str | None = None
+    """A page of events.
+
+    Attributes:
+        job: Only events of this instance, by its id or correlation key.
+        limit: How many events a page has at most.
+        after: The `next` of the page before, which goes back in time; or the `cursor` of an event as TX.SEQ, which
+            goes forward.
+    """
+
+    job: Name | None = None
     limit: Limit = 50
-    after: str | None = None
+    after: Cursor | None = None
 
 
 class WaitsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    name: str | None = None
-    kind: WaitKindFilter = None
+    """Filters, and a page of what they leave.
+
+    Attributes:
+        name: Only waits for this name.
+        kind: Only waits of this kind.
+        limit: How many items a page has at most.
+        after: The `next` of the page before.
+    """
+
+    name: Name | None = None
+    kind: str | None = None
     limit: Limit = 100
-    after: str | None = None
+    after: Cursor | None = None
 
 
 # X3: the link of an awakeable is a credential: a caller without the scope `answer` sees null.
@@ -81,31 +119,74 @@ AwakeableView: Any = msgspec.defstruct(
 
 
 class Instances(msgspec.Struct):
+    """A page of instances.
+
+    Attributes:
+        items: The instances, newest first.
+        next: The `after` of the next page, or None.
+    """
+
     items: list[Instance]
     next: str | None
 
 
 class Awakeables(msgspec.Struct):
+    """A page of awakeables.
+
+    Attributes:
+        items: The awakeables, newest first.
+        next: The `after` of the next page, or None.
+    """
+
     items: list[AwakeableView]
     next: str | None
 
 
 class Events(msgspec.Struct):
+    """A page of events.
+
+    Attributes:
+        items: The events, newest last.
+        next: The `after` of the next page, or None.
+    """
+
     items: list[Event]
     next: str | None
 
 
 class Waits(msgspec.Struct):
+    """A page of waits.
+
+    Attributes:
+        items: The waits, oldest first.
+        next: The `after` of the next page, or None.
+    """
+
     items: list[Wait]
     next: str | None
 
 
 class Workers(msgspec.Struct):
+    """A page of workers.
+
+    Attributes:
+        items: The workers, the longest running first.
+        next: The `after` of the next page, or None.
+    """
+
     items: list[WorkerInfo]
     next: None = None
 
 
 class Health(msgspec.Struct):
+    """The server and its store respond.
+
+    Attributes:
+        status: Always "ok"; a store that does not respond is a 503.
+        store: The kind of the store: "sqlite" or "postgresql".
+        version: The version of Hark.
+    """
+
     status: Literal["ok"]
     store: str
     version: str

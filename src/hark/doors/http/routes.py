@@ -121,6 +121,10 @@ class Route:
     """A media type that every response may have instead of JSON: HTML, for browsers."""
     headers: dict[str, str] = field(default_factory=dict)
     """Request headers that the handler reads, with a sentence each."""
+    id: str = field(kw_only=True)
+    """The name of the operation in /openapi.json: a generated client has a function of this name. It never changes."""
+    tag: str = field(kw_only=True)
+    """The group of the operation in /openapi.json."""
 
     @property
     def segments(self) -> list[str]:

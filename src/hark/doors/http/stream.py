@@ -20,7 +20,7 @@ import msgspec
 
 from hark.doors.http.feed import PAGE, StreamClient
 from hark.doors.http.open_streams import OpenStream
-from hark.doors.http.parsing import Receive
+from hark.doors.http.parsing import Cursor, Receive
 from hark.doors.http.read_routes import cursor_number
 from hark.doors.http.responses import Response, encode_json, with_security_headers
 from hark.doors.http.routes import HttpRequest
@@ -36,7 +36,13 @@ _HEADERS = with_security_headers(
 
 
 class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
-    after: str | None = None
+    """Where the stream begins.
+
+    Attributes:
+        after: Begin after the event with this seq, as `Last-Event-ID` does.
+    """
+
+    after: Cursor | None = None
 
 
 async def stream(request: HttpRequest) -> Response | None:

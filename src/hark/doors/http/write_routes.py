@@ -3,75 +3,150 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from hark.doors.http import parsing
+from hark.doors.http.parsing import Id, Name
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.values import Instance
 
+# The limits are for /openapi.json only, as those of a name are.
+Priority = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": -(2**31), "maximum": 2**31 - 1})]
+Version = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 2**31 - 1})]
+Delay = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})]
+
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
-    definition: str
+    """What to start, and how.
+
+    Attributes:
+        definition: The name of the definition.
+        input: Its input: the state of a machine, the arguments of a function.
+        id: The id of the instance; by default a new one is made.
+        correlation_key: Its business name, unique among live instances.
+        correlation_scope: Whether the key is free again when the instance has ended ("live"), or never ("forever").
+        step: The step of a machine to begin with; by default its first.
+        queue: The queue to run in; by default that of the definition.
+        priority: A lower number runs first.
+        delay: Seconds to wait before the first step.
+        at: When to run the first step, instead of a delay.
+        concurrency_key: At most so many instances with this key run at a time.
+        rate_limit: The name of a rate limit, or the name and a partition of it.
+        weight: How many tokens of the rate limit it takes.
+        version: The version of the definition; by default the newest.
+        tags: Names and values to find it by.
+    """
+
+    definition: Name
     input: Any = None
-    id: str | None = None
-    correlation_key: str | None = None
+    id: Id | None = None
+    correlation_key: Name | None = None
     correlation_scope: Literal["live", "forever"] = "live"
-    step: str | None = None
-    queue: str | None = None
-    priority: int = 0
-    delay: float | None = None
+    step: Name | None = None
+    queue: Name | None = None
+    priority: Priority = 0
+    delay: Delay | None = None
     at: datetime | None = None
-    concurrency_key: str | None = None
-    rate_limit: str | tuple[str, str] | None = None
+    concurrency_key: Name | None = None
+    rate_limit: Name | tuple[Name, Name] | None = None
     weight: float = 1
-    version: int | None = None
+    version: Version | None = None
     tags: dict[str, str] | None = None
 
 
 class BroadcastBody(msgspec.Struct, forbid_unknown_fields=True):
-    SignalName: str
+    """A broadcast.
+
+    Attributes:
+        SignalName: The name that instances wait for.
+        Payload: The JSON value that it carries.
+    """
+
+    SignalName: Name
     Payload: Any = None
 
 
 class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
-    MessageName: str
-    CorrelationKey: str
+    """A message to one instance.
+
+    Attributes:
+        MessageName: The name that the instance waits for.
+        CorrelationKey: The correlation key of the wait.
+        Variables: The JSON value that it carries.
+    """
+
+    MessageName: Name
+    CorrelationKey: Name
     Variables: Any = None
 
 
 class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why an awakeable is rejected.
+
+    Attributes:
+        error: The reason, for the code that waits for the answer.
+    """
+
     error: str = "rejected"
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why and how an instance is cancelled.
+
+    Attributes:
+        reason: The reason, for people.
+        force: Whether to skip the undo of the instance.
+    """
+
     reason: str | None = None
     force: bool = False
 
 
 class Delivered(msgspec.Struct):
-    """What the signal did: woke the instance, was stored for later, or was a duplicate."""
+    """What a signal did.
+
+    Attributes:
+        status: "woke" (the instance waited for it), "stored" (it is kept for later) or "duplicate" (its key was already
+            used, and nothing was stored).
+    """
 
     status: Literal["woke", "stored", "duplicate"]
 
 
 class Broadcasted(msgspec.Struct):
-    """How many subscribers received the broadcast."""
+    """How many subscribers received a broadcast.
+
+    Attributes:
+        DeliveredCount: The number of instances that it reached.
+    """
 
     DeliveredCount: int
 
 
 class Messaged(msgspec.Struct):
-    """The instance that received the message."""
+    """The instance that received a message.
+
+    Attributes:
+        WorkflowInstanceIds: The id of the instance.
+        Delivered: Always true; without a receiver the response is 404.
+    """
 
     WorkflowInstanceIds: list[str]
     Delivered: bool = True
 
 
 class Resolved(msgspec.Struct):
-    """The awakeable is resolved."""
+    """The awakeable is resolved.
+
+    Attributes:
+        awakeable_id: The id of the awakeable.
+        payload: The answer.
+        success: Always true.
+        message: A sentence for people.
+    """
 
     awakeable_id: str
     payload: Any
@@ -80,7 +155,14 @@ class Resolved(msgspec.Struct):
 
 
 class Rejected(msgspec.Struct):
-    """The awakeable is rejected."""
+    """The awakeable is rejected.
+
+    Attributes:
+        awakeable_id: The id of the awakeable.
+        error: The reason.
+        success: Always true.
+        message: A sentence for people.
+    """
 
     awakeable_id: str
     error: str

@@ -1,0 +1,138 @@
+"""The examples of the OpenAPI document: one order that waits for its payment, and one question to a person."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_ORDER: Final = "o-42"
+_QUESTION: Final = "prom_1by00MjoyMA"
+_WAIT: Final = {
+    "instance_id": _ORDER, "kind": "signal", "name": "paid", "place": "start", "deadline": "2026-03-02T09:00:00Z",
+    "since": "2026-03-01T09:00:00Z",
+}  # fmt: skip
+_INSTANCE: Final = {
+    "id": _ORDER, "definition": "Order", "kind": "machine", "version": 1, "step": "ship", "status": "awaiting_signal",
+    "state": {"order": 42}, "result": None, "error": None, "attempt": 0, "queue": "default",
+    "correlation_key": "order:42", "parent_id": None, "created_at": "2026-03-01T09:00:00Z", "finished_at": None,
+    "waits": [_WAIT], "cancel_reason": None, "progress": {"percent": 50}, "traceback": None, "tags": {"tenant": "a"},
+}  # fmt: skip
+_EVENT: Final = {
+    "seq": 2, "instance_id": _ORDER, "type": "signal", "step": None, "data": {"name": "paid", "status": "woke"},
+    "at": "2026-03-01T09:30:00Z", "cursor": [18, 2],
+}  # fmt: skip
+_AWAKEABLE: Final = {
+    "id": _QUESTION, "instance_id": _ORDER, "task": None, "entry_index": 2, "status": "PENDING", "payload": None,
+    "error": None, "timeout_at": None, "created_at": "2026-03-01T09:00:00Z", "resolved_at": None,
+    "title": "Refund order 42?", "description": None, "schema": {"type": "boolean"}, "assignees": ["ann"],
+    "answered_by": None, "url": None,
+}  # fmt: skip
+_WAITING: Final = {
+    "kind": "signal", "name": "paid", "key": None, "place": "start", "since": "2026-03-01T09:00:00Z",
+    "deadline": "2026-03-02T09:00:00Z", "wake": "hark signal o-42 paid", "note": None,
+}  # fmt: skip
+_BLOCKER: Final = {"reason": "no_worker", "text": "No worker has the code of Order@1. Start one.", "until": None}
+_NEAR_MISS: Final = {
+    "reason": "other_name", "kind": "signal", "name": "payed", "target": _ORDER, "at": "2026-03-01T09:20:00Z",
+    "text": "A signal 'payed' arrived; it waits for 'paid'.", "count": 1,
+}  # fmt: skip
+_WORKER: Final = {
+    "id": "w-1", "host": "app-1", "pid": 4711, "version": "0.1.0", "queues": {"default": 100}, "free": {"default": 98},
+    "definitions": ["Order@1"], "since": "2026-03-01T08:00:00Z", "lease_until": "2026-03-01T09:00:30Z", "live": True,
+}  # fmt: skip
+
+EXAMPLES: Final[dict[str, Any]] = {
+    # responses
+    "Health": {"status": "ok", "store": "sqlite", "version": "0.1.0"},
+    "Instance": _INSTANCE,
+    "Instances": {"items": [_INSTANCE], "next": None},
+    "Wait": _WAIT,
+    "Waits": {"items": [_WAIT], "next": None},
+    "Event": _EVENT,
+    "Events": {"items": [_EVENT], "next": "~18.2"},
+    "Awakeable": _AWAKEABLE,
+    "Awakeables": {"items": [_AWAKEABLE], "next": None},
+    "WorkerInfo": _WORKER,
+    "Workers": {"items": [_WORKER], "next": None},
+    "Waiting": _WAITING,
+    "Blocker": _BLOCKER,
+    "NearMiss": _NEAR_MISS,
+    "Why": {
+        "id": _ORDER, "definition": "Order", "version": 1, "status": "awaiting_signal", "step": "ship",
+        "correlation_key": "order:42", "since": "2026-03-01T09:00:00Z",
+        "text": "It waits for the signal 'paid' and gives up in 23 h.", "waits": [_WAITING], "blockers": [_BLOCKER],
+        "misses": [_NEAR_MISS],
+    },
+    "Delivered": {"status": "woke"},
+    "Broadcasted": {"DeliveredCount": 3},
+    "Messaged": {"WorkflowInstanceIds": [_ORDER], "Delivered": True},
+    "Resolved": {
+        "awakeable_id": _QUESTION, "payload": True, "success": True, "message": "Awakeable resolved successfully",
+    },
+    "Rejected": {
+        "awakeable_id": _QUESTION, "error": "too late", "success": True, "message": "Awakeable rejected successfully",
+    },
+    "Question": {
+        "awakeable_id": _QUESTION, "status": "PENDING", "title": "Refund order 42?", "description": None,
+        "schema": {"type": "boolean"}, "assignees": ["ann"], "timeout_at": None, "answered_by": None,
+        "resolved_at": None,
+    },
+    # bodies
+    "StartBody": {
+        "definition": "Order", "input": {"order": 42}, "correlation_key": "order:42", "tags": {"tenant": "a"},
+    },
+    "BroadcastBody": {"SignalName": "market-open", "Payload": {"market": "NYSE"}},
+    "MessageBody": {"MessageName": "invoice", "CorrelationKey": "order:42", "Variables": {"total": 100}},
+    "RejectBody": {"error": "too late"},
+    "CancelBody": {"reason": "ordered twice", "force": False},
+    # queries
+    "InstancesQuery": {
+        "status": "awaiting_signal", "definition": "Order", "kind": "machine", "tags": '{"tenant": "a"}',
+        "key_prefix": "order:", "created_after": "2026-03-01T00:00:00Z", "created_before": "2026-03-02T00:00:00Z",
+        "limit": 100, "after": _ORDER,
+    },
+    "AwakeablesQuery": {"job": _ORDER, "status": "PENDING", "limit": 100, "after": _QUESTION},
+    "HistoryQuery": {"limit": 100, "after": "~18.2"},
+    "EventsQuery": {"job": _ORDER, "limit": 50, "after": "18.2"},
+    "WaitsQuery": {"name": "paid", "kind": "signal", "limit": 100, "after": "1772355600000000-o-42"},
+    "StreamQuery": {"after": "2"},
+    "LinkQuery": {"t": "1.dG9rZW4.c2lnbmF0dXJl", "by": "ann"},
+}  # fmt: skip
+
+ARGUMENTS: Final[dict[str, tuple[str, str]]] = {
+    "target": ("The id or the correlation key of an instance, percent-encoded (a `/` in it is %2F).", _ORDER),
+    "id": ("The id of an awakeable.", _QUESTION),
+    "name": ("The name of a signal, percent-encoded.", "paid"),
+    "awakeable_id": ("The id of an awakeable.", _QUESTION),
+    "file": ("The name of a file.", "answer.css"),
+}
+"""The parts of a path: description and example."""
+
+HEADERS: Final = {"Idempotency-Key": "evt-7", "Last-Event-ID": "2"}
+
+BODIES: Final[dict[str, Any]] = {
+    "signalInstance": {"amount": 100}, "resolveAwakeable": True, "answerQuestion": True,
+}  # fmt: skip
+"""Of operations that take any JSON."""
+
+RESPONSES: Final[dict[str, Any]] = {
+    "followInstanceEvents": 'id: 2\nevent: signal\ndata: {"instance_id":"o-42","name":"paid","status":"woke"}\n\n',
+    "readMetrics": 'hark_oldest_wait_seconds{kind="signal"} 1800\n',
+    "readOpenapi": {"openapi": "3.1.0", "info": {"title": "Hark"}},
+    "showHome": "<!doctype html>",
+    "readAnswerPageFile": "body { margin: 0 }",
+    "showQuestion": "<!doctype html>",
+    "answerQuestion": "<!doctype html>",
+    "rejectQuestion": "<!doctype html>",
+}
+"""Of operations whose response is not JSON of one type."""
+
+ERRORS: Final[dict[int, dict[str, Any]]] = {
+    400: {"error": "The JSON ends early. Send the whole text.", "type": "MalformedJson", "line": 1, "column": 12},
+    401: {"error": "This request needs a token. Send `Authorization: Bearer TOKEN`.", "type": "Unauthenticated"},
+    403: {"error": "This token lacks the scope 'operate'.", "type": "Forbidden"},
+    404: {"error": "There is no instance 'o-42'. Check the id or key.", "type": "NotFound"},
+    409: {"error": "The key 'order:42' is taken by 'o-42'.", "type": "Duplicate", "holder": _ORDER},
+    413: {"error": "The payload has too many bytes.", "type": "PayloadTooLarge", "size": 2000000, "limit": 1048576},
+    422: {"error": "The query has the wrong shape.", "type": "InvalidInput"},
+    503: {"error": "The database does not respond. Try again.", "type": "StoreUnavailable"},
+}
