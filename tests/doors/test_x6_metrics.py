@@ -149,6 +149,7 @@ async def test_x6_what_happened_to_instances_is_counted(http: httpx.AsyncClient,
         'hark_instances_finished_total{status="done",definition="Order"}': 1,
         'hark_instances_finished_total{status="failed",definition="Order"}': 1,
     }
+    assert after["hark_failed_attempts_total"] == 2  # of Flaky, and the refused order
     assert after["hark_retries_total"] == 1
     assert after["hark_cancels_total"] == 1
     assert after["hark_timeouts_total"] == 1

@@ -150,7 +150,10 @@ async def test_x6_failures_are_visible_in_the_spans(store: Store, spans: InMemor
             await app.start(Broken, id="b-1")
     step = named(spans)["step Broken.start"]
     assert step.status.status_code is trace.StatusCode.ERROR
-    assert "no such order" in (step.status.description or "")
+    assert step.status.description == "ValueError: no such order"
+    [event] = step.events
+    assert event.attributes is not None
+    assert "in start" in str(event.attributes["exception.stacktrace"])
     starts = [span for span in spans.get_finished_spans() if span.name == "start Broken"]
     assert [span.status.status_code for span in starts] == [trace.StatusCode.UNSET, trace.StatusCode.ERROR]
 

@@ -232,7 +232,12 @@ class Tracing:
         if isinstance(decision.move, Proceed) and runs_ahead(decision.move):
             return
         activation.span.set_attribute("hark.outcome", decision.label)
-        if isinstance(decision.move, Finish) and decision.move.status == "failed":
+        failure = decision.failure
+        if failure is not None:
+            about = {"exception.type": failure.type or "", "exception.message": failure.message}
+            activation.span.add_event("exception", about | {"exception.stacktrace": failure.traceback or ""})
+            activation.span.set_status(self._api.StatusCode.ERROR, failure.text)
+        elif isinstance(decision.move, Finish) and decision.move.status == "failed":
             activation.span.set_status(self._api.StatusCode.ERROR, decision.move.error)
         activation.end()
         claim.span = None
