@@ -1,13 +1,17 @@
 """D4: tables fit the terminal: columns are left out by importance, then cells are cut; a pipe gets everything."""
 
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
 
 from hark import Await, Context, Done, Hark, Machine, step
 from hark.doors.cli.output import duration
-from hark.doors.cli.tables import fit, print_table
-from tests.doors.support_cli import Cli, store_options
+from hark.doors.cli.tables import fit, print_table, shown_ids
+from hark.model.decisions import Arm
+from tests.doors.support_cli import Cli, run_cli, store_options
 from tests.doors.test_cli_process import on_a_terminal
+from tests.doors.test_cli_server import serving
 from tests.support.stores import Store
 
 COLUMNS = ("ID", "DEFINITION", "STATUS", "STEP", "KEY", "WAITS FOR", "STARTED")
@@ -51,11 +55,60 @@ def test_d4_no_line_is_wider_than_the_terminal(cli: Cli, monkeypatch: pytest.Mon
 
 
 def test_d4_a_narrow_table_keeps_the_id_and_the_status(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = filled(cli)
-    monkeypatch.setenv("COLUMNS", "60")
+    filled(cli)
+    monkeypatch.setenv("COLUMNS", "35")
     header, *rows = cli("instance", "list").out.splitlines()
     assert header.split() == ["ID", "STATUS"]
-    assert [row.split() for row in rows] == [[id, "awaiting_signal"] for id in reversed(ids)]
+    assert {row.split()[1] for row in rows} == {"awaiting_signal"}
+
+
+def test_d4_a_short_id_from_a_table_is_accepted_by_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = filled(cli)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = [row.split()[0] for row in cli("instance", "list").out.splitlines()[1:]]
+    monkeypatch.delenv("COLUMNS")
+    assert all(13 <= len(short) < 36 and id.startswith(short) for short, id in zip(shown, reversed(ids), strict=True))
+    assert len(set(shown)) == len(ids)
+    short, id = shown[-1], ids[0]
+    assert cli("instance", "show", short, "--json").json["id"] == id
+    assert cli("instance", "why", short, "--json").json["id"] == id
+    assert {event["instance_id"] for event in cli("events", "--job", short, "--json").json} == {id}
+    assert cli("awakeable", "list", "--job", short, "--json").json == []
+    assert cli("signal", short, "unexpected").out == "stored\n"
+    assert cli("instance", "cancel", short, "--json").json["id"] == id
+    assert "cancelled" in cli("instance", "retry", short).error_line(4)
+    with serving("--no-worker", *store_options(cli.store), cwd=Path.cwd()) as url:
+        assert run_cli("instance", "show", shown[0], "--server", url, "--json").json["id"] == ids[-1]
+        assert run_cli("signal", shown[0], "unexpected", "--server", url).out == "stored\n"
+
+
+def test_d4_a_short_id_that_means_several_instances_is_refused(cli: Cli) -> None:
+    ids = [ID, "01a1df25-632f-7623-bb27-8822e5df9861"]
+    for id in ids:
+        cli.park(Arm("signal", f"w-{id}", name="go"), id=id)
+    said = cli("signal", "01a1df25-632f", "go").error_line(2)
+    assert f"for example {ids[0]} and {ids[1]}" in said
+    assert cli("signal", ids[0][:-1], "go").code == 2
+    assert "no instance" in cli("instance", "show", "01a1df26-632f").error_line(3)
+    assert "no instance" in cli("instance", "show", "01a1df2").error_line(3)  # too short to be the beginning of an id
+    cli.park(Arm("signal", "w-key", name="go"), id="keyed", key="01a1df25")
+    assert cli("instance", "show", "01a1df25", "--json").json["id"] == "keyed"  # a key comes first
+
+
+def test_d4_a_token_that_may_only_signal_can_signal_by_a_key_that_looks_like_an_id(cli: Cli, tmp_path: Path) -> None:
+    cli.park(Arm("signal", "w", name="go"), key="deadbeef")
+    token = cli("token", "create", "--scope", "signal").out.strip()
+    with serving("--require-token", "--no-worker", *store_options(cli.store), cwd=tmp_path) as url:
+        assert run_cli("signal", "deadbeef", "go", "--server", url, "--token", token).out == "woke\n"
+
+
+def test_d4_ids_are_as_short_as_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    other = "01a1df25-632f-7623-bb27-8822e5df9861"
+    assert shown_ids([ID, "request-1"]) == {ID: "01a1df25-632f", "request-1": "request-1"}
+    assert shown_ids([ID, other]) == {ID: ID, other: other}
+    assert shown_ids([ID], wide=True) == {ID: ID}
+    assert shown_ids([]) == {}
 
 
 def test_d4_a_pipe_and_wide_get_whole_cells_on_one_line_each(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,6 +241,9 @@ READS: dict[str, Question] = {
     "read_instances": Question(
         reads.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}
     ),
+    "ids_between": Question(
+        reads.ids_between, {"instances_pkey"}, None, lambda size: {"low": "parked-1", "high": "parked-2", "size": 2}
+    ),
     "outcomes": Question(reads.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "statuses": Question(reads.statuses, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "open_awakeables": Question(

@@ -26,9 +26,10 @@ from hark.model.names import is_name
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import health, metrics, views
+from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
-from hark.store import connect
+from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
 
@@ -201,6 +202,15 @@ class DoorAccess:
         optional_name(after[1] or None, "after")
         check_word(kind, "kind", WaitKind)
         return self.app._read(lambda store: views.waits(store, name, kind, size, after))
+
+    def ids_beginning(self, prefix: str, *, limit: int = 2) -> Reply[list[str]]:
+        """The first ids of instances that begin with these characters, in order."""
+        low, high = prefix_range(prefix)
+
+        async def find(store: Store) -> list[str]:
+            return [id for (id,) in await store.read(reads.ids_between, low=low, high=high, size=limit)]
+
+        return self.app._read(find)
 
     # -- answers ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import awakeable_statuses
-from hark.doors.cli.engine import open_engine, read_up_to
+from hark.doors.cli.engine import find_target, open_engine, read_up_to
 from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_payload
 from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
 from hark.doors.errors import StillSuspended
@@ -83,6 +83,7 @@ def list_(
     """
     status = status.upper() if status is not None else None
     with open_engine(options, "read") as hark:
+        job = None if job is None else find_target(hark, job)
         found = read_up_to(limit, after, partial(hark.awakeables, job=job, status=status))
     if options.json:
         print_json(found)

@@ -5,6 +5,7 @@ Databases, servers and the app of the user are imported when a command runs, so 
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hark.doors.cli.options import DEFAULT_DB, Options
-from hark.model.errors import InvalidInput
+from hark.doors.errors import Forbidden
+from hark.model.errors import InvalidInput, NotFound
 from hark.model.masking import masked
 from hark.model.reasons import reason
 
@@ -100,6 +102,32 @@ def local_only_app(options: Options, command: str) -> "Hark":
             raise InvalidInput(f"{refused} HARK_SERVER is {masked(server)}: give the --db of the store of that server.")
         print(f"hark: {refused} It uses HARK_DB, and ignores HARK_SERVER.", file=sys.stderr)
     return local_app(options)
+
+
+_ABBREVIATED = re.compile("[0-9a-f]{8}[0-9a-f-]{0,27}")
+
+
+def find_target(engine: Engine, target: str) -> str:
+    """The target itself, or the id of the one instance whose id begins so: tables print ids without their end.
+
+    Raises:
+        InvalidInput: Several ids begin so.
+    """
+    if not _ABBREVIATED.fullmatch(target):
+        return target
+    try:
+        engine.get(target).result()
+        return target
+    except Forbidden:  # the token may signal, but not read
+        return target
+    except NotFound:
+        found = door_access(engine).ids_beginning(target).result()
+    if len(found) > 1:
+        raise InvalidInput(
+            f"Several instances have an id that begins with {target}, for example {found[0]} and {found[1]}. "
+            "Give more of it; `hark instance list --wide` prints whole ids."
+        )
+    return found[0] if found else target
 
 
 def read_up_to(limit: int, after: str | None, read: Callable[..., Any]) -> list[Any]:

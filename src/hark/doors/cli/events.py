@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from hark.doors.cli.commands import command
-from hark.doors.cli.engine import Engine, door_access, open_engine
+from hark.doors.cli.engine import Engine, door_access, find_target, open_engine
 from hark.doors.cli.options import Job, Limit, Options, Wide
 from hark.doors.cli.output import print_json, printable, shorten
-from hark.doors.cli.tables import cut_line, line_width
+from hark.doors.cli.tables import cut_line, line_width, shown_ids
 
 _POLL_INTERVAL = 0.5
 
@@ -32,6 +32,7 @@ def events(
     hark events --job order:42 --limit 100
     """
     with open_engine(options, "read") as hark:
+        job = None if job is None else find_target(hark, job)
         found = hark.events(job, limit=limit).result()
         if options.json and not follow:
             print_json(found)
@@ -61,12 +62,13 @@ def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any],
 
 
 def print_events(options: Options, found: Iterable[Any], wide: bool = False) -> None:
-    limit = line_width(wide)
+    found, limit = list(found), line_width(wide)
+    ids = shown_ids((event.instance_id for event in found), wide)
     for event in found:
         if options.json:
             print_json(event)
         else:
             data = "" if event.data is None else printable(event.data) if wide else shorten(event.data, 100)
             step = shorten(event.step or "-", 30)
-            line = f"{event.at:%Y-%m-%d %H:%M:%S}  {event.instance_id}  {event.type:<12} {step:<20} {data}".rstrip()
-            print(cut_line(line, limit))
+            line = f"{event.at:%Y-%m-%d %H:%M:%S}  {ids[event.instance_id]}  {event.type:<12} {step:<20} {data}"
+            print(cut_line(line.rstrip(), limit))

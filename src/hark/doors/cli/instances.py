@@ -7,7 +7,7 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions, kinds, statuses
-from hark.doors.cli.engine import open_engine, read_up_to
+from hark.doors.cli.engine import find_target, open_engine, read_up_to
 from hark.doors.cli.options import After, Limit, Options, Tags, Target, Wide, parse_tags
 from hark.doors.cli.output import (
     age,
@@ -20,7 +20,7 @@ from hark.doors.cli.output import (
     printable,
     when,
 )
-from hark.doors.cli.tables import print_table
+from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.times import parse_time
 
 cli = group("List, explain, cancel and retry instances.")
@@ -71,9 +71,13 @@ def list_(
     if options.json:
         print_json(found)
         return
+    ids = shown_ids((one.id for one in found), wide)
     print_table(
         ("ID", "DEFINITION", "STATUS", "STEP", "KEY", "WAITS FOR", "STARTED"),
-        ([i.id, i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)] for i in found),
+        (
+            [ids[i.id], i.definition, i.status, i.step, i.correlation_key or "-", _waits(i), ago(i.created_at)]
+            for i in found
+        ),
         "No such instances." if any(filters.values()) else "No instances.",
         drop=("STEP", "WAITS FOR", "STARTED", "KEY", "DEFINITION"),
         wide=wide,
@@ -97,7 +101,7 @@ def show(options: Options, target: Target) -> None:
     hark instance show order:42
     """
     with open_engine(options, "read") as hark:
-        found = hark.get(target).result()
+        found = hark.get(find_target(hark, target)).result()
     if options.json:
         print_json(found)
         return
@@ -137,7 +141,7 @@ def cancel(
     hark instance cancel order:42 --reason "out of stock"
     """
     with open_engine(options) as hark:
-        found = hark.cancel(target, reason, force=force).result()
+        found = hark.cancel(find_target(hark, target), reason, force=force).result()
     if options.json:
         print_json(found)
     elif found.cancel_reason is not None:
@@ -153,7 +157,7 @@ def retry(options: Options, target: Target) -> None:
     hark instance retry order:42
     """
     with open_engine(options) as hark:
-        found = hark.retry(target).result()
+        found = hark.retry(find_target(hark, target)).result()
     print_json(found) if options.json else print(f"{found.id} is {colored(found.status)} at {printable(found.step)}.")
 
 
@@ -167,7 +171,7 @@ def why(options: Options, target: Target) -> None:
     hark instance why order:42
     """
     with open_engine(options, "read") as hark:
-        found = hark.why(target).result()
+        found = hark.why(find_target(hark, target)).result()
     if options.json:
         print_json(found)
         return

@@ -6,7 +6,7 @@ import typer
 
 from hark.doors.cli.commands import command
 from hark.doors.cli.completion import definitions
-from hark.doors.cli.engine import open_engine
+from hark.doors.cli.engine import find_target, open_engine
 from hark.doors.cli.options import File, Options, Payload, Tags, Target, Text, parse_json, parse_payload, parse_tags
 from hark.doors.cli.output import print_json
 
@@ -82,7 +82,7 @@ def signal(
     """
     value = parse_payload(payload, text, file)
     with open_engine(options) as hark:
-        delivery = hark.signal(target, name, value, dedup_key=dedup_key).result()
+        delivery = hark.signal(find_target(hark, target), name, value, dedup_key=dedup_key).result()
     print_json(delivery) if options.json else print(delivery.status)
 
 

@@ -4,12 +4,14 @@ In a pipe, in a file and with `--wide` everything is printed; COLUMNS sets the w
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
 from hark.doors.cli.output import colored, printable
 
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GAP = "  "
 _COMFORTABLE = 24  # a column is cut to this width before another one is left out
 _NARROWEST = 8  # and not below this one
@@ -42,6 +44,20 @@ def print_table(
         shown = [(_cut(cell, width), width) for cell, width in zip(row, widths, strict=True) if width]
         line = _GAP.join(_styled(cell, header=number == 0) + " " * (width - _width(cell)) for cell, width in shown)
         print(line.rstrip())
+
+
+def shown_ids(ids: Iterable[str], wide: bool = False) -> dict[str, str]:
+    """How to print the ids of instances, by id: whole, or for a terminal as the first characters that tell them apart.
+
+    Commands accept these too. The first 13 are the time in milliseconds, which is not enough for instances that were
+    started together. An id that a caller has chosen stays whole.
+    """
+    ids = set(ids)
+    made = {id for id in ids if _UUID.fullmatch(id)} if line_width(wide) is not None else set()
+    length = 13
+    while len({id[:length] for id in made}) < len(made):
+        length += 1
+    return {id: id[:length] if id in made else id for id in ids}
 
 
 def line_width(wide: bool = False) -> int | None:

@@ -59,6 +59,13 @@ results = Sql(
     """
 )
 
+# The first ids of a range: those that an abbreviated id may mean.
+ids_between = Sql(
+    """
+    SELECT id FROM instances WHERE id >= :low::text AND id < :high::text ORDER BY id LIMIT :size::bigint
+    """
+)
+
 # Which of these instances have ended, and how.
 outcomes = Sql(
     """
