@@ -108,6 +108,9 @@ async def test_d3_a_person_fills_in_the_form_and_is_thanked(browser: Browser, st
         await fill_in(page)
         await page.get_by_role("button", name="Send answer").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        given = page.get_by_label("The answer")
+        for text in ("1240", "Bank transfer", "2026-12-01", "1 Main St", "spring", "Thanks,", '"po": 7'):
+            await expect(given.get_by_text(text)).to_be_visible()
         settled = await app.awakeable(id)
         assert settled.answered_by == "Ann"
         assert settled.payload == {
@@ -199,7 +202,7 @@ async def test_d3_clicking_twice_answers_once(browser: Browser, sqlite_store: St
 
 
 # The lowest contrast between text and its background on the page, as the browser paints it, and its element.
-CONTRAST = """() => {
+_COLOURS = """
     const parts = colour => colour.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
         .map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -211,6 +214,10 @@ CONTRAST = """() => {
         }
         return [255, 255, 255];
     };
+"""
+CONTRAST = (
+    f"() => {{{_COLOURS}"
+    """
     let lowest = [99, ""];
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
@@ -222,6 +229,25 @@ CONTRAST = """() => {
     }
     return lowest;
 }"""
+)
+# The lowest contrast between the border of a field and what is on either side of it (WCAG 1.4.11).
+BORDERS = (
+    f"() => {{{_COLOURS}"
+    """
+    let lowest = [99, ""];
+    const fields = "input:not([type=hidden], [type=radio], [type=checkbox]), select, textarea, .options label";
+    for (const one of document.querySelectorAll(fields)) {
+        if (!one.checkVisibility()) continue;
+        const style = getComputedStyle(one);
+        for (const around of [behind(one), behind(one.parentElement)]) {
+            const [a, b] = [light(parts(style.borderTopColor)), light(around)].sort((a, b) => b - a);
+            const ratio = parseFloat(style.borderTopWidth) ? (a + 0.05) / (b + 0.05) : 0;
+            if (ratio < lowest[0]) lowest = [ratio, one.outerHTML.slice(0, 120)];
+        }
+    }
+    return lowest;
+}"""
+)
 UNNAMED = """() => [...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
     .filter(one => !one.labels.length || !one.labels[0].textContent.trim()).map(one => one.outerHTML)"""
 SMALL = """() => [...document.querySelectorAll("button, select, textarea, .options label, input:not([type=hidden])")]
@@ -253,6 +279,8 @@ async def test_d3_the_page_is_accessible(
                     await button.hover()
                 ratio, element = await page.evaluate(CONTRAST)
                 assert ratio >= 4.5, (state, ratio, element)
+            ratio, element = await page.evaluate(BORDERS)
+            assert ratio >= 3, (state, ratio, element)
             assert await page.evaluate(UNNAMED) == []
             assert await page.evaluate(SMALL) == []
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -426,3 +426,54 @@ def test_a8_an_example_has_the_shape_of_an_answer(schema: Any, expected: Any) ->
 def test_importing_hark_does_not_import_the_validator() -> None:
     code = "import sys, hark, hark.model.schema; print('jsonschema_rs' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@dataclass
+class Described:
+    """How shall we pay?
+
+    Stored as invoices.decision; see the runbook before you change it.
+
+    Attributes:
+        amount: in cents
+    """
+
+    amount: int
+
+
+class DescribedModel(pydantic.BaseModel):
+    """How shall
+    we pay?
+
+    For programmers.
+    """
+
+    amount: int = pydantic.Field(description="In cents.\n\nWithout tax.")
+
+
+@dataclass
+class Inherited(Described):
+    more: int = 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (Described, {"How shall we pay?"}),
+        (DescribedModel, {"How shall we pay?", "In cents.\n\nWithout tax."}),
+        (Inherited, set()),
+        (Verdict, set()),
+        (Person, set()),
+        ({"description": "One.\n\nTwo."}, {"One.\n\nTwo."}),
+    ],
+)
+def test_d3_the_summary_of_a_docstring_is_a_description_and_nothing_else_of_it(kind: Any, expected: set[str]) -> None:
+    text, _ = compile_schema(kind)
+    assert text is not None
+    todo, found = [json.loads(text)], set()
+    while todo:
+        node = todo.pop()
+        if isinstance(node, dict):
+            found |= {node["description"]} if isinstance(node.get("description"), str) else set()
+            todo += node.values()
+    assert found == expected

@@ -128,7 +128,21 @@ def _schema_of(kind: Any) -> dict[str, Any]:
         return _pydantic_schema(kind)
     schema = msgspec.json.schema(kind, schema_hook=_inner_schema)
     _add_date_formats(msgspec.inspect.type_info(kind), schema, schema.get("$defs", {}), set())
+    _shorten_docstrings(schema)
     return schema
+
+
+def _shorten_docstrings(schema: dict[str, Any]) -> None:
+    """Keep the first paragraph of each class docstring, which the answer page shows; the rest is for programmers.
+
+    A docstring that was generated for the class (`Verdict(approve: bool)`) is not a description at all.
+    """
+    for node in (schema, *schema.get("$defs", {}).values()):
+        if isinstance(text := node.get("description"), str):
+            summary = " ".join(text.strip().partition("\n\n")[0].split())
+            node["description"] = summary
+            if not summary or summary.startswith(f"{node.get('title')}("):
+                del node["description"]
 
 
 def _pydantic_schema(kind: Any) -> dict[str, Any]:
@@ -143,6 +157,7 @@ def _pydantic_schema(kind: Any) -> dict[str, Any]:
             todo += node.values()
         elif isinstance(node, list):
             todo += node
+    _shorten_docstrings(schema)
     return schema
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -28,6 +28,7 @@ import msgspec
 from hark.doors.errors import NoRoute
 from hark.doors.http import parsing
 from hark.doors.http.form import Form
+from hark.doors.http.given_answer import GivenValue, given_answer
 from hark.doors.http.responses import (
     Headers,
     Response,
@@ -88,6 +89,8 @@ class Question(msgspec.Struct):
     timeout_at: datetime | None
     answered_by: str | None
     resolved_at: datetime | None
+    payload: Any
+    error: str | None
 
 
 @dataclass(slots=True)
@@ -333,7 +336,14 @@ def _settled_page(question: Awakeable, status: int, *, just_sent: bool = False) 
         after = " Only the first answer counts, so yours was not accepted."
     elif just_sent and question.status in ("RESOLVED", "REJECTED"):
         heading, after = "Thank you", " You can close this page."
-    return _message_page(status, icon, heading, f"{text}{who}{when}.{after}", question.title)
+    return _message_page(status, icon, heading, f"{text}{who}{when}.{after}", question.title, _given(question))
+
+
+def _given(question: Awakeable) -> list[GivenValue]:
+    """What was answered: the holder of the link may know, since it could have been their own answer."""
+    if question.status == "REJECTED":
+        return [GivenValue("Reason", question.error)] if question.error not in (None, "", "rejected") else []
+    return given_answer(question.schema, question.payload) if question.status == "RESOLVED" else []
 
 
 _INVALID_LINK: Final = (
@@ -342,14 +352,16 @@ _INVALID_LINK: Final = (
 )
 
 
-def _message_page(status: int, icon: str, heading: str, text: str, title: str | None = None) -> Response:
-    return _page("message.html", status, icon=icon, heading=heading, text=text, title=title)
+def _message_page(
+    status: int, icon: str, heading: str, text: str, title: str | None = None, answer: Sequence[GivenValue] = ()
+) -> Response:
+    return _page("message.html", status, icon=icon, heading=heading, text=text, title=title, answer=answer)
 
 
 def _question_json(question: Awakeable) -> Question:
     return Question(
         question.id, question.status, question.title, question.description, question.schema, question.assignees,
-        question.timeout_at, question.answered_by, question.resolved_at,
+        question.timeout_at, question.answered_by, question.resolved_at, question.payload, question.error,
     )  # fmt: skip
 
 

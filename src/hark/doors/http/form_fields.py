@@ -147,7 +147,7 @@ class FieldBuilder:
                 return  # it requires properties that it does not describe
             new.kind = "group"
             new.fields = [
-                self._build(inner, (*new.path, key), _label(key), required=key in needed)
+                self._build(inner, (*new.path, key), label_of(key), required=key in needed)
                 for key, inner in known.items()
             ]
 
@@ -217,9 +217,9 @@ def _typed_default(new: Field, default: Any) -> list[str]:
     """A default, as if the person had typed it."""
     match new.kind:
         case "choice":
-            return [str(n) for n, option in enumerate(new.options) if _same(option.value, default)]
+            return [str(n) for n, option in enumerate(new.options) if same_value(option.value, default)]
         case "checks" if isinstance(default, list):
-            return [str(n) for n, option in enumerate(new.options) if any(_same(option.value, d) for d in default)]
+            return [str(n) for n, option in enumerate(new.options) if any(same_value(option.value, d) for d in default)]
         case "list" if isinstance(default, list):
             return ["\n".join(str(item) for item in default)]
         case "json":
@@ -229,34 +229,36 @@ def _typed_default(new: Field, default: Any) -> list[str]:
     return [] if default is None else [str(default)]
 
 
-def _same(one: Any, other: Any) -> bool:
+def same_value(one: Any, other: Any) -> bool:
+    """Whether these are the same JSON value."""
     return type(one) is type(other) and bool(one == other)  # True is not 1 here
 
 
 def _options(shape: dict[str, Any]) -> list[Option]:
     """The options of a schema that is nothing but a choice: an enum, a const, or constants with titles."""
     if "const" in shape:
-        return [Option(_option_label(shape["const"], shape.get("title")), shape["const"])]
+        return [Option(option_label(shape["const"], shape.get("title")), shape["const"])]
     if isinstance(shape.get("enum"), list):
-        return [Option(_option_label(value), value) for value in shape["enum"]]
+        return [Option(option_label(value), value) for value in shape["enum"]]
     for word in ("oneOf", "anyOf"):
         several = shape.get(word)
         if isinstance(several, list) and several and all(isinstance(one, dict) and "const" in one for one in several):
-            return [Option(_option_label(one["const"], one.get("title")), one["const"]) for one in several]
+            return [Option(option_label(one["const"], one.get("title")), one["const"]) for one in several]
     return []
 
 
-def _option_label(value: Any, title: Any = None) -> str:
+def option_label(value: Any, title: Any = None) -> str:
+    """A value as words."""
     if title:
         return str(title)
     if isinstance(value, bool):
         return "Yes" if value else "No"
     if value is None:
         return "None"
-    return _label(value) if isinstance(value, str) else json.dump(value)
+    return label_of(value) if isinstance(value, str) else json.dump(value)
 
 
-def _label(key: str) -> str:
+def label_of(key: str) -> str:
     """A key as words: `order_id` and `orderId` become "Order id"; text that is not an identifier stays as it is."""
     if not _IDENTIFIER.fullmatch(key):
         return key
