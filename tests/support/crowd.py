@@ -157,6 +157,9 @@ TURN: dict[str, Question] = {
     "park": Question(
         sql.park, {"instances_pkey"}, lambda size: rows_of(sql.park, ids("running"), status="awaiting_signal")
     ),
+    "set_progress": Question(
+        sql.set_progress, {"instances_pkey"}, lambda size: rows_of(sql.set_progress, ids("running"))
+    ),
     "journal_of": Question(
         sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))
     ),
@@ -178,8 +181,8 @@ TURN: dict[str, Question] = {
         sql.taken, {"instances_pkey", "instances_key", "instances_kept_key", "tombstones_pkey"}, None,
         lambda size: {"names": [row[0] for row in _targets(size)]},
     ),
-    "inbox": Question(sql.inbox, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
-    "inbox_heads": Question(sql.inbox_heads, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
+    "inbox": Question(sql.inbox, {"signals_inbox"}, lambda size: [(id, 0) for id in ids("mailed")]),
+    "inbox_heads": Question(sql.inbox_heads, {"signals_inbox"}, lambda size: [(id, 0) for id in ids("mailed")]),
     "seen": Question(sql.seen, {"signals_dedup"}, lambda size: rows_of(sql.seen, ids("parked", size))),
     "wake": Question(sql.wake, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
     "waits_of": Question(

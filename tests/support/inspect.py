@@ -70,6 +70,24 @@ def counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         yield sent
 
 
+@contextmanager
+def rows_read(store: Store, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[list[int]]:
+    """How many rows each of these statements returned to turns, in their order."""
+    counts: list[int] = []
+    with monkeypatch.context() as patch:
+        kind = store.database.tx
+        fetch = kind.fetch
+
+        async def noted(tx: Any, sql: Sql, /, *args: Any, **values: Any) -> Any:
+            rows = await fetch(tx, sql, *args, **values)
+            if name_of(sql) in names:
+                counts.append(len(rows))
+            return rows
+
+        patch.setattr(kind, "fetch", noted)
+        yield counts
+
+
 def _noting(fetch: Callable[..., Awaitable[Any]], sent: list[str]) -> Callable[..., Awaitable[Any]]:
     async def noted(tx: Any, sql: Sql, /, *args: Any, **values: Any) -> Any:
         sent.append(name_of(sql))

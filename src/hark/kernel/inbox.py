@@ -12,7 +12,8 @@ from operator import itemgetter
 from typing import Any
 
 from hark.kernel.rows import LockedRow
-from hark.model.activation import InboxRow, WaitRow
+from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.decisions import Decision
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
@@ -99,13 +100,21 @@ async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
 
 
 async def load_inboxes(
-    tx: Tx, ids: Iterable[str], complete: Mapping[str, list[InboxRow]] | None = None
+    tx: Tx, after: Mapping[str, int], complete: Mapping[str, list[InboxRow]] | None = None
 ) -> dict[str, list[InboxRow]]:
-    """The unconsumed rows in the inboxes of these instances; those in `complete` are not read again."""
+    """The unconsumed rows in the inboxes of these instances, above the number that `after` has for each; those in
+    `complete` are not read again."""
     complete = complete or {}
-    inboxes = {id: complete.get(id, []) for id in ids}
-    unread = sorted(id for id in inboxes if id not in complete)
+    inboxes = {id: complete.get(id, []) for id in after}
+    unread = sorted([item for item in after.items() if item[0] not in complete])
     if unread:
-        for seq, id, kind, name, wait_id, payload, at in await tx.fetch(sql.inbox, ids=unread):
+        for seq, id, kind, name, wait_id, payload, at in await tx.fetch(sql.inbox, unread):
             inboxes[id].append(InboxRow(seq, kind, name, wait_id, payload, at))
     return inboxes
+
+
+def read_before(claim: Claim, decision: Decision) -> int:
+    """Up to which number the activation that decided this knows its inbox, and need not be given it again.
+
+    A retry of a function restores rows with lower numbers."""
+    return claim.read_to if claim.traits.remembers_inbox and not decision.restore else 0

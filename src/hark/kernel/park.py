@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel import expire
-from hark.kernel.inbox import load_waits
+from hark.kernel.inbox import load_waits, read_before
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim, WaitRow
@@ -85,15 +85,17 @@ async def park(turn: Turn, requests: list[Commit]) -> None:
 
 
 async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
-    handed = {
-        request.claim.id: frozenset(request.decision.handed)
-        for request in requests
-        if turn.rows[request.claim.id].has_signals
-    }
+    handed: dict[str, frozenset[int]] = {}
+    unread: list[tuple[str, int]] = []
+    for request in requests:
+        claim, decision = request.claim, request.decision
+        if turn.rows[claim.id].has_signals:
+            handed[claim.id] = frozenset(decision.handed)
+            unread.append((claim.id, read_before(claim, decision)))  # what a function knows answers none of its waits
     answered: set[str] = set()
     if not handed:
         return answered
-    for seq, id, kind, name, wait_id in await turn.tx.fetch(sql.inbox_heads, ids=sorted(handed)):
+    for seq, id, kind, name, wait_id in await turn.tx.fetch(sql.inbox_heads, sorted(unread)):
         if seq in handed[id]:
             continue  # the step was handed it and chose to wait
         if any(wait.answered_by(kind, name, wait_id) for wait in turn.rows[id].waits):

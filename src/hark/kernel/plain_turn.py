@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hark.kernel import journal
-from hark.kernel.inbox import load_inboxes
+from hark.kernel.inbox import load_inboxes, read_before
 from hark.kernel.requests import Commit, Request
 from hark.kernel.result import TurnResult
 from hark.store import statements as sql
@@ -31,7 +31,10 @@ async def run_plain_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
     result = TurnResult(tx)
     with_signals = await _advance(tx, commits, result)
     await journal.write(tx, commits)
-    result.inboxes = await load_inboxes(tx, with_signals)
+    if with_signals:
+        by_id = {request.claim.id: request for request in commits}
+        decided = [(by_id[id].claim, by_id[id].decision) for id in with_signals]
+        result.inboxes = await load_inboxes(tx, {claim.id: read_before(claim, decision) for claim, decision in decided})
     result.provable = bool(result.ran_ahead)
     result.keeps_statuses = True
     return result

@@ -71,6 +71,7 @@ class Traits(Struct, frozen=True, gc=False):
     keeps_journal: bool = False  # a claim needs the lines of its journal
     creates_awakeables: bool = False  # it may have awakeables without a wait
     waits_while_executing: bool = False  # it may have waits although nothing has woken it
+    remembers_inbox: bool = False  # it keeps the inbox rows it was given: a commit gives it only newer ones
 
 
 class Claim(Struct):
@@ -104,6 +105,7 @@ class Claim(Struct):
     trace: str | None
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
+    read_to: int = 0  # the highest seq it was given
     waits: list[WaitRow] = field(default_factory=list)
     children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
@@ -127,4 +129,11 @@ class Claim(Struct):
         if decision.has_undo is not None:
             self.on_cancel = UNDO if decision.has_undo else None
         self.has_signals = self.has_signals or inbox is not None
-        self.inbox, self.waits, self.children = inbox or [], waits or [], children or []
+        self.waits, self.children = waits or [], children or []
+        self.give(inbox or [])
+
+    def give(self, inbox: list[InboxRow]) -> None:
+        """Hand it rows of its inbox, in the order of arrival."""
+        self.inbox = inbox
+        if inbox:
+            self.read_to = inbox[-1].seq

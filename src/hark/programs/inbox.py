@@ -7,6 +7,7 @@ all is decided by the kernel.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from hark.model.activation import Claim, InboxRow, WaitRow
@@ -14,35 +15,73 @@ from hark.programs.operations import AwakeableAnswer, ChildCall, Operation, Resu
 
 
 class FunctionInbox:
-    """The rows not used yet, and the rows the next commit consumes or restores."""
+    """The rows not used yet, and the rows the next commit consumes or restores.
 
-    __slots__ = ("consumed", "restored", "rows")
+    A commit adds only new rows, and a function may leave thousands of signals unasked for: signals are found by their
+    name, so that they cost nothing until they are awaited.
+    """
+
+    __slots__ = ("_directed", "_read_again", "_signals", "consumed", "restored")
 
     def __init__(self) -> None:
-        self.rows: list[InboxRow] = []
+        self._directed: dict[int, InboxRow] = {}  # to a wait or an awakeable, by seq
+        self._signals: dict[tuple[str, str], deque[InboxRow]] = {}  # signals and broadcasts by kind and name, in order
+        self._read_again = False  # the next rows are the whole inbox
         self.consumed: list[int] = []
         self.restored: list[int] = []  # signals whose lines a retry has cut
+
+    def __bool__(self) -> bool:
+        return bool(self._directed or self._signals)
+
+    def add(self, rows: Iterable[InboxRow]) -> None:
+        """Rows that the last commit has read, in order of arrival."""
+        if self._read_again:
+            self._read_again = False
+            self._directed.clear()
+            self._signals.clear()
+        for row in rows:
+            if row.wait_id is not None or row.kind == "awakeable":
+                self._directed[row.seq] = row
+            else:
+                self._signals.setdefault((row.kind, row.name), deque()).append(row)
 
     def take_match(
         self, operations: Mapping[int, Operation], waits: Sequence[WaitRow]
     ) -> tuple[InboxRow, Operation] | None:
         """The first row that an open operation waits for, marked as consumed; None if there is none."""
-        names = {name for o in operations.values() if isinstance(o, WaitForSignal) for name in o.names}
-        # The inbox may hold thousands of signals that are not awaited: check the name before searching.
-        for n, row in enumerate(self.rows):
-            directed = row.wait_id is not None or row.kind == "awakeable"
-            if directed or (row.kind, row.name) in names:
-                operation = _operation_for(row, operations, waits)
-                if operation is not None:
-                    del self.rows[n]
-                    self.consumed.append(row.seq)
-                    return row, operation
-        return None
+        found: list[tuple[bool, int, InboxRow, Operation]] = []
+        for row in self._directed.values():
+            operation = _operation_for(row, operations, waits)
+            if operation is not None:
+                found.append((row.kind == "timer", row.seq, row, operation))  # a signal wins over its deadline (S6)
+        if self._signals:
+            for operation in operations.values():
+                if isinstance(operation, WaitForSignal):
+                    for name in operation.names:
+                        if name in self._signals:
+                            row = self._signals[name][0]
+                            found.append((False, row.seq, row, operation))
+        if not found:
+            return None
+        _, _, row, operation = min(found, key=lambda one: one[:2])  # of several that wait for a name, the first
+        self._remove(row)
+        return row, operation
+
+    def _remove(self, row: InboxRow) -> None:
+        self.consumed.append(row.seq)
+        if self._directed.pop(row.seq, None) is None:
+            queue = self._signals[row.kind, row.name]
+            queue.popleft()
+            if not queue:
+                del self._signals[row.kind, row.name]
 
     def consume_answers_to(self, waits: Iterable[WaitRow]) -> None:
         """Consume the rows that were directed to these waits: they are disarmed."""
         names = {wait.name if wait.kind == "awakeable" else wait.id for wait in waits}
-        self.consumed += [r.seq for r in self.rows if (r.name if r.kind == "awakeable" else r.wait_id) in names]
+        if names and self._directed:
+            for row in list(self._directed.values()):
+                if (row.name if row.kind == "awakeable" else row.wait_id) in names:
+                    self._remove(row)
 
     def take_changes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What the next commit consumes and restores."""
@@ -50,12 +89,8 @@ class FunctionInbox:
             return (), ()
         consumed, self.consumed = tuple(self.consumed), []
         restored, self.restored = tuple(self.restored), []
+        self._read_again = bool(restored)
         return consumed, restored
-
-
-def in_order(rows: Sequence[InboxRow]) -> list[InboxRow]:
-    """The rows as they are read: a signal wins over its deadline (S6)."""
-    return sorted(rows, key=lambda row: (row.kind == "timer", row.seq))
 
 
 def result_of(operation: Operation, row: InboxRow, claim: Claim) -> Result:
@@ -77,11 +112,8 @@ def _operation_for(row: InboxRow, operations: Mapping[int, Operation], waits: Se
                 return operation if operation is not None and operation.place == wait.place else None
         return None
     for operation in operations.values():
-        match operation:
-            case WaitForSignal() if (row.kind, row.name) in operation.names:
-                return operation
-            case AwakeableAnswer() if row.kind == "awakeable" and row.name == operation.id:
-                return operation
+        if isinstance(operation, AwakeableAnswer) and row.name == operation.id:
+            return operation
     return None
 
 

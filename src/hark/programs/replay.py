@@ -37,7 +37,7 @@ from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
 from hark.model.failures import failure_of
 from hark.programs.branches import Branch, Branches, Suspended
-from hark.programs.inbox import FunctionInbox, in_order, result_of
+from hark.programs.inbox import FunctionInbox, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
 from hark.programs.operations import (
     AwakeableAnswer,
@@ -70,7 +70,7 @@ class ContinueAsNew(Struct, frozen=True):
 _PROCEED, _PROCEED_KEEPING_SLOT = Proceed(), Proceed(keep_slot=True)
 
 
-_TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True)
+_TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True, remembers_inbox=True)
 
 
 class FunctionProgram(Struct, eq=False):
@@ -394,8 +394,8 @@ class Session:
     def _read_inbox(self) -> None:
         """Resolve operations with the rows of the inbox, one at a time: each may lead to new operations."""
         inbox = self._inbox
-        inbox.rows = in_order(self.claim.inbox) if self.claim.inbox else []
-        while inbox.rows and self._can_continue():
+        inbox.add(self.claim.inbox)
+        while inbox and self._can_continue():
             match = inbox.take_match(self._open, self.claim.waits)
             if match is None:
                 return
@@ -493,7 +493,7 @@ class Session:
         if any(operation.needs_wait for operation in self._open.values()):
             self._runs.listen(self.claim.id)  # before the commit, so that no row after it is missed
         if self._runs.listener is not None:
-            self._runs.listener.reset({row.seq for row in self._inbox.rows})
+            self._runs.listener.reset(self.claim.read_to)
         move = Proceed(
             arm=changes.arm,
             disarm=changes.disarmed_ids,

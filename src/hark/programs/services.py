@@ -17,8 +17,8 @@ class InboxListener(Protocol):
         """Until it is notified."""
         ...
 
-    def reset(self, known: set[int]) -> None:
-        """Forget earlier notifications. `known`: the inbox rows (seq) that need no further notification."""
+    def reset(self, seen: int) -> None:
+        """Forget earlier notifications. `seen`: rows of the inbox up to this seq need no further notification."""
         ...
 
     def close(self) -> None: ...

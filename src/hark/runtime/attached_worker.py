@@ -75,14 +75,14 @@ class AttachedWorker:
         return {claim.id: claim.epoch for claim in self._slots.claims()}
 
     def notify(self, ids: set[str]) -> None:
-        if not ids.isdisjoint(self.listening()):
+        if not ids.isdisjoint(self._services.listeners.ids()):
             self._call(self._services.listeners.notify, ids)
 
-    def listening(self) -> list[str]:
-        return self._services.listeners.ids()
+    def listening(self) -> list[tuple[str, int]]:
+        return self._services.listeners.listening()
 
-    def notify_unseen(self, inboxes: dict[str, set[int]]) -> None:
-        self._call(self._services.listeners.notify_unseen, inboxes)
+    def notify_unseen(self, newest: dict[str, int]) -> None:
+        self._call(self._services.listeners.notify_unseen, newest)
 
     def lease_is_sound(self) -> bool:
         return self._lease.is_sound()

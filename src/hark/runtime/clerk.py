@@ -73,12 +73,12 @@ class LocalWorker(Protocol):
         """Signals were delivered to these, which execute."""
         ...
 
-    def listening(self) -> list[str]:
-        """The instances that wait for signals while they execute."""
+    def listening(self) -> list[tuple[str, int]]:
+        """The instances that wait for signals while they execute, each with the newest signal it has seen, by seq."""
         ...
 
-    def notify_unseen(self, inboxes: dict[str, set[int]]) -> None:
-        """The signals in these inboxes, by seq; an activation that has not seen all of its own is notified."""
+    def notify_unseen(self, newest: dict[str, int]) -> None:
+        """The newest signal in each of these inboxes, by seq; an activation that has not seen its own is notified."""
         ...
 
     def lease_is_sound(self) -> bool:

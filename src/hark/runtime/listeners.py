@@ -14,7 +14,7 @@ class ActivationListener:
 
     def __init__(self, listeners: dict[str, ActivationListener], id: str) -> None:
         self.id = id
-        self.seen: set[int] = set()
+        self.seen = 0
         self._listeners = listeners
         self._notified = asyncio.Event()
 
@@ -24,8 +24,8 @@ class ActivationListener:
     async def wait(self) -> None:
         await self._notified.wait()
 
-    def reset(self, seen: set[int]) -> None:
-        """Listen for signals other than these. Called before a commit that reads the inbox."""
+    def reset(self, seen: int) -> None:
+        """Listen for signals with a higher number. Called before a commit that reads the inbox."""
         self.seen = seen
         self._notified.clear()
 
@@ -49,7 +49,11 @@ class Listeners:
 
     def ids(self) -> list[str]:
         """The instances that listen. From any thread."""
-        return sorted(self._by_id.copy())
+        return list(self._by_id.copy())
+
+    def listening(self) -> list[tuple[str, int]]:
+        """The instances that listen, each with the number of the newest signal it has seen. From any thread."""
+        return sorted((id, listener.seen) for id, listener in self._by_id.copy().items())
 
     def notify(self, ids: set[str]) -> None:
         """Signals were delivered to these."""
@@ -57,9 +61,9 @@ class Listeners:
             if id in self._by_id:
                 self._by_id[id].notify()
 
-    def notify_unseen(self, inboxes: dict[str, set[int]]) -> None:
-        """These signals are in the inboxes; an activation that has seen all of its own is not notified."""
-        for id, seqs in inboxes.items():
+    def notify_unseen(self, newest: dict[str, int]) -> None:
+        """These are the newest signals in the inboxes; an activation that has seen its own is not notified."""
+        for id, seq in newest.items():
             listener = self._by_id.get(id)
-            if listener is not None and not seqs <= listener.seen:
+            if listener is not None and seq > listener.seen:
                 listener.notify()

@@ -119,11 +119,11 @@ class OtherProcesses:
         worker = self._clerk.worker
         if worker is None or not (listening := worker.listening()):
             return
-        inboxes: dict[str, set[int]] = {}
-        for seq, id, *_ in await self._clerk.store.read(sql.inbox_heads, ids=listening):
-            inboxes.setdefault(id, set()).add(seq)
-        if inboxes:
-            worker.notify_unseen(inboxes)
+        newest: dict[str, int] = {}
+        for seq, id, *_ in await self._clerk.store.read(sql.inbox_heads, listening):
+            newest[id] = max(seq, newest.get(id, 0))
+        if newest:
+            worker.notify_unseen(newest)
 
     # -- dead workers -----------------------------------------------------------------------------
 

@@ -57,20 +57,26 @@ insert_same_signal = Sql(
     """,
 )
 
-# S2: the unconsumed signals of claimed instances, in the order of arrival.
+# The unconsumed signals of each inbox with a number above `after`, in the order of arrival. Numbers are drawn under the
+# lock of the instance, so in one inbox they rise in the order of the commits: nothing can appear later below a number
+# that was read.
+_UNREAD = """FROM {rows: id text, after bigint} CROSS JOIN LATERAL (
+        SELECT seq, kind, name, wait_id, payload, at FROM signals
+        WHERE instance_id = r.id AND seq > r.after AND consumed_at IS NULL ORDER BY seq) s"""
+_UNREAD_SQLITE = """FROM {rows: id text, after bigint}
+    CROSS JOIN signals s ON s.instance_id = r.id AND s.seq > r.after AND s.consumed_at IS NULL ORDER BY r.ord, s.seq"""
+
+# S2: what an activation may read.
 inbox = Sql(
-    """
-    SELECT seq, instance_id, kind, name, wait_id, payload, at FROM signals
-    WHERE instance_id IN :ids[text] AND consumed_at IS NULL ORDER BY seq
-    """
+    f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id, s.payload, s.at {_UNREAD}",
+    # SQLite has no LATERAL.
+    sqlite=f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id, s.payload, s.at {_UNREAD_SQLITE}",
 )
 
 # Invariant 4: what a park must check after it has armed its waits, without the payloads.
 inbox_heads = Sql(
-    """
-    SELECT seq, instance_id, kind, name, wait_id FROM signals
-    WHERE instance_id IN :ids[text] AND consumed_at IS NULL
-    """
+    f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id {_UNREAD}",
+    sqlite=f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id {_UNREAD_SQLITE}",
 )
 
 # S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
