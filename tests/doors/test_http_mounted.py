@@ -119,9 +119,9 @@ async def test_an_unexpected_error_is_a_500_without_a_traceback(
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr(app, "events", broken)
+    monkeypatch.setattr(app, "why", broken)
     async with app, client(app.asgi()) as http:
-        answer = await http.get("/events?job=secret-query")
+        answer = await http.get("/instances/o-1/why?t=secret-query")
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert "a secret detail" in caplog.text
