@@ -17,15 +17,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
-import uvicorn
 import uvloop
 
 from hark import FunctionContext, Hark, __version__, workflow
 from hark.app.door_access import DoorAccess
 from hark.doors.http.api import ROUTES
+from hark.doors.http.connections import Connections
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest, Route, RouteTable
-from hark.doors.http.server import address, config, listen
+from hark.doors.http.server import Server, address, config, limits, listen
 from hark.doors.http.write_routes import Resolved
 
 STEPS = 10
@@ -142,7 +142,8 @@ class Beside:
 
     def __init__(self, app: Hark) -> None:
         self.api = app.asgi()
-        self.api._table = RouteTable([*ROUTES, Route("POST", "/trivial", trivial, "answer", "For the bench.", {})])
+        route = Route("POST", "/trivial", trivial, "answer", "For the bench.", {}, id="postTrivial", tag="Server")
+        self.api._table = RouteTable([*ROUTES, route])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] != "/echo":
@@ -159,7 +160,8 @@ async def served(app: Hark) -> AsyncIterator[int]:
     """Run the server of `hark serve` with the trivial route and the echo; yields its port."""
     listener = listen("127.0.0.1", 0)
     DoorAccess(app).origin = address(listener)
-    server = uvicorn.Server(config(Beside(app)))
+    connections = Connections(limits(None, None))
+    server = Server(config(Beside(app), connections), connections)
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started:
         await asyncio.sleep(0.01)

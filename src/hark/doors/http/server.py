@@ -67,7 +67,7 @@ async def serve(
             routes=METRICS_ROUTES if metrics_only else ROUTES,
             origin_is_known=True,
         )
-        server = _Server(config(application, connections), connections)
+        server = Server(config(application, connections), connections)
 
         def stop() -> None:
             server.should_exit = True
@@ -107,7 +107,9 @@ def limits(connections: int | None, per_client: int | None) -> Limits:
     return Limits(total, max(1, total // 2) if per_client is None else per_client)
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
+    """uvicorn with the limits of connections."""
+
     def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
         self._connections = connections
