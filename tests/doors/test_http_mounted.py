@@ -43,6 +43,13 @@ async def test_mounted_under_a_prefix(app: Hark, store: Store, prefix: str) -> N
         assert shown["url"].startswith(f"http://localhost:8000{prefix}/a/prom_1")
 
 
+async def test_d5_the_document_names_the_base_url_first(store: Store) -> None:
+    app = app_on(store, base_url="https://ask.example/hark")
+    async with app, client(Starlette(routes=[Mount("/inner", app.asgi())])) as http:
+        described = (await http.get("/inner/openapi.json")).json()
+    assert [server["url"] for server in described["servers"]] == ["https://ask.example/hark", "/inner"]
+
+
 async def test_a_request_to_an_app_that_is_not_open_is_503(app: Hark) -> None:
     async with client(Starlette(routes=[Mount("/hark", app.asgi())])) as http:
         for path in ("/hark/instances", "/hark/health", "/hark/metrics"):

@@ -233,6 +233,11 @@ class DoorAccess:
     def origin(self, address: str) -> None:
         self.app._links.origin = address
 
+    @property
+    def base_url(self) -> str:
+        """What the app's `base_url` says, or HARK_BASE_URL; else empty."""
+        return self.app._links.base_url
+
     def record_origin(self, address: str) -> Reply[None]:
         """Set `origin`, and record it (or the `base_url`) in the store, for the links that other processes make."""
         self.origin = address

@@ -158,7 +158,9 @@ def _failure(code: int) -> dict[str, Any]:
 
 
 async def openapi(request: HttpRequest) -> Response:
-    """The document, with the address that its paths start with: another one when the application is mounted."""
-    prefix = quote(request.scope.get("root_path", "").rstrip("/"))
+    """The document, with the addresses that its paths start with."""
+    prefix = quote(request.scope.get("root_path", "").rstrip("/"))  # where it is mounted
     servers = [{"url": prefix or "/", "description": "This server."}]
+    if request.access.base_url:
+        servers.insert(0, {"url": request.access.base_url, "description": "This server, from outside."})
     return json_response({**request.server.document, "servers": servers})
