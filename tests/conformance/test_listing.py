@@ -1,10 +1,12 @@
 """Lists and pages: instances newest first, events newest last, cursors that skip nothing."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from hark import Await, Broadcast, Context, Done, Machine, Stop, step
+from hark import Await, Broadcast, Context, Done, FunctionContext, Machine, Stop, step, workflow
+from hark.runtime import listing, views
 from hark.testing import Harness
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -118,6 +120,70 @@ async def test_the_default_limit_of_list_is_100(app: Harness) -> None:
     await app.start_many([(Quick, None)] * 101)
     assert len(await app.list()) == 100
     assert len(await app.list(limit=10_000)) == 101
+
+
+# -- awakeables ------------------------------------------------------------------------------------
+
+
+@workflow
+async def asks_twelve_times(ctx: FunctionContext) -> None:
+    questions = await ctx.gather(*[ctx.awakeable(title=f"{n}") for n in range(12)])
+    await ctx.gather(*questions)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 100])
+async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_numbers(app: Harness, limit: int) -> None:
+    """The last first. Their ids, base64 of the number, have another order."""
+    app.register(asks_twelve_times)
+    for id in ("b", "a"):
+        await app.start(asks_twelve_times, id=id)
+    await app.drain()
+    expected = [(id, n) for id in ("b", "a") for n in reversed(range(12))]
+    found = await app.awakeables()
+    assert len({one.created_at for one in found}) == 1
+    assert [(one.instance_id, one.title) for one in found] == [(id, f"{n}") for id, n in expected]
+    for filters in ({}, {"status": "PENDING"}, {"job": "a"}):
+        seen: list[tuple[str, int]] = []
+        after = None
+        while page := await app.awakeables(limit=limit, after=after, **filters):  # type: ignore[arg-type]
+            seen += [(one.instance_id, int(one.title or "")) for one in page]
+            after = page[-1].id
+        assert seen == [one for one in expected if filters.get("job") in (None, one[0])]
+
+
+# -- bytes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filters", [{}, {"tags": {"x": "y"}}, {"key_prefix": "k"}], ids=repr)
+async def test_a_page_ends_with_the_instance_that_reaches_the_limit_of_bytes(
+    app: Harness, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MAX_BYTES", 1000)
+    sizes = [10, 400, 400, 400, 2000, 10, 10, 2000]
+    for n, size in enumerate(sizes):
+        await app.start(Quick, {"x": "é" * (size // 2)}, id=f"{n}", tags={"x": "y"}, correlation_key=f"k{n}")
+    pages, after = [], None
+    while page := await ids(app, after=after, limit=7, **filters):
+        pages.append(page)
+        after = page[-1]
+    assert pages == [["7"], ["6", "5", "4"], ["3", "2", "1"], ["0"]]
+
+
+async def test_the_bytes_of_a_list_are_not_read_before_its_page_is_known(
+    app: Harness, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 states of 1 MB: a page reads those that it shows, in as many statements as a page of small ones."""
+    await app.start_many([(Quick, {"x": "x" * 1_000_000})] * 40)
+    read = []
+    views_of = views.instances
+
+    async def instances(store: Any, ids: Any) -> Any:
+        read.append(len(ids))
+        return await views_of(store, ids)
+
+    monkeypatch.setattr(views, "instances", instances)
+    assert len(await app.list(limit=10_000)) == 9
+    assert read == [9]
 
 
 # -- events ----------------------------------------------------------------------------------------

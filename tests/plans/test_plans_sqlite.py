@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(900)
 def gather(size: int, *, analysed: bool) -> apsw.Connection:
     db = apsw.Connection(":memory:")
     db.execute("BEGIN")
+    db.execute("CREATE TABLE migrations (version integer PRIMARY KEY)")
     for _, _, script in migrate.scripts("sqlite"):
         db.execute(script)
     for statement in crowd.statements(size, "sqlite"):
@@ -76,7 +77,9 @@ def plan(db: apsw.Connection, name: str, size: int) -> list[str]:
 def scans(lines: list[str]) -> list[str]:
     """The steps of a plan that scan a whole table or index of ours, under its name or an alias in a statement."""
     ours = {"instances", "i", "c", "p", "signals", "s", "waits", "w", "events", "e", "awakeables", "journal", "buckets"}
-    return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in ours]
+    ours -= {line.split()[1] for line in lines if line.startswith(("CO-ROUTINE ", "MATERIALIZE "))}  # subqueries
+    found = [line for line in lines if line.startswith("SCAN ") and line.split()[1] in ours | {"tags"}]
+    return [line for line in found if "VIRTUAL TABLE" not in line]
 
 
 @pytest.mark.slow
@@ -85,6 +88,8 @@ def test_fault_72_a_turn_takes_as_few_steps_among_many_rows_as_among_a_thousand(
     small, large = gather(SMALL, analysed=analysed), gather(LARGE, analysed=analysed)
     problems = {}
     for name in QUESTIONS:
+        if QUESTIONS[name].counts_all:
+            continue
         (found, few), (as_found, many) = run(small, name, SMALL), run(large, name, LARGE)
         steps = "SQLITE_STMTSTATUS_VM_STEP"
         if as_found != found or many[steps] > 1.5 * few[steps] + 500 or many["SQLITE_STMTSTATUS_AUTOINDEX"]:
@@ -94,14 +99,17 @@ def test_fault_72_a_turn_takes_as_few_steps_among_many_rows_as_among_a_thousand(
     large.close()
 
 
-@pytest.mark.parametrize("name", crowd.TURN)
+@pytest.mark.parametrize("name", QUESTIONS)
 @pytest.mark.parametrize("analysed", [False, True])
-def test_fault_72_every_statement_of_a_turn_uses_its_index(name: str, analysed: bool) -> None:
+def test_fault_72_every_statement_uses_its_index(name: str, analysed: bool) -> None:
     db = gather(SMALL, analysed=analysed)
     lines = plan(db, name, SMALL)
     named = {match for line in lines for match in re.findall(r"(?<!TABLE) INDEX (\w+)", line)}
     named = {index for index in named if not index.startswith("sqlite_autoindex")}  # the index of a PRIMARY KEY
-    assert scans(lines) == [], lines
+    # A read may follow one of its indexes, or the rowid, until it has enough rows: the number of steps shows that.
+    follows = QUESTIONS[name].indexes if name in crowd.READS else set()
+    found = [line for line in scans(lines) if not ({f"{line.split()[1]}_pkey", line.split()[-1]} & follows)]
+    assert found == [], lines
     assert named <= QUESTIONS[name].indexes, lines
     db.close()
 

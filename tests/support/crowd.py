@@ -69,6 +69,14 @@ def statements(size: int, dialect: str) -> list[str]:
         "SELECT '{id}, 'signal', 'go', '1', 'k', {now}, %s FROM {numbers}"
     )
     event = "INSERT INTO events (tx, instance_id, type, at) SELECT 1, '{id}, 'await', {now} FROM {numbers}"
+    tag = (
+        "INSERT INTO tags (name, value, created_at, nth, instance_id) "
+        "SELECT 'size', '%s', {now} - {n}, 0, '{id} FROM {numbers}"
+    )
+    awakeable = (
+        "INSERT INTO awakeables (id, instance_id, place, entry_index, status, nonce, created_at, resolved_at) "
+        "SELECT 'prom-' || '{id}, '{id}, '', 0, 'RESOLVED', '', {now} - {n}, {now} FROM {numbers}"
+    )
     bucket = (
         "INSERT INTO buckets (kind, key, shard, capacity, available, refilled_at, due_at) "
         f"VALUES ('slot', 'one-key', 0, 1, 1, {NOW}, {NOW}), ('rate', 'api', 0, 10, 10, {NOW}, {NOW})"
@@ -83,12 +91,15 @@ def statements(size: int, dialect: str) -> list[str]:
         other(wait, "parked"),
         other(signal % "{now}", "parked"),
         other(event, "parked"),
+        other(tag % "large", "parked"),
+        other(awakeable, "parked"),
         rows("ready", "runnable", FEW),
         rows("running", "executing", FEW, lease_owner="'me'"),
         rows("due", "awaiting_signal", FEW, due_at="{now} - {n}"),
         rows("mailed", "awaiting_signal", FEW, has_signals=_words(dialect, 1)["true"], named=True),
         other(wait, "mailed", FEW),
         other(signal % "NULL", "mailed", FEW),
+        other(tag % "small", "mailed", FEW),
         bucket,
     ]
 
@@ -125,6 +136,7 @@ class Question:
     indexes: set[str]
     rows: Callable[[int], list[tuple[Any, ...]]] | None = None
     values: Callable[[int], dict[str, Any]] = field(default=lambda size: {})
+    counts_all: bool = False  # it counts every unfinished instance, so it reads more among more of them
 
     def asked(self, size: int) -> tuple[list[tuple[Any, ...]] | None, dict[str, Any]]:
         """Its rows and its values; a turn's own are always there."""
@@ -219,8 +231,25 @@ TURN: dict[str, Question] = {
 
 _BYTES = {"bytes": 8 << 20}
 _PAGE = {"at": NOW, "nth": 0, "after": "", "since": 0, "window": 100}
+_MATCH = {
+    "status": None,
+    "definition": None,
+    "kind": None,
+    "tags": None,
+    "low": None,
+    "high": None,
+    **_PAGE,
+    "size": 100,
+}
+_SMALL = {"low": "key-of-mailed-", "high": "key-of-mailed."}
+_LARGE = {"low": "key-of-parked-", "high": "key-of-parked."}
 
-# What is polled outside the turns.
+
+def _all_lanes(size: int) -> list[tuple[Any, ...]]:
+    return [(name, status) for name in (HERE, ELSEWHERE) for status in get_args(Status)]
+
+
+# What is read outside the turns: all of store/reads, and what else is polled.
 READS: dict[str, Question] = {
     "finished_before": Question(
         sql.finished_before, {"instances_finished", "instances_pkey"}, None,
@@ -229,7 +258,7 @@ READS: dict[str, Question] = {
     "definitions_in_use": Question(reads.definitions_in_use, {"instances_listed"}),
     "list_instances": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"},
-        lambda size: [(name, status) for name in (HERE, ELSEWHERE) for status in get_args(Status)],
+        _all_lanes,
         lambda size: {**_PAGE, "at": NOW - size // 2, "kind": None},  # in the middle
     ),
     "list_instances that are not there": Question(
@@ -237,6 +266,34 @@ READS: dict[str, Question] = {
         lambda size: [(ELSEWHERE, "failed"), (HERE, "failed"), ("Nobody", "done")],
         lambda size: {**_PAGE, "kind": None},
     ),
+    "list_instances of some time": Question(
+        reads.list_instances, {"instances_listed", "instances_pkey"}, _all_lanes,
+        lambda size: {**_PAGE, "at": NOW - size // 2, "since": NOW - size // 2 - 10, "kind": None},
+    ),
+    "position": Question(reads.position, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
+    "list_newest": Question(
+        reads.list_newest, {"instances_listed", "instances_pkey"}, _all_lanes,
+        lambda size: {**_MATCH, **_LARGE, "at": NOW - size // 2, "tags": '{"size": "large"}'},
+    ),
+    "list_tagged by a tag with few": Question(
+        reads.list_tagged, {"tags_pkey", "instances_pkey"}, None,
+        lambda size: {**_MATCH, **_LARGE, "name": "size", "value": "small", "status": "failed"},
+    ),
+    "list_tagged by a tag with many": Question(
+        reads.list_tagged, {"tags_pkey", "instances_pkey"}, None,
+        lambda size: {**_MATCH, **_LARGE, "name": "size", "value": "large", "at": NOW - size // 2},
+    ),
+    "list_keyed": Question(
+        reads.list_keyed, {"instances_kept_key"}, None, lambda size: {**_MATCH, **_SMALL, "status": "awaiting_signal"}
+    ),
+    "count_lanes": Question(
+        reads.count_lanes, {"instances_listed"}, _all_lanes, lambda size: {**_PAGE, "kind": None, "most": 100}
+    ),
+    "count_tagged": Question(
+        reads.count_tagged, {"tags_pkey"}, lambda size: [("size", "small"), ("size", "large"), ("size", "none")],
+        lambda size: {**_PAGE, "most": 100},
+    ),
+    "count_keyed": Question(reads.count_keyed, {"instances_kept_key"}, None, lambda size: {**_LARGE, "most": 100}),
     "signals_of_all": Question(
         reads.signals_of_all, {"signals_inbox", "signals_dedup", "signals_consumed", "signals_pkey"}, None,
         lambda size: {"ids": ids("mailed"), "since": NOW - 10**9, "before": NOW - 1},
@@ -275,12 +332,12 @@ READS: dict[str, Question] = {
         reads.open_waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size)}
     ),
     "read_waits": Question(
-        reads.read_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
+        reads.read_waits, {"waits_open", "awakeables_pkey"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
         lambda size: {"name": None, "since": -1, "after": "", "size": 100},
     ),
     # What a metrics scrape reads: bounded, in a small crowd as in a large one.
     "count_waits": Question(
-        reads.count_waits, {"waits_open"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
+        reads.count_waits, {"waits_open", "awakeables_pkey"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
         lambda size: {"most": 100},
     ),
     "count_ready": Question(reads.count_ready, {"instances_claim"}, None, lambda size: {"most": 100}),
@@ -292,6 +349,53 @@ READS: dict[str, Question] = {
     ),
     "next_due": Question(sql.next_due, {"instances_due", "buckets_due"}),
     "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),
+    "results": Question(
+        reads.results, {"instances_pkey", "instances_key", "instances_kept_key"}, _targets
+    ),
+    "traces_of": Question(reads.traces_of, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "read_awakeables": Question(
+        reads.read_awakeables, {"awakeables_pkey"}, None,
+        lambda size: {"ids": [f"prom-{id}" for id in ids("parked", size)]},
+    ),
+    "list_awakeables_of": Question(
+        reads.list_awakeables_of, {"awakeables_instance_id_entry_index_key"}, None,
+        lambda size: {"job": "parked-1000007", "status": None, "at": NOW, "instance": "", "entry": 0, "size": 100},
+    ),
+    "events_of_all": Question(
+        reads.events_of_all, {"events_instance"}, None, lambda size: {"ids": ids("parked", size)}
+    ),
+    "horizon": Question(reads.horizon, set()),
+    "secrets": Question(reads.secrets, {"secrets_pkey"}),
+    "origins": Question(reads.origins, set()),
+    "schema_version": Question(reads.schema_version, {"migrations_pkey"}),
+    # What `hark doctor` reads.
+    "all_workers": Question(reads.all_workers, set()),
+    "count_unfinished": Question(reads.count_unfinished, {"instances_listed"}, counts_all=True),
+    "queues": Question(reads.queues, {"instances_listed"}, counts_all=True),
+    "count_overdue": Question(reads.count_overdue, {"instances_due"}, None, lambda size: {"before": NOW}),
+    "abandoned_count": Question(reads.abandoned_count, {"instances_leased", "workers_pkey"}),
+    # What `why` reads.
+    "why_instance": Question(reads.why_instance, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
+    "slot_holders": Question(reads.slot_holders, {"instances_slots"}, None, lambda size: {"key": "one-key"}),
+    "bucket_due": Question(reads.bucket_due, {"buckets_pkey"}, None, lambda size: {"kind": "slot", "key": "one-key"}),
+    "unfinished_children": Question(
+        reads.unfinished_children, {"instances_parent_wait"}, None, lambda size: {"waits": ["a", "b"]}
+    ),
+    "unconsumed_signals": Question(
+        reads.unconsumed_signals, {"signals_inbox"}, None, lambda size: {"id": "mailed-1000007"}
+    ),
+    "signals_to_others": Question(
+        reads.signals_to_others, {"signals_pkey", "instances_pkey"}, None,
+        lambda size: {"names": ["go"], "id": "parked-1000007", "since": NOW - 10**9},
+    ),
+    "broadcasts_named": Question(
+        reads.broadcasts_named, {"broadcasts_at"}, None, lambda size: {"names": ["go"], "since": NOW}
+    ),
+    "misses_of": Question(
+        reads.misses_of, {"misses_target", "misses_instance"}, None,
+        lambda size: {"targets": ["a"], "id": "parked-1000007"},
+    ),
+    "misses_named": Question(reads.misses_named, {"misses_name"}, None, lambda size: {"names": ["go"], "since": NOW}),
     "list_awakeables": Question(
         reads.list_awakeables, {"awakeables_newest"}, None,
         lambda size: {"status": None, "at": NOW, "instance": "", "entry": 0, "size": 100},

@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 from hark.model.names import from_micros
+from hark.model.values import Wait
+from hark.runtime import views
 from hark.store import reads
 from hark.store.protocol import Store
 
@@ -22,7 +24,7 @@ async def facts(store: Store) -> dict[str, Any]:
     [[late, since]] = await store.read(reads.count_overdue, before=now - _LATE)
     [[schema]] = await store.read(reads.schema_version)
     [[abandoned]] = await store.read(reads.abandoned_count, now=now)
-    oldest = await store.read(reads.oldest_wait)
+    oldest, _ = await views.waits(store, None, None, limit=1)
     server = await store.server()
     live = [worker.definitions for worker in workers if worker.until >= now]
     return {
@@ -36,15 +38,15 @@ async def facts(store: Store) -> dict[str, Any]:
         "abandoned": abandoned,
         "late": late,
         "late_since": None if since is None else from_micros(since),
-        "oldest_wait": _wait(*oldest[0]) if oldest else None,
+        "oldest_wait": _wait(oldest[0]) if oldest else None,
         "living": sum(count for _, _, _, count in unfinished),
         "runnable": sum(count for _, _, status, count in unfinished if status == "runnable"),
         "codeless": _without_code(unfinished, live),
     }
 
 
-def _wait(instance_id: str, kind: str, name: str | None, since: int) -> dict[str, Any]:
-    return {"instance_id": instance_id, "kind": kind, "name": name, "since": from_micros(since)}
+def _wait(wait: Wait) -> dict[str, Any]:
+    return {"instance_id": wait.instance_id, "kind": wait.kind, "name": wait.name, "since": wait.since}
 
 
 def _without_code(unfinished: Any, live: list[str]) -> list[dict[str, Any]]:

@@ -23,11 +23,6 @@ all_workers = Sql(
     "SELECT id, until, definitions, info, started_at FROM workers ORDER BY started_at, id LIMIT 1000", row=WorkerRow
 )
 
-# Unfinished instances by definition and status.
-count_unfinished = Sql(
-    "SELECT definition, version, status, count(*) FROM instances WHERE finished_at IS NULL GROUP BY 1, 2, 3"
-)
-
 # Rows that a live worker would have handled by now.
 count_overdue = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")
 

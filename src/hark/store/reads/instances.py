@@ -40,16 +40,25 @@ read_instances = Sql(
     row=InstanceRow,
 )
 
-# Every definition that has instances: one step through the index per definition, not per instance.
-definitions_in_use = Sql(
-    """
-    WITH RECURSIVE used(definition) AS (
+# One step through the index per definition, not per instance.
+_USED = """WITH RECURSIVE used(definition) AS (
         SELECT min(definition) FROM instances
         UNION ALL SELECT (SELECT min(i.definition) FROM instances i WHERE i.definition > u.definition) FROM used u
-        WHERE u.definition IS NOT NULL)
-    SELECT definition FROM used WHERE definition IS NOT NULL
-    """
-)
+        WHERE u.definition IS NOT NULL)"""
+
+# Every definition that has instances.
+definitions_in_use = Sql(f"{_USED} SELECT definition FROM used WHERE definition IS NOT NULL")
+
+# By the index of lists: there is none of unfinished instances, and finished ones are not read.
+_UNFINISHED = """FROM used u CROSS JOIN (SELECT 'runnable' AS status UNION ALL SELECT 'executing'
+        UNION ALL SELECT 'awaiting_signal' UNION ALL SELECT 'awaiting_children') k
+    CROSS JOIN instances i WHERE i.definition = u.definition AND i.status = k.status"""
+
+# Unfinished instances by definition and status.
+count_unfinished = Sql(f"{_USED} SELECT i.definition, i.version, i.status, count(*) {_UNFINISHED} GROUP BY 1, 2, 3")
+
+# The queues with unfinished instances.
+queues = Sql(f"{_USED} SELECT DISTINCT i.queue {_UNFINISHED}")
 
 # The instance that each target means, and how it ended if it has.
 results = Sql(
@@ -66,10 +75,10 @@ ids_between = Sql(
     """
 )
 
-# Which of these instances have ended, and how.
+# Which of these instances have ended, and how. `coalesce` keeps the planner from the index over all that have ended.
 outcomes = Sql(
     """
-    SELECT id, status, result, error FROM instances WHERE id IN :ids[text] AND finished_at IS NOT NULL
+    SELECT id, status, result, error FROM instances WHERE id IN :ids[text] AND coalesce(finished_at, 0) > 0
     """
 )
 
@@ -78,9 +87,6 @@ statuses = Sql("SELECT id, status FROM instances WHERE id IN :ids[text]")
 
 # Which of these instances will have more events.
 unfinished = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
-
-# The queues with unfinished instances.
-queues = Sql("SELECT DISTINCT queue FROM instances WHERE finished_at IS NULL")
 
 # X6: the traces of instances, for the spans of calls about them.
 traces_of = Sql("SELECT id, trace FROM instances WHERE id IN :ids[text]")

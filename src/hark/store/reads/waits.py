@@ -1,4 +1,4 @@
-"""Open waits: the list, the oldest, and how many."""
+"""Open waits: the list, and how many."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ class OpenWait(Row, frozen=True):
     since: int
 
 
-# An instance whose awakeable was settled and that has not run since is not waiting any more.
+# An instance whose awakeable was settled and that has not run since is not waiting any more. Not EXISTS, for which
+# PostgreSQL may read all awakeables into a hash table first.
 _UNANSWERED = """(o.kind <> 'awakeable'
-            OR EXISTS (SELECT 1 FROM awakeables a WHERE a.id = o.name AND a.status = 'PENDING'))"""
+            OR (SELECT a.status FROM awakeables a WHERE a.id = o.name) = 'PENDING')"""
 _OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
 
-# What these instances wait for, in the order in which the waits were armed.
+# What these instances wait for, in the order in which the waits were armed. `coalesce` keeps the planner from the
+# index over all open waits.
 open_waits_of = Sql(
     """
     SELECT id, instance_id, place, kind, name, key, deadline, remaining, since FROM waits
-    WHERE instance_id IN :ids[text] AND closed_at IS NULL AND fired_at IS NULL ORDER BY id
+    WHERE instance_id IN :ids[text] AND coalesce(closed_at, fired_at) IS NULL ORDER BY id
     """,
     row=OpenWait,
 )
@@ -56,13 +58,6 @@ read_waits = Sql(
     ORDER BY w.since, w.id LIMIT :size
     """,
     row=OpenWait,
-)
-
-# The longest open wait of all kinds.
-oldest_wait = Sql(
-    f"""
-    SELECT o.instance_id, o.kind, o.name, o.since FROM waits o WHERE {_OPEN} ORDER BY o.since, o.id LIMIT 1
-    """
 )
 
 # ORDER BY, so that the planner does not prefer a scan for the few rows it expects.
