@@ -36,6 +36,14 @@ def test_a7_fault_45_a_function_killed_between_any_two_journal_lines_resumes_whe
     _die_everywhere("functions", tmp_path, store, part)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_x8_an_undo_killed_at_any_statement_continues_and_repeats_nothing_that_is_recorded(
+    tmp_path: Path, store: Store, part: int
+) -> None:
+    _die_everywhere("undo", tmp_path, store, part)
+
+
 def _die_everywhere(errand: str, tmp_path: Path, store: Store, part: int) -> None:
     full = ["full"] if os.environ.get("HARK_CHAOS") == "full" else []
     arguments = [errand, str(tmp_path), store.url, json.dumps(store.options), str(part), str(PARTS), *full]

@@ -27,10 +27,11 @@ from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sqlite import SqliteStore, SqliteTx
 from tests.crash.errand import Errand
 from tests.crash.function_errand import FunctionErrand
+from tests.crash.undo_errand import UndoErrand
 from tests.support.inspect import name_of, query
 from tests.support.stores import Store
 
-ERRANDS: dict[str, type[Errand]] = {"machines": Errand, "functions": FunctionErrand}
+ERRANDS: dict[str, type[Errand]] = {"machines": Errand, "functions": FunctionErrand, "undo": UndoErrand}
 
 
 class Bomb:

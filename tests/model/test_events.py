@@ -17,6 +17,7 @@ MORE = {  # keys that are not always there
     "timeout": {"more"},
     "retry": {"retries"},
     "error": {"retries"},
+    "undo_failed": {"retries"},
 }
 
 

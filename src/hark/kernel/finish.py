@@ -42,9 +42,9 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         claim, decision = request.claim, request.decision
         status, result, error, traceback = _status(claim, move), move.result, move.error, move.traceback
         if claim.cancel_reason is not None:
-            if move.status == "failed":
-                turn.history.undo_failed(claim, decision, error or "")
             if status == "cancelled":
+                if move.status == "failed":
+                    turn.history.undo_failed(claim, decision, error or "")
                 result, error, traceback = None, claim.cancel_reason, None
                 turn.history.event(claim.id, "cancelled", decision.step, error=error)
             else:

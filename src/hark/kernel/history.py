@@ -80,7 +80,7 @@ class History:
         failure = decision.failure or Failure(None, error)
         self.event(
             claim.id, "undo_failed", decision.step,
-            type=failure.type, message=failure.message, traceback=failure.traceback, error=error,
+            type=failure.type, message=failure.message, traceback=failure.traceback, attempt=claim.attempt, error=error,
         )  # fmt: skip
         self.failures.append(Failed(claim.id, claim.definition, decision.step, claim.attempt, "undo_failed", failure))
 
@@ -95,6 +95,12 @@ class History:
                     claim.id, "retry", failed.step,
                     type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
                     until=_time(until), **limit,
+                )  # fmt: skip
+            elif failed.type == "undo_failed":
+                self.event(
+                    claim.id, "undo_failed", failed.step,
+                    type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
+                    error=failure.text, **limit,
                 )  # fmt: skip
             else:
                 self.event(

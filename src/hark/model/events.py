@@ -90,8 +90,13 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         "A cancel was requested, and the undo of the instance runs first.", {"error": "the reason of the cancel"}
     ),
     "undo_failed": EventInfo(
-        "A part of the undo failed; the rest of it still runs.",
-        {**_FAILURE, "error": "the same as one text"},
+        "A part of the undo failed and is not repeated; what is left to undo still runs.",
+        {
+            **_FAILURE,
+            "attempt": "how often it was retried before, from 0",
+            "retries?": "how often the undo of a run is retried",
+            "error": "type and message as one text",
+        },
     ),
     "cancelled": EventInfo("The instance was cancelled; its undo, if it had one, has ended.", {"error": "the reason"}),
     "failed": EventInfo(

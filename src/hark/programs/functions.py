@@ -121,6 +121,7 @@ class FunctionContext:
         retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
         timeout: Duration | None = None,
+        undo: Callable[[R], Any] | None = None,
     ) -> Promise[R]: ...
     @overload
     def run(
@@ -132,6 +133,7 @@ class FunctionContext:
         retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
         timeout: Duration | None = None,
+        undo: Callable[[R], Any] | None = None,
     ) -> Promise[R]: ...
     @overload
     def run(
@@ -143,6 +145,7 @@ class FunctionContext:
         retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
         timeout: Duration | None = None,
+        undo: Callable[[R], Any] | None = None,
     ) -> Promise[R]: ...
     @overload
     def run(
@@ -154,6 +157,7 @@ class FunctionContext:
         retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
         timeout: Duration | None = None,
+        undo: Callable[[R], Any] | None = None,
     ) -> Promise[R]: ...
     def run(  # type: ignore[misc]  # mypy compares *args: Any with *args: *Ts and finds them different
         self,
@@ -164,6 +168,7 @@ class FunctionContext:
         retries: int | RetryPolicy = 0,
         backoff: Duration = 1.0,
         timeout: Duration | None = None,
+        undo: Callable[[Any], Any] | None = None,
     ) -> Promise[Any]:
         """Run a function and record its result in the journal; a replay reads the result there.
 
@@ -181,6 +186,11 @@ class FunctionContext:
             timeout: Seconds or timedelta that one call may take. An `async def` that takes longer is cancelled. A
                 `def` cannot be ended: its thread runs to its end, and its result is dropped. Either way the call has
                 failed with a TimeoutError, and is retried like any other.
+            undo: A function that undoes what this one did; it is called with its result. If the workflow later fails
+                or is cancelled, the undos of all runs that have a result are called, the latest first, each recorded
+                in the journal and retried as its run. One that fails is recorded as an event, and the others still
+                run. A run without a result has nothing to undo: not when it failed, and not when the cancel came
+                while it was running.
 
         Returns:
             A promise of the result. The result is JSON, live and on replay alike; if the function is annotated to
@@ -192,7 +202,7 @@ class FunctionContext:
             InvalidInput: `function` is not callable, or an option is malformed.
 
         Example:
-            receipt = await ctx.run(charge, order, retries=3, backoff=2.0, timeout=30)
+            receipt = await ctx.run(charge, order, retries=3, backoff=2.0, timeout=30, undo=refund)
         """
         if not callable(function):
             raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
@@ -208,7 +218,14 @@ class FunctionContext:
             run.policy = _retry_policy(retries, backoff)
         if timeout is not None:
             run.timeout = micros(timeout, "timeout", zero=False)
-        return self._session.ask(run)
+        if undo is None:
+            return self._session.ask(run)
+        if not callable(undo):
+            raise InvalidInput(f"undo={undo!r}: give a function that takes the result of the run.")
+        run.undo = undo
+        promise = self._session.ask(run)
+        self._session.undoable[run.entry] = run
+        return promise
 
     def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Delivery]:
         """Send a signal to an instance, exactly once.
@@ -586,7 +603,8 @@ class FunctionContext:
         For loops without an end, whose journal would otherwise grow forever. The instance keeps its id and key, and
         its inbox keeps the signals that its code has not taken yet. Open operations end as when the function returns:
         effects happen, runs are cancelled, waits are disarmed, awakeables that are still pending become CANCELLED.
-        Children that have started keep running, without an effect on the next visit.
+        Children that have started keep running, without an effect on the next visit. What this visit could undo is
+        done: a later failure or cancel undoes runs of its own visit only.
 
         The call alone does nothing: without `return`, the function continues and ends as done.
 

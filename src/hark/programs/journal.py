@@ -22,7 +22,10 @@ KNOWN_WHEN_ASKED = frozenset(("now", "awakeable"))  # their lines are read by en
 NEW_VISIT = "anew"  # first line after continue_as_new: where the entries of this visit begin
 RETRIED = "retried"  # a retry begins here, with the entry of the line
 FAILED = "failed"  # last line of a failed function; `value` is the seq of the line that a retry repeats first
-MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED))
+UNDOING = "undoing"  # the function has failed and is being undone; `value` is the error it ends with
+UNDO = "undo"  # the undo of the run at this entry has ended
+UNDONE = "undone"  # last line of a failed function that was undone: a retry begins from the beginning
+MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED, UNDOING, UNDO, UNDONE))
 _MAX_CAUSES = 100  # exceptions that were raised from each other
 
 
@@ -71,6 +74,15 @@ class Journal:
     @property
     def is_retry(self) -> bool:
         return self._retry_entry is not None
+
+    @property
+    def undoing(self) -> Line | None:
+        """The line with which the undo of a failed function began."""
+        return next((line for line in reversed(self.lines) if line.kind == UNDOING), None)
+
+    @property
+    def is_undone(self) -> bool:
+        return bool(self.lines) and self.lines[-1].kind == UNDONE
 
     def cut_entries(self) -> set[int]:
         """The entries whose result a retry has cut off."""

@@ -27,6 +27,8 @@ from hark.model.retry_policy import RetryPolicy, delay_before
 from hark.model.values import Delivery, Signal
 from hark.programs.branches import Promise
 
+_MAX_STEP_BYTES = 255
+
 Result = tuple[str | None, str | None]
 """The value and the error of a line of the journal, as JSON text; one of them is None."""
 
@@ -142,6 +144,7 @@ class Run(Operation):
     policy: RetryPolicy | None = None
     timeout: int | None = None  # µs
     failure: Failure | None = None  # of the attempt that has just ended, until the session has recorded it
+    undo: Callable[[Any], Any] | None = None
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
         self.name = name
@@ -293,6 +296,11 @@ class EffectOperation(Operation):
 def label_of(kind: str, name: str | None) -> str:
     """An operation as text: "run build"."""
     return kind if name is None else f"{kind} {name}"
+
+
+def shortened(label: str) -> str:
+    """A label as the step of an instance, at most 255 bytes."""
+    return label if len(label) <= _MAX_STEP_BYTES // 4 else label.encode()[:_MAX_STEP_BYTES].decode(errors="ignore")
 
 
 def entry_of(place: str) -> int:

@@ -15,6 +15,7 @@ open operations.
     inbox.py        which row resolves which operation
     waits.py        which waits to arm and to disarm
     runs.py         the user's functions
+    undo.py         the undo of runs, after a failure or a cancel
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from random import Random
 from sys import _getframe
 from typing import Any, NoReturn
 
+import msgspec
 from msgspec import Struct
 
 from hark.model import json
 from hark.model.activation import Claim, Traits, WaitRow
 from hark.model.decisions import Decision, Effect, FailedAttempt, Finish, JournalLine, Park, Proceed, stop
-from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
+from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic, unfinished_undo
 from hark.model.events import OutcomeType
-from hark.model.failures import failure_of
+from hark.model.failures import Failure, failure_of
 from hark.programs.branches import Branch, Branches, Suspended
 from hark.programs.inbox import FunctionInbox, result_of
-from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, Journal, Line
+from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, UNDOING, Journal, Line
 from hark.programs.operations import (
     AwakeableAnswer,
     ChildCall,
@@ -50,13 +52,14 @@ from hark.programs.operations import (
     WaitForSignal,
     entry_of,
     label_of,
+    shortened,
 )  # fmt: skip
 from hark.programs.runs import Runs, plan_retry
 from hark.programs.services import FunctionServices, InputCodec
 from hark.programs.unawaited import check_all_awaited
+from hark.programs.undo import Undoing, succeeded
 from hark.programs.waits import WaitChanges, needs_changes, wait_changes
 
-_MAX_STEP_BYTES = 255
 _ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it belongs to no entry
 _MAX_CALLS_WHILE_CLOSING = 100
 
@@ -109,7 +112,7 @@ class FunctionProgram(Struct, eq=False):
         """Fail the instance: errors of its operations were raised in the function; this one is outside of it."""
         if claim.session is not None:
             claim.session.close()
-        return stop(claim.step, claim.state, failure_of(error))
+        return _failed(claim, error)
 
 
 class Session:
@@ -134,7 +137,14 @@ class Session:
         self._diverged: NonDeterministic | None = None
         self._progress: str | None = None  # for the next commit
         self._closed = False
-        self._claimed_waits = _waits_by_entry(claim, self._journal) if claim.waits else {}
+        self.undoable: dict[int, Run] = {}  # the runs with an undo, by entry
+        self._has_new_undo = False  # the code has an undo for a result that was recorded before
+        self._undoing: Undoing | None = None
+        self._must_undo = claim.cancel_reason is not None or (
+            claim.on_cancel is not None and self._journal.undoing is not None
+        )
+        # The waits of an undo, which a replay does not ask for, are for its next attempt: see undo.py.
+        self._claimed_waits = _waits_by_entry(claim, self._journal) if claim.waits and not self._must_undo else {}
 
     @cached_property
     def random(self) -> Random:
@@ -326,6 +336,7 @@ class Session:
             self._repeat_cut_lines()
             # Waits of operations that only the failed attempt asked for are withdrawn.
             self._withdrawn.update({entry_of(wait.place) for wait in self.claim.waits} - self._open.keys())
+        self._has_new_undo = bool(self.undoable) and bool(succeeded(journal.lines, self.undoable))
         if root.done and self._diverged is None:
             never_asked = journal.never_asked()
             if never_asked is not None:
@@ -346,8 +357,14 @@ class Session:
 
     async def next_decision(self) -> Decision:
         """Run from one commit to what has to be committed next."""
+        if self._undoing is not None:
+            return await self._undoing.next_decision()
         if self._branches.root is None:
+            if self._journal.is_undone:
+                return self._start_over()
             self._replay()
+            if self._must_undo:
+                return await self._undo()
         else:
             self._resume_after_commit()
         self._read_inbox()
@@ -469,21 +486,25 @@ class Session:
 
     def _decide(self, label: OutcomeType, move: Any, effects: list[Effect], state: str | None = None) -> Decision:
         journal = self._journal
+        has_undo = None
+        if self.undoable and self.claim.on_cancel is None:
+            has_undo = self._has_new_undo or bool(succeeded(journal.uncommitted, self.undoable)) or None
         cut, journal.cut_from = journal.cut_from, None
         step = self.claim.step
         if label == "next" and journal.uncommitted:  # between two commits the step is the latest result
             step = label_of(journal.uncommitted[-1].kind, journal.uncommitted[-1].name)
         elif self._open:
             step = next(reversed(self._open.values())).label
-        if len(step) > _MAX_STEP_BYTES // 4:
-            step = step.encode()[:_MAX_STEP_BYTES].decode(errors="ignore")
+        step = shortened(step)
         lines = journal.take_uncommitted()
         if cut is not None and lines is None:
             lines = []
         text = self.claim.state if state is None else state
         consumed, restored = self._inbox.take_changes()
         progress, self._progress = self._progress, None
-        decision = Decision(label, step, text, move, consumed, (), effects, lines, cut, restored, progress=progress)
+        decision = Decision(
+            label, step, text, move, consumed, (), effects, lines, cut, restored, has_undo=has_undo, progress=progress
+        )
         if self._failed_attempts:
             decision.failed_attempts, self._failed_attempts = tuple(self._failed_attempts), []
         return decision
@@ -514,7 +535,7 @@ class Session:
         assert self._branches.root is not None
         self.close()
         if self._diverged is not None:
-            return stop(self.claim.step, self.claim.state, failure_of(self._diverged))
+            return _failed(self.claim, self._diverged)
         if self.stalled is not None:
             return self._fail(HarkError(self.stalled))
         try:
@@ -527,6 +548,8 @@ class Session:
                 return self._continue_as_new(value.input)
             result = json.dump(value, limit=self.services.max_payload, what=f"result of {self.program.name}")
         except Exception as error:
+            if self.undoable and succeeded(self._journal.lines, self.undoable):
+                return self._begin_undo(error)
             return self._fail(error)
         self._write_effects()
         effects = self._wait_changes().effects if self._withdrawn else []
@@ -542,6 +565,39 @@ class Session:
         decision.failure = failure
         return decision
 
+    # -- undo -------------------------------------------------------------------------------------
+
+    def _begin_undo(self, error: Exception) -> Decision:
+        """The function has failed: give up what is open, and record the error before the first undo runs."""
+        self._open.clear()
+        self._withdrawn.update(entry_of(wait.place) for wait in self.claim.waits)
+        changes = self._wait_changes()
+        failure = failure_of(error)
+        self._failed_attempts.append(FailedAttempt("error", self.claim.step, failure, 0))
+        text = msgspec.json.encode(failure).decode()
+        self._journal.write(UNDOING, self._journal.next_entry, None, (text, None))
+        move = Proceed(disarm=changes.disarmed_ids, keep_slot=not self._journal.has_doubled())
+        decision = self._decide("next", move, changes.effects)
+        self._undoing = Undoing(self.claim, self._journal, self._runs, self.undoable)
+        return decision
+
+    async def _undo(self) -> Decision:
+        """The function is being cancelled, or has failed in an earlier activation: the replay has found its undos."""
+        self.close()
+        if self._diverged is not None:
+            return _failed(self.claim, self._diverged)
+        self._journal.uncommitted.clear()  # what the code asked for since is not wanted any more
+        self._undoing = Undoing(self.claim, self._journal, self._runs, self.undoable)
+        return await self._undoing.next_decision()
+
+    def _start_over(self) -> Decision:
+        """The retry of a function that was undone: a new visit with the same input. Its signals return to the inbox."""
+        lines = self._journal.lines
+        taken = tuple(json.load(line.value)["id"] for line in lines if line.kind == "wait" and line.value is not None)
+        first = JournalLine(0, lines[-1].entry, NEW_VISIT)
+        move = Proceed(continue_as_new=True)
+        return Decision("next", self.program.initial, self.claim.state, move, journal=[first], restore=taken)
+
     def _continue_as_new(self, input: Any) -> Decision:
         codec = self.program.codec
         state = codec.dump(codec.build(input, limit=self.services.max_payload), self.services.max_payload)
@@ -552,6 +608,7 @@ class Session:
         move = Proceed(disarm=changes.disarmed_ids, continue_as_new=True)
         decision = self._decide("next", move, changes.effects + asked, state)
         decision.journal, decision.cut_from = [JournalLine(0, self._journal.next_entry, NEW_VISIT)], None
+        decision.has_undo = None if self.claim.on_cancel is None else False
         return decision
 
     def close(self) -> None:
@@ -562,6 +619,15 @@ class Session:
         self._journal.unread.clear()
         self._runs.close()
         self._branches.close()
+
+
+def _failed(claim: Claim, error: BaseException) -> Decision:
+    """Fail an instance whose code cannot go on. A retry continues from its journal, also in the middle of an undo."""
+    failure = failure_of(error)
+    if claim.cancel_reason is not None:
+        message = f"{failure.message} {unfinished_undo(claim.cancel_reason)}"
+        failure = Failure(failure.type, message, failure.traceback)
+    return stop(claim.step, claim.state, failure, keeps_undo=True)
 
 
 def _waits_by_entry(claim: Claim, journal: Journal) -> dict[str, list[WaitRow]]:

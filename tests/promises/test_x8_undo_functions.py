@@ -1,0 +1,727 @@
+"""X8: the undos of a durable function run in reverse order when it fails or is cancelled, unless that is forced."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hark import (
+    FunctionContext,
+    InstanceCancelled,
+    InstanceFailed,
+    Workflow,
+    workflow,
+)  # fmt: skip
+from hark.kernel.requests import Reclaim
+from hark.testing import Harness
+from tests.promises.support_signals import Gate, Turns, count, event_types, rows, statuses
+from tests.support.inspect import everything, until
+from tests.support.stores import Store
+
+
+class World:
+    """What was done and undone, in order; and what fails how often."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.fails: dict[str, int] = {}
+
+    def _do(self, what: str) -> None:
+        left = self.fails.get(what, 0)
+        if left:
+            self.fails[what] = left - 1
+            self.log.append(f"{what} failed")
+            raise ValueError(f"{what} does not work")
+        self.log.append(what)
+
+    async def make(self, what: str) -> dict[str, str]:
+        self._do(what)
+        return {"made": what}
+
+    def make_in_thread(self, what: str) -> dict[str, str]:
+        self._do(what)
+        return {"made": what}
+
+    async def remove(self, made: dict[str, str]) -> None:
+        self._do(f"-{made['made']}")
+
+    def remove_in_thread(self, made: dict[str, str]) -> str:
+        self._do(f"-{made['made']}")
+        return "removed"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def harness(store: Store) -> Callable[..., Harness]:
+    return lambda *definitions, **options: Harness(*definitions, url=store.url, **store.options, **options)
+
+
+def three_runs(world: World, then: Callable[[FunctionContext], Any]) -> Workflow[..., Any]:
+    """Three runs, of which the middle one has no undo; then what the test wants."""
+
+    @workflow
+    async def order(ctx: FunctionContext) -> Any:
+        await ctx.run(world.make, "a", undo=world.remove)
+        await ctx.run(world.make, "b")
+        await ctx.run(world.make_in_thread, "c", undo=world.remove_in_thread)
+        return await then(ctx)
+
+    return order
+
+
+@workflow
+async def sleeper(ctx: FunctionContext) -> None:
+    await ctx.wait_for_signal("never")
+
+
+async def _signal(ctx: FunctionContext) -> Any:
+    return (await ctx.wait_for_signal("paid")).payload
+
+
+WAITS: dict[str, Callable[[FunctionContext], Any]] = {
+    "signal": _signal,
+    "awakeable": lambda ctx: _awakeable(ctx),
+    "child": lambda ctx: ctx.call(sleeper, id="child"),
+    "sleep": lambda ctx: ctx.sleep(60),
+    "all of them": lambda ctx: ctx.gather(_awakeable(ctx), ctx.call(sleeper, id="child"), ctx.sleep(60)),
+}
+
+
+async def _awakeable(ctx: FunctionContext) -> Any:
+    return await (await ctx.awakeable(title="Go on?"))
+
+
+@pytest.mark.parametrize("wait", WAITS)
+async def test_x8_a_cancel_runs_the_undos_in_reverse_with_their_results(
+    store: Store, world: World, harness: Any, wait: str
+) -> None:
+    order = three_runs(world, WAITS[wait])
+    async with harness(order, sleeper) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        cancelling = await app.cancel("o", "out of stock")
+        assert (cancelling.status, cancelling.step, cancelling.cancel_reason) == ("runnable", "undo", "out of stock")
+        assert await count(store, "waits") == 0
+        assert await count(store, "awakeables", "status = 'PENDING'") == 0
+        if wait in ("child", "all of them"):
+            assert await statuses(app, "child") == ["cancelled"]
+        assert world.log == ["a", "b", "c"]
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.error, found.cancel_reason) == ("cancelled", "out of stock", None)
+        assert world.log == ["a", "b", "c", "-c", "-a"]
+        assert (await event_types(app, "o"))[-1] == "cancelled"
+        assert "undo_failed" not in await event_types(app, "o")
+        with pytest.raises(InstanceCancelled):
+            await app.result("o")
+
+
+async def test_x8_a_function_that_fails_undoes_and_then_fails_with_its_error(world: World, harness: Any) -> None:
+    async def fail(ctx: FunctionContext) -> None:
+        raise RuntimeError("no ship today")
+
+    order = three_runs(world, fail)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.error) == ("failed", "RuntimeError: no ship today")
+        assert world.log == ["a", "b", "c", "-c", "-a"]
+        with pytest.raises(InstanceFailed, match="no ship today"):
+            await app.result("o")
+
+
+async def test_x8_a_failed_run_without_a_result_is_not_undone(world: World, harness: Any) -> None:
+    async def fourth(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "d", undo=world.remove)
+
+    world.fails["d"] = 1
+    order = three_runs(world, fourth)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        assert world.log == ["a", "b", "c", "d failed", "-c", "-a"]
+        assert "d does not work" in ((await app.get("o")).error or "")
+
+
+async def test_x8_a_function_that_is_done_undoes_nothing(world: World, harness: Any) -> None:
+    order = three_runs(world, _signal)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.signal("o", "paid", 42)
+        await app.drain()
+        assert await app.result("o") == 42
+        assert world.log == ["a", "b", "c"]
+
+
+async def test_x8_a_result_that_cannot_be_stored_is_a_failure_that_undoes(world: World, harness: Any) -> None:
+    async def unstorable(ctx: FunctionContext) -> object:
+        return object()
+
+    order = three_runs(world, unstorable)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        assert await statuses(app, "o") == ["failed"]
+        assert world.log[3:] == ["-c", "-a"]
+
+
+@pytest.mark.parametrize("after", ["a failure", "a cancel"])
+async def test_x8_an_undo_is_retried_like_its_run(store: Store, world: World, harness: Any, after: str) -> None:
+    """Between two attempts the instance is parked: it holds no slot."""
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a", undo=world.remove)
+        await ctx.run(world.make, "b", undo=world.remove, retries=2, backoff=10)
+        await ctx.wait_for_signal("go")
+        raise RuntimeError("enough")
+
+    world.fails["-b"] = 2
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await (app.signal("o", "go") if after == "a failure" else app.cancel("o", "enough"))
+        await app.drain()
+        assert await statuses(app, "o") == ["awaiting_signal"]
+        [wait] = await app.waits()
+        assert (wait.kind, wait.place) == ("timer", "1+1")
+        await app.advance(10)
+        await app.drain()
+        assert world.log == ["a", "b", "-b failed", "-b failed"]
+        assert [wait.place for wait in await app.waits()] == ["1+2"]
+        await app.advance(20)
+        await app.drain()
+        assert world.log[4:] == ["-b", "-a"]
+        found = await app.get("o")
+        assert found.status == ("failed" if after == "a failure" else "cancelled")
+        assert found.error == ("RuntimeError: enough" if after == "a failure" else "enough")
+        assert await count(store, "waits") == 0
+        assert await count(store, "signals", "consumed_at IS NULL") == 0
+
+
+@pytest.mark.parametrize("after", ["a failure", "a cancel"])
+async def test_x8_an_undo_that_fails_is_recorded_and_the_others_run(world: World, harness: Any, after: str) -> None:
+    async def end(ctx: FunctionContext) -> None:
+        await ctx.wait_for_signal("go")
+        raise RuntimeError("enough")
+
+    world.fails["-c"] = 1
+    order = three_runs(world, end)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await (app.signal("o", "go") if after == "a failure" else app.cancel("o", "enough"))
+        await app.drain()
+        assert world.log[3:] == ["-c failed", "-a"]
+        found = await app.get("o")
+        assert (found.status, found.error) == (
+            ("failed", "RuntimeError: enough") if after == "a failure" else ("cancelled", "enough")
+        )
+        [failed] = [event for event in await app.events("o", limit=1000) if event.type == "undo_failed"]
+        assert failed.step == "undo make_in_thread"
+        assert "-c does not work" in str(failed.data)
+
+
+async def test_x8_a_crash_between_two_undos_repeats_none_that_is_recorded(store: Store, world: World) -> None:
+    """Each undo commits alone. What a worker leaves when it stops is continued by the next one."""
+    order = three_runs(world, _signal)
+    async with Harness(order, url=store.url, **store.options) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o", "enough")
+        reached = asyncio.Event()
+        remove = world.remove
+
+        async def held(made: dict[str, str]) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        world.remove = held  # type: ignore[method-assign]
+        async with app.worker():
+            await reached.wait()  # the first undo is recorded, the second executes
+            assert await rows(store, "SELECT kind, entry FROM journal WHERE kind = 'undo'") == [("undo", 2)]
+        world.remove = remove  # type: ignore[method-assign]
+        assert world.log == ["a", "b", "c", "-c"]
+        await app.drain()
+        assert world.log == ["a", "b", "c", "-c", "-a"]
+        assert await statuses(app, "o") == ["cancelled"]
+
+
+async def test_x8_a_failed_function_keeps_its_error_over_a_crash_in_its_undo(store: Store, world: World) -> None:
+    """The code reads something else when it is replayed: the recorded error counts."""
+    message = ["first"]
+
+    async def fail(ctx: FunctionContext) -> None:
+        raise RuntimeError(message[0])
+
+    order = three_runs(world, fail)
+    async with Harness(order, url=store.url, **store.options) as app:
+        reached = asyncio.Event()
+        remove = world.remove
+
+        async def held(made: dict[str, str]) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        world.remove = held  # type: ignore[method-assign]
+        await app.start(order, id="o")
+        async with app.worker():
+            await reached.wait()
+        message[0] = "second"
+        world.remove = remove  # type: ignore[method-assign]
+        await app.drain()
+        assert (await app.get("o")).error == "RuntimeError: first"
+        assert world.log[3:] == ["-c", "-a"]
+
+
+async def test_x8_a_forced_cancel_of_a_function_undoes_nothing(world: World, harness: Any) -> None:
+    order = three_runs(world, _signal)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        found = await app.cancel("o", "now", force=True)
+        assert (found.status, found.error) == ("cancelled", "now")
+        assert await app.drain() == {"steps": 0}
+        assert world.log == ["a", "b", "c"]
+
+
+async def test_x8_a_forced_cancel_ends_an_undo_that_executes(world: World, harness: Any) -> None:
+    gate, told = Gate(), asyncio.Event()
+
+    async def hold(made: Any) -> None:
+        try:
+            await gate.hold()
+        finally:
+            told.set()
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a", undo=world.remove)
+        await ctx.run(world.make, "b", undo=hold)
+        await ctx.wait_for_signal("go")
+
+    async with harness(order) as app, app.worker():
+        await (await app.start(order, id="o")).wait_for("awaiting_signal", timeout=30)
+        await app.cancel("o")
+        await gate.reached.wait()
+        assert (await app.cancel("o", "now", force=True)).status == "cancelled"
+        await asyncio.wait_for(told.wait(), 30)
+        assert "-a" not in world.log
+
+
+async def test_x8_before_its_first_result_with_an_undo_a_cancel_is_immediate(world: World, harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a")
+        await ctx.wait_for_signal("go")
+        await ctx.run(world.make, "b", undo=world.remove)
+        await ctx.wait_for_signal("go")
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.start(order, id="p")
+        await app.drain()
+        assert (await app.cancel("o")).status == "cancelled"
+        await app.signal("p", "go")
+        await app.drain()
+        assert (await app.cancel("p")).cancel_reason == "cancelled"
+        await app.drain()
+        assert world.log == ["a", "a", "b", "-b"]
+
+
+@pytest.mark.parametrize("how", ["async", "thread"])
+async def test_x8_a_run_in_flight_at_the_cancel_has_no_result_to_undo(world: World, harness: Any, how: str) -> None:
+    """An async run is cancelled, a thread runs to its end; either way the result is dropped."""
+    inside, leave, left = threading.Event(), threading.Event(), threading.Event()
+
+    async def wait() -> str:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.set()
+        return "never"
+
+    def wait_in_thread() -> str:
+        inside.set()
+        leave.wait(60)
+        left.set()
+        return "too late"
+
+    async def executing(ctx: FunctionContext) -> None:
+        await ctx.run(wait if how == "async" else wait_in_thread, undo=world.remove)
+
+    order = three_runs(world, executing)
+    async with harness(order) as app, app.worker({"default": 1}):
+        await app.start(order, id="o")
+        await until(inside.is_set, "the run to begin")
+        await app.cancel("o", "enough")
+        with pytest.raises(InstanceCancelled):
+            await app.result("o", timeout=30)
+        leave.set()
+        await until(left.is_set, "the run to end")
+        assert world.log == ["a", "b", "c", "-c", "-a"]
+
+
+async def test_x8_an_undo_gets_the_typed_result_of_its_run(harness: Any) -> None:
+    given: list[Any] = []
+
+    async def reserve(count: int) -> Reservation:
+        return Reservation(f"r{count}", count)
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(reserve, 2, undo=lambda reservation: given.append(reservation))
+        await ctx.wait_for_signal("go")
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o")
+        await app.drain()
+        assert given == [Reservation("r2", 2)]
+
+
+@dataclass
+class Reservation:
+    id: str
+    count: int
+
+
+async def test_x8_concurrent_runs_are_undone_in_reverse_order_of_completion(world: World, harness: Any) -> None:
+    first_done = asyncio.Event()
+
+    async def slow() -> dict[str, str]:
+        await first_done.wait()
+        return await world.make("slow")
+
+    async def quick() -> dict[str, str]:
+        return await world.make("quick")
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        async def then() -> None:
+            await ctx.run(quick, undo=world.remove)
+            first_done.set()
+
+        await ctx.gather(ctx.run(slow, undo=world.remove), then())
+        raise RuntimeError("enough")
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        assert world.log == ["quick", "slow", "-slow", "-quick"]
+
+
+async def test_x8_a_finished_run_that_first_gave_up_is_undone_too(world: World, harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a")
+        await ctx.first(ctx.run(world.make, "b", undo=world.remove), ctx.run(world.make, "c", undo=world.remove))
+        raise RuntimeError("enough")
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        done = [line for line in world.log if not line.startswith("-")]
+        assert world.log[len(done) :] == [f"-{what}" for what in reversed(done) if what != "a"]
+
+
+async def test_x8_a_failing_function_withdraws_what_it_waits_for_before_it_undoes(store: Store, harness: Any) -> None:
+    """Open awakeables are cancelled and called children too, which undo their own runs."""
+    world = World()
+
+    @workflow
+    async def child(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "child", undo=world.remove)
+        await ctx.wait_for_signal("go")
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a", undo=world.remove)
+        question = await ctx.awakeable()
+        call = ctx.call(child, id="child")
+        await ctx.wait_for_signal("go")
+        assert question
+        assert call
+        raise RuntimeError("enough")
+
+    async with harness(order, child) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.signal("o", "go")
+        await app.drain()
+        assert await statuses(app, "o", "child") == ["failed", "cancelled"]
+        assert (await app.get("child")).error == "its parent no longer waits for it"
+        assert sorted(world.log) == ["-a", "-child", "a", "child"]
+        assert [a.status for a in await app.awakeables()] == ["CANCELLED"]
+        assert await count(store, "waits") == 0
+
+
+async def test_x8_a_cancel_of_a_tree_of_functions_undoes_each_of_them(world: World, harness: Any) -> None:
+    @workflow
+    async def child(ctx: FunctionContext, name: str) -> None:
+        await ctx.run(world.make, name, undo=world.remove)
+        if name == "child":
+            await ctx.call(child, {"name": "grandchild"}, id="grandchild")
+        await ctx.wait_for_signal("go")
+
+    @workflow
+    async def parent(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "parent", undo=world.remove)
+        await ctx.call(child, {"name": "child"}, id="child")
+
+    async with harness(parent, child) as app:
+        await app.start(parent, id="parent")
+        await app.drain()
+        await app.cancel("parent", "enough")
+        assert await statuses(app, "parent", "child", "grandchild") == ["runnable"] * 3
+        await app.drain()
+        assert await statuses(app, "parent", "child", "grandchild") == ["cancelled"] * 3
+        assert sorted(world.log[3:]) == ["-child", "-grandchild", "-parent"]
+
+
+async def test_x8_a_called_child_is_undone_before_its_parent_learns_that_it_was_cancelled(
+    world: World, harness: Any
+) -> None:
+    @workflow
+    async def child(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "child", undo=world.remove)
+        await ctx.wait_for_signal("go")
+
+    @workflow
+    async def parent(ctx: FunctionContext) -> str:
+        try:
+            await ctx.call(child, id="child")
+        except Exception as error:
+            return f"{error} {world.log[-1]}"
+        return "done"
+
+    async with harness(parent, child) as app:
+        await app.start(parent, id="parent")
+        await app.drain()
+        await app.cancel("child", "enough")
+        await app.drain()
+        assert "enough -child" in await app.result("parent")
+
+
+async def test_x8_cancelling_a_function_again_changes_nothing(store: Store, world: World, harness: Any) -> None:
+    order = three_runs(world, _signal)
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o", "first")
+        before = await everything(store)
+        assert (await app.cancel("o", "second")).cancel_reason == "first"
+        assert await everything(store) == before
+        await app.drain()
+        assert (await app.get("o")).error == "first"
+
+
+async def test_x8_a_cancel_while_a_failed_function_undoes_ends_it_as_cancelled(world: World, harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a", undo=world.remove)
+        await ctx.run(world.make, "b", undo=world.remove, retries=1, backoff=10)
+        await ctx.run(world.make, "c", undo=world.remove)
+        raise RuntimeError("enough")
+
+    world.fails["-b"] = 1
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        assert world.log[3:] == ["-c", "-b failed"]
+        await app.cancel("o", "not wanted")
+        await app.drain()
+        assert world.log[5:] == ["-b", "-a"]
+        found = await app.get("o")
+        assert (found.status, found.error) == ("cancelled", "not wanted")
+
+
+async def test_x8_a_retry_after_an_undo_starts_from_the_beginning(store: Store, world: World, harness: Any) -> None:
+    """Nothing of the undone attempt counts: its signals return to the inbox; awakeables and random numbers are new."""
+    uuids: list[str] = []
+
+    @workflow
+    async def order(ctx: FunctionContext) -> Any:
+        uuids.append(str(ctx.uuid()))
+        await ctx.run(world.make, "a", undo=world.remove)
+        paid = await ctx.wait_for_signal("paid")
+        question = await ctx.awakeable()
+        answer = await question
+        await ctx.run(world.make, "b")
+        return [paid.payload, answer]
+
+    world.fails["b"] = 1
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.signal("o", "paid", 42)
+        await app.drain()
+        [first] = await app.awakeables()
+        await app.resolve(first.id, "yes")
+        await app.drain()
+        assert await statuses(app, "o") == ["failed"]
+        assert world.log == ["a", "b failed", "-a"]
+        assert await rows(store, "SELECT on_cancel FROM instances") == [(None,)]
+        await app.retry("o")
+        await app.drain()
+        assert world.log == ["a", "b failed", "-a", "a"]  # it has its signal, and asks again
+        second = next(a for a in await app.awakeables() if a.status == "PENDING")
+        assert second.id != first.id
+        await app.resolve(second.id, "again")
+        await app.drain()
+        assert await app.result("o") == [42, "again"]
+        assert world.log == ["a", "b failed", "-a", "a", "b"]
+        assert len(set(uuids)) == 2
+
+
+async def test_x8_a_retry_after_an_undo_can_be_undone_again(world: World, harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(world.make, "a", undo=world.remove)
+        await ctx.run(world.make, "b", undo=world.remove)
+        await ctx.run(world.make, "c")
+
+    world.fails["c"] = 2
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.retry("o")
+        await app.drain()
+        assert world.log == ["a", "b", "c failed", "-b", "-a"] * 2
+        await app.retry("o")
+        await app.drain()
+        assert await statuses(app, "o") == ["done"]
+
+
+async def test_x8_continue_as_new_drops_the_undos_of_its_visit(store: Store, world: World, harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext, page: int) -> Any:
+        if page == 0:
+            await ctx.run(world.make, "a", undo=world.remove)
+            return ctx.continue_as_new({"page": 1})
+        if page == 1:
+            await ctx.wait_for_signal("go")
+            await ctx.run(world.make, "b", undo=world.remove)
+        await ctx.wait_for_signal("go")
+        return None
+
+    async with harness(order) as app:
+        await app.start(order, {"page": 0}, id="o")
+        await app.start(order, {"page": 0}, id="p")
+        await app.drain()
+        assert (await app.cancel("o")).status == "cancelled"
+        await app.signal("p", "go")
+        await app.drain()
+        await app.cancel("p")
+        await app.drain()
+        assert world.log == ["a", "a", "b", "-b"]
+
+
+async def test_x8_finally_blocks_start_nothing_when_a_function_is_undone(world: World, harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        try:
+            await ctx.run(world.make, "a", undo=world.remove)
+            await ctx.wait_for_signal("go")
+        finally:
+            world.log.append("finally")
+            await ctx.run(world.make, "b", undo=world.remove)
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o")
+        await app.drain()
+        assert [line for line in world.log if line != "finally"] == ["a", "-a"]
+        assert await statuses(app, "o") == ["cancelled"]
+
+
+async def test_x8_an_undo_that_cannot_be_found_again_fails_and_a_retry_continues_it(store: Store, world: World) -> None:
+    """The code has changed. The fixed code undoes what is left."""
+
+    async def changed(ctx: FunctionContext) -> None:
+        await ctx.sleep(1)
+
+    order = three_runs(world, _signal)
+    async with Harness(order, url=store.url, **store.options) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o", "enough")
+    async with Harness(workflow(name="order")(changed), url=store.url, **store.options) as app:
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.cancel_reason) == ("failed", "enough")
+        assert "NonDeterministic" in (found.error or "")
+        assert "It was being cancelled (enough), and its undo has not finished" in (found.error or "")
+        assert world.log == ["a", "b", "c"]
+    async with Harness(order, url=store.url, **store.options) as app:
+        await app.retry("o")
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.error) == ("cancelled", "enough")
+        assert world.log == ["a", "b", "c", "-c", "-a"]
+
+
+async def test_x8_an_undo_added_to_the_code_counts_for_results_that_are_recorded(store: Store, world: World) -> None:
+    def order_with(undo: Any) -> Workflow[..., Any]:
+        @workflow
+        async def order(ctx: FunctionContext) -> None:
+            await ctx.run(world.make, "a", undo=undo)
+            await ctx.wait_for_signal("go")
+            await ctx.wait_for_signal("go")
+
+        return order
+
+    async with Harness(order_with(None), url=store.url, **store.options) as app:
+        await app.start("order", id="o")
+        await app.drain()
+    async with Harness(order_with(world.remove), url=store.url, **store.options) as app:
+        await app.signal("o", "go")
+        await app.drain()
+        await app.cancel("o")
+        await app.drain()
+        assert world.log == ["a", "-a"]
+
+
+async def test_x8_a_quarantined_undo_of_a_function_is_continued_by_a_retry(
+    store: Store, world: World, harness: Any
+) -> None:
+    order = three_runs(world, _signal)
+    async with harness(order) as app, Turns(store, app.clock) as turns:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o", "enough")
+        for _ in range(5):
+            await turns.claim("order")
+            await turns.run(Reclaim(owners=["by-hand"]))
+        found = await app.get("o")
+        assert (found.status, found.cancel_reason) == ("failed", "enough")
+        assert "a retry continues the undo" in (found.error or "")
+        await app.retry("o")
+        await app.drain()
+        assert world.log[3:] == ["-c", "-a"]
+        assert await statuses(app, "o") == ["cancelled"]
+
+
+async def test_x8_an_undo_is_a_function(harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(print, undo="remove")  # type: ignore[call-overload]
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        assert "undo='remove': give a function that takes the result of the run" in ((await app.get("o")).error or "")
