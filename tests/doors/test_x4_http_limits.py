@@ -274,6 +274,40 @@ async def test_x4_a_client_that_reads_slowly_gets_its_response(served: Served) -
     assert len(served.connections) == 1
 
 
+async def test_x4_a_closed_connection_whose_last_bytes_are_not_read_is_aborted(served: Served) -> None:
+    """Fewer bytes than make uvicorn wait, but enough to keep the descriptor for ever."""
+    reader, writer = await served.connect()
+    writer.write(OK)
+    await reader.readuntil(b"}")
+    [connection] = served.connections._open
+    transport = Unsent()
+    connection.transport = transport
+    transport.close()
+    served.ticks()
+    assert not transport.aborted
+    connection._limits = replace(LIMITS, rate=1)
+    served.ticks()
+    assert transport.aborted
+
+
+class Unsent(asyncio.Transport):
+    """A transport whose client does not read the last bytes."""
+
+    aborted = closing = False
+
+    def close(self) -> None:
+        self.closing = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def get_write_buffer_size(self) -> int:
+        return 10
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
 @pytest.mark.parametrize(
     "limits",
     [replace(LIMITS, connections=3), replace(LIMITS, per_client=3)],
@@ -332,6 +366,7 @@ def test_x4_addresses_of_one_ipv6_network_are_one_client() -> None:
     assert connections._client_of("2001:db8::1") != connections._client_of("2001:db8:0:1::1")
     assert connections._client_of("fe80::1%eth0") == connections._client_of("fe80::2")
     assert connections._client_of("10.0.0.1") != connections._client_of("10.0.0.2")
+    assert connections._client_of("::ffff:10.0.0.1") == connections._client_of("10.0.0.1")
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "7"])

@@ -67,10 +67,11 @@ def default_connections() -> int:
 
 @lru_cache(1024)
 def _client_of(address: str) -> str:
-    """The address that a connection counts for."""
+    """The client that a connection counts for: its IPv4 address, also on an IPv6 socket, or its IPv6 network."""
     if ":" not in address:
         return address
-    return str(ipaddress.ip_network(f"{address.partition('%')[0]}/64", strict=False))
+    ip = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(ip.ipv4_mapped or ipaddress.IPv6Network((ip, 64), strict=False))
 
 
 class Connections:
