@@ -453,3 +453,14 @@ async def test_x3_no_token_of_a_link_is_logged(sqlite_store: Store, caplog: pyte
         await client.get(url + "x")
         token = url.partition("?t=")[2]
         assert not any(token in record.getMessage() for record in caplog.records)
+
+
+async def test_a8_a_large_wrong_answer_through_a_link_is_refused_and_the_question_stays_open(store: Store) -> None:
+    rows = {"type": "array", "items": {"type": "object", "required": ["a", "b", "c"]}}
+    async with served_question(store, schema=rows) as (app, client, id, url):
+        answer = b"[" + b",".join([b"{}"] * 97_000) + b"]"
+        sent = await client.post(url, content=answer, headers={"Content-Type": "application/json"})
+        assert sent.status_code == 422
+        assert len(sent.json()["problems"]) == 20
+        assert (await app.awakeable(id)).status == "PENDING"
+        assert (await client.post(url, json=[{"a": 1, "b": 2, "c": 3}])).status_code == 200

@@ -22,7 +22,8 @@ import pytest
 
 from hark import InvalidInput
 from hark.model import schema
-from hark.model.schema import compile_schema, example_answer, problems
+from hark.model.schema import compile_schema, example_answer
+from hark.model.validation import problems
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 1}}, "required": ["amount"]}
 

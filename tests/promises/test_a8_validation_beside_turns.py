@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hark import AlreadySettled, Context, Done, InvalidAnswer, Machine, step
-from hark.model import schema
+from hark.model import validation
 from tests.promises.support_signals import harness
 from tests.support.questions import Asker, ask
 from tests.support.stores import Store
@@ -31,7 +31,7 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate, original = Gate(), schema.problems
+    gate, original = Gate(), validation.problems
 
     def wait(text: str, payload: str) -> list[str]:
         gate.threads.add(threading.current_thread().name)
@@ -39,7 +39,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
         assert gate.open.wait(60)
         return original(text, payload)
 
-    monkeypatch.setattr(schema, "problems", wait)
+    monkeypatch.setattr(validation, "problems", wait)
     yield gate
     gate.open.set()
 

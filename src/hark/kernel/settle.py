@@ -5,8 +5,8 @@ Each settles once, with the inbox row of its answer in the same commit (invarian
 Only the settling turn knows which awakeable an answer settles, and with which schema. It validates a small answer
 itself. Any other answer is validated beside the turns (`TurnResult.to_validate`) and then comes back, since a turn must
 not wait for it; an effect cannot leave its outcome and is validated in the turn, within the same limits of work
-(model/schema.py). An answer that does not match the schema, or comes from a person who was not asked, is refused and
-changes nothing (A8).
+(model/validation.py). An answer that does not match the schema, or comes from a person who was not asked, is refused
+and changes nothing (A8).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, SettleAwakeable
 from hark.kernel.rows import LockedRow
-from hark.model import json, schema
+from hark.model import json, validation
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
 from hark.model.names import from_micros, instance_of
@@ -165,8 +165,8 @@ def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
     if request.problems is not None and request.schema == wanted:
         return request.problems
     if request.sender is not None:
-        return schema.problems(wanted, settle.payload)
-    request.schema, request.problems = wanted, schema.quick_problems(wanted, settle.payload)
+        return validation.problems(wanted, settle.payload)
+    request.schema, request.problems = wanted, validation.quick_problems(wanted, settle.payload)
     return request.problems
 
 
@@ -174,7 +174,7 @@ def validate(request: SettleAwakeable) -> None:
     """Validate the answer of a request in `TurnResult.to_validate`. Takes long enough to need a thread of its own."""
     assert request.schema is not None
     assert request.settle.payload is not None
-    request.problems = schema.problems(request.schema, request.settle.payload)
+    request.problems = validation.problems(request.schema, request.settle.payload)
 
 
 def _invalid(settle: Settle, problems: list[str]) -> InvalidAnswer:

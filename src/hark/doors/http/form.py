@@ -14,7 +14,7 @@ from typing import Any, Final
 from hark.doors.http.form_fields import Field, FieldBuilder, Option
 from hark.model import json
 from hark.model.errors import MalformedJson
-from hark.model.schema import path
+from hark.model.validation import path
 
 Posted = Mapping[str, Sequence[str]]
 
