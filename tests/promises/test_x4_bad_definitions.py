@@ -7,6 +7,7 @@ import pytest
 
 from hark import Await, Child, Context, Done, Hark, InvalidDefinition, InvalidInput, Machine, Next, Rate, Spawn, step
 from hark.testing import Harness
+from tests.support.stores import Store
 
 NAN, INFINITY = float("nan"), float("inf")
 URLS: dict[Any, str] = {
@@ -212,13 +213,65 @@ def test_x4_steps_by_their_own_names_and_inherited_ones_are_found() -> None:
     assert set(Derived.__hark_program__.steps) == {"start", "wrap up"}
 
 
-def test_x4_a_machine_needs_its_first_step() -> None:
-    with pytest.raises(InvalidDefinition, match=r"Headless: it has no initial step 'start'\..*initial="):
+async def test_x4_a_machine_without_its_first_step_cannot_be_registered_or_started() -> None:
+    class Headless(Machine):
+        @step
+        async def go(self, ctx: Context) -> Done:
+            return Done()
 
-        class Headless(Machine):
+    async with Hark("sqlite://") as app:
+        for use in (app.register, app.start):
+            with pytest.raises(InvalidDefinition, match=r"Headless: it has no initial step 'start'\..*initial="):
+                use(Headless)
+        assert await app.list() == []
+
+
+async def test_x4_machines_share_a_base_class_whose_steps_lead_to_steps_of_their_own(store: Store) -> None:
+    class Base(Machine, on_cancel="undo"):
+        @step
+        async def ship(self, ctx: Context) -> Any:
+            return Next("finish")
+
+        @step
+        async def undo(self, ctx: Context) -> Any:
+            return Done()
+
+        def handle(self, error: Exception, ctx: Context) -> Any:
+            return Done("handled by the base")
+
+    class Order(Base):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            return Next(self.ship)
+
+        @step
+        async def finish(self, ctx: Context) -> Any:
+            return Done("shipped")
+
+    class Broken(Order):
+        @step
+        async def finish(self, ctx: Context) -> Any:
+            raise OSError("no")
+
+    async with Harness(Order, Broken, url=store.url, **store.options) as app:
+        order, broken = await app.start(Order), await app.start(Broken)
+        await app.drain()
+        assert await order.result() == "shipped"
+        assert await broken.result() == "handled by the base"
+
+
+def test_x4_the_steps_of_a_base_class_are_checked_in_the_machine_that_inherits_them() -> None:
+    class Base(Machine):
+        @step
+        async def ship(self, ctx: Context) -> Any:
+            return Next("finish")
+
+    with pytest.raises(InvalidDefinition, match=r"Order: step 'ship' leads to 'finish', which is not one of its steps"):
+
+        class Order(Base):
             @step
-            async def go(self, ctx: Context) -> Done:
-                return Done()
+            async def start(self, ctx: Context) -> Any:
+                return Next(self.ship)
 
 
 def test_x4_two_steps_of_one_name_are_refused() -> None:

@@ -21,6 +21,8 @@ from hark.programs.steps import Context, StepFunction, StepProgram
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_INITIAL = "start"  # the initial step of a machine that names no other
+
 
 @overload
 def step(function: F) -> F: ...
@@ -68,15 +70,19 @@ class Machine:
         name: The name of the definition; the default is the name of the class.
         version: A whole number from 0. Instances finish on the version they were started with.
         queue: The queue its instances run in, unless a start says otherwise.
-        initial: The step that a start begins with.
+        initial: The step that a start begins with; the default is `start`.
         state: The type of the state; the default is the class's own `State`. It is a dataclass, msgspec Struct or
             pydantic model, built from the input of `Hark.start`. Without it, the state is plain JSON.
         on_cancel: The step that a cancel goes to, instead of ending the instance at once. The step may continue like
             any other; however it ends, the instance is `cancelled` then. Subclasses inherit it; None removes it.
 
-    Defining the class raises InvalidDefinition if it has no initial step, two steps with the same name, a `Next`,
-    `then=` or `on_cancel=` that names no step, or a version that is not valid. It raises InvalidInput if the name or
-    the queue is empty or over 255 bytes.
+    A class without a step `start`, and without `initial=`, is a base class: its subclasses inherit its steps, `State`
+    and `handle`, and its steps may lead to steps that only they have. Registering or starting it raises
+    InvalidDefinition.
+
+    Defining the class raises InvalidDefinition if `initial=`, `on_cancel=`, a `Next` or a `then=` names no step, if it
+    has two steps with the same name, or a version that is not valid. It raises InvalidInput if the name or the queue is
+    empty or over 255 bytes.
 
     Example:
         class Checkout(Machine, version=1, queue="checkout"):
@@ -105,7 +111,7 @@ class Machine:
         name: str | None = None,
         version: int = 1,
         queue: str = "default",
-        initial: str = "start",
+        initial: str | None = None,
         state: type | None = None,
         on_cancel: Any = KEEP,  # a step's name or None
         **kwargs: Any,
@@ -120,10 +126,12 @@ class Machine:
         label = check_name(cls.__name__ if name is None else name, "machine name")
         if problem := version_problem(version):
             raise _invalid(cls, f"{problem}.")
+        if initial is None and _INITIAL not in steps:
+            cls.__hark_program__ = None  # a base class that has steps
+            return
+        initial = _INITIAL if initial is None else initial
         if initial not in steps:
-            raise _invalid(
-                cls, f"it has no initial step {initial!r}. Mark it with @step, or name another one with initial=."
-            )
+            raise _without_initial(cls, initial)
         _check_targets(cls, steps)
         undo = cls.__hark_on_cancel__
         if undo is not None and undo not in steps:
@@ -163,6 +171,8 @@ def program_of(machine: Any) -> StepProgram | None:
         return None
     program = machine.__hark_program__
     if program is None:
+        if _steps(machine):
+            raise _without_initial(machine, _INITIAL)
         raise InvalidDefinition(f"{machine.__name__} has no steps. Mark its methods with @step.", problems=[])
     if program.machine is None:
         program.machine = machine()
@@ -184,6 +194,10 @@ def _steps(cls: type) -> dict[str, StepFunction]:
     return steps
 
 
+def _without_initial(cls: type, initial: str) -> InvalidDefinition:
+    return _invalid(cls, f"it has no initial step {initial!r}. Mark it with @step, or name another one with initial=.")
+
+
 def _invalid(cls: type, problem: str) -> InvalidDefinition:
     return InvalidDefinition(f"Machine {cls.__name__}: {problem}", problems=[problem])
 
@@ -191,8 +205,8 @@ def _invalid(cls: type, problem: str) -> InvalidDefinition:
 def _check_targets(cls: type, steps: dict[str, StepFunction]) -> None:
     """Check the steps named in `Next(…)` and `then=…`, as far as the source is available and names them literally."""
     for name, function in steps.items():
-        if function.function.__qualname__.rpartition(".")[0] != cls.__qualname__:
-            continue  # inherited: checked in the class that defines it
+        if _is_checked(cls, function):
+            continue
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(function.function)))
         except (OSError, SyntaxError, TypeError):
@@ -211,6 +225,12 @@ def _check_targets(cls: type, steps: dict[str, StepFunction]) -> None:
                         cls,
                         f"step {name!r} leads to self.{target.attr}, which is not one of its steps. Is @step missing?",
                     )
+
+
+def _is_checked(cls: type, step: StepFunction) -> bool:
+    """Whether a machine that can be started has checked this step before. A base class has not: it may lack steps."""
+    owner = next(base for base in cls.__mro__ if any(value is step.function for value in vars(base).values()))
+    return owner is not cls and vars(owner).get("__hark_program__") is not None
 
 
 def _targets(tree: ast.AST) -> list[ast.expr]:
