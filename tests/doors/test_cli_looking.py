@@ -27,6 +27,7 @@ LOOKING = [
 WRITING = [
     "signal i go", "broadcast go", "message go i", "instance cancel i", "instance retry i", "start m", "timeout check",
     "awakeable resolve prom_1abc123", "awakeable reject prom_1abc123", "token create --scope read", "token revoke x",
+    "secret rotate",
 ]  # fmt: skip
 
 
@@ -259,5 +260,6 @@ def test_d4_the_commands_that_why_and_doctor_print_work_as_they_are(cli: Cli) ->
     assert f"`hark awakeable resolve {id} --payload" in cli("awakeable", "await", id).err
     assert f"{where}`, then" in cli("awakeable", "await", id).err
     assert where in next(line for line in cli("doctor").out.splitlines() if "instance why" in line)
+    assert f"`hark instance list {where}`" in cli("message", "go", "nobody").error_line(3)
     for command in commands:
         assert run_cli(*shlex.split(command)[1:]).code == 0

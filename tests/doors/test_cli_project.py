@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hark import Handle, Instance, Reply
 from tests.doors.support_cli import HARK, run_cli, run_process
 from tests.doors.test_cli_server import serving
 
@@ -29,7 +30,9 @@ def test_d4_init_writes_a_project_and_prints_commands_that_work(
 
 @pytest.mark.slow
 def test_d4_the_tests_it_writes_pass(tmp_path: Path) -> None:
-    assert "pip install pytest pytest-asyncio" in run_cli("init", str(tmp_path)).out
+    said = run_cli("init", str(tmp_path)).out
+    assert "pip install pytest pytest-asyncio" in said
+    assert "change app.py and restart `hark serve`" in said
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -61,3 +64,13 @@ def test_d4_the_demo_runs_an_instance_to_its_end_and_leaves_no_files(tmp_path: P
     assert "It waits for an answer to prom_1" in result.out
     assert "Deploy v1: yes. Go." in result.out
     assert list(folder.iterdir()) == []
+
+
+def test_d4_a_demo_that_takes_too_long_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_for(self: Handle[str], status: str, timeout: float) -> Reply[Instance]:
+        raise TimeoutError
+
+    monkeypatch.setattr(Handle, "wait_for", wait_for)
+    result = run_cli("demo")
+    assert result.code == 1
+    assert "waited 60 s for awaiting_signal and gave up. Run it again" in result.err

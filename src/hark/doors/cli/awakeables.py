@@ -157,14 +157,16 @@ def await_(
 
             payload = "" if found.schema is None else f" --payload {shlex.quote(example_answer(found.schema))}"
             raise StillSuspended(
-                f"{id} is PENDING: answer it with `hark awakeable resolve {id}{payload}{options.as_given()}`, then run "
-                "this command again."
+                f"{id} is PENDING: answer it with `hark awakeable resolve {id}{payload}`, then run this command again."
             )
         case "TIMEOUT":
             raise AwakeableTimedOut(
-                f"{id} timed out: there was no answer before {found.timeout_at:%Y-%m-%d %H:%M:%S} UTC."
+                f"{id} timed out: there was no answer before {found.timeout_at:%Y-%m-%d %H:%M:%S} UTC. "
+                f"See `hark instance show {found.instance_id}` for what the instance did then."
             )
         case "REJECTED":
             raise AwakeableRejected(f"{id} was rejected: {found.error}")
         case _:
-            raise InstanceCancelled(f"{id} was cancelled with its instance.", id=found.instance_id)
+            raise InstanceCancelled(
+                f"{id} was cancelled: see `hark instance show {found.instance_id}`.", id=found.instance_id
+            )

@@ -10,6 +10,7 @@ import typer
 
 from hark.doors.cli.help import Command, Group, Root
 from hark.doors.cli.options import SHARED_OPTIONS, Options
+from hark.model.errors import HarkError
 
 _VERSION = inspect.Parameter(
     "version",
@@ -65,6 +66,9 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
                     function(options, **values)
                 finally:
                     sys.stdout.flush()
+            except HarkError as error:
+                error.args = (options.add_to_commands(str(error)), *error.args[1:])
+                raise
             except BrokenPipeError:
                 # `hark events | head`: the reader has closed the pipe. Python must not flush into it at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,7 +16,7 @@ _TASKS = {
     "Run": ("serve", "worker", "migrate"),
     "Start and signal": ("start", "signal", "broadcast", "message"),
     "Look and answer": ("instance", "awakeable", "events", "workers"),
-    "Operate": ("doctor", "token", "timeout"),
+    "Operate": ("doctor", "token", "secret", "timeout"),
 }
 """The commands of `hark` by what people want to do; one that is not listed is in the last group."""
 

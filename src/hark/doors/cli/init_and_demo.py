@@ -4,7 +4,7 @@ import shlex
 import tempfile
 from contextlib import chdir
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json
 from hark.model.errors import HarkError, InvalidInput
 from hark.model.values import Status
+
+if TYPE_CHECKING:
+    from hark.app.handle import Handle
 
 APP = '''"""A workflow that asks for an approval and waits for the answer."""
 
@@ -121,6 +124,7 @@ def init(
     for line in STEPS:
         print(f"  {line}")
     print("\nTo run its tests: `pip install pytest pytest-asyncio`, then `pytest`.")
+    print("Next, change app.py and restart `hark serve`. `--db postgresql://…` runs it on PostgreSQL.")
 
 
 def demo(options: Options) -> None:
@@ -146,5 +150,14 @@ def demo(options: Options) -> None:
                     )
                 print(flush=True)
                 if status is not None:
-                    request.wait_for(status, timeout=_TIMEOUT).result()
+                    _wait_for(request, status)
     print("To write your own project, begin with `hark init`.")
+
+
+def _wait_for(request: "Handle[str]", status: Status) -> None:
+    try:
+        request.wait_for(status, timeout=_TIMEOUT).result()
+    except TimeoutError as error:
+        raise HarkError(
+            f"The demo waited {_TIMEOUT} s for {status} and gave up. Run it again when this machine is less busy."
+        ) from error

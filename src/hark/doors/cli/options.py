@@ -138,7 +138,7 @@ class Options:
         return _COMMAND.sub(complete, text)
 
 
-_STORE_ONLY = ("worker", "serve", "migrate", "token", "timeout")
+_STORE_ONLY = ("worker", "serve", "migrate", "token", "secret", "timeout")
 _COMMAND = re.compile(r"(?:(?<=`)|(?<=: )|^)hark (\w+)[^`]*(?=`|$)")
 
 
