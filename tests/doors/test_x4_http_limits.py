@@ -146,9 +146,28 @@ async def test_x4_a_long_url_is_refused(served: Served) -> None:
     assert (status, body["type"]) == (414, "UrlTooLong")
 
 
-async def test_x4_what_is_not_http_gets_a_typed_error(served: Served) -> None:
-    status, _, body = await served.send(b"\x16\x03\x01 nonsense\r\n\r\n")
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01 nonsense\r\n\r\n", b"CONNECT other.example:443 HTTP/1.1\r\n\r\n"])
+async def test_x4_what_is_not_http_gets_a_typed_error(served: Served, sent: bytes) -> None:
+    status, _, body = await served.send(sent)
     assert (status, body["type"]) == (400, "MalformedRequest")
+
+
+async def test_x4_an_upgrade_is_ignored(served: Served) -> None:
+    status, _, body = await served.send(OK[:-2] + b"Upgrade: h2c\r\nConnection: upgrade, close\r\n\r\n")
+    assert (status, body["status"]) == (200, "ok")
+
+
+async def test_x4_requests_without_waiting_for_responses_are_answered_in_order_up_to_a_limit(served: Served) -> None:
+    reader, writer = await served.connect()
+    writer.write(OK * 30)
+    for _ in range(30):
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+    writer.write(OK * 100)
+    seen = b""
+    with contextlib.suppress(ConnectionError):
+        seen = await reader.read()
+    assert seen.count(b"HTTP/1.1") < 100
+    await served.arrived(0)
 
 
 @pytest.mark.parametrize("trailer", [b"X: " + b"x" * (1 << 20), b"A: b\r\n" * 1000], ids=["one", "many"])

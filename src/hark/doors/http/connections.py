@@ -41,6 +41,8 @@ class Limits:
     """Bytes of the request line and the headers together."""
     headers: int = 100
     url_bytes: int = 8 << 10
+    pipelined: int = 32
+    """Requests that a client may send before the first is answered."""
     head_time: int = 10
     """From the first byte, or the connect, to the end of the headers."""
     stall_time: int = 30
@@ -198,6 +200,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refusal = self._head_too_large()
             raise self._refusal
         if self.cycle is not None and not self.cycle.response_complete:
+            if len(self.pipeline) >= limits.pipelined:
+                self._refusal = MalformedRequest("Too many requests came before the first was answered. Send fewer.")
+                raise self._refusal
             self._earlier = [cycle for cycle in (*self._earlier, self.cycle) if not cycle.response_complete]
         HttpToolsProtocol.on_headers_complete(self)
         self._in_head = False
