@@ -1,21 +1,26 @@
-"""Wrong clocks, and clocks that are set while an instance sleeps."""
+"""Wrong clocks, and clocks that are set while an instance sleeps or a worker runs."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
+from hark.store import postgres
 from hark.testing import Harness
 from tests.crash.machines import Gated
-from tests.crash.processes import Workers
+from tests.crash.processes import Workers, leases
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 HOUR = 3600
+SetClock = Callable[[float], None]
 
 
 class Sleeper(Machine):
@@ -106,3 +111,111 @@ async def test_s6_fault_41_a_database_clock_that_jumps_back_fires_nothing_early_
         assert await app.drain() == {"steps": 0}
         assert await sleeper.result(timeout=60) is True
     assert await query(store, "SELECT count(*) FROM signals WHERE kind = 'timer'") == [(1,)]
+
+
+# -- the database's clock is set while a worker runs --------------------------------------------------
+
+
+@pytest.fixture
+def set_database_clock(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """Sets the clock of the store's database by so many seconds; that of SQLite is the machine's."""
+    right = {name: getattr(postgres, name) for name in ("_NOW", "_BEGIN")}
+
+    def jump(seconds: float) -> None:
+        if store.name == "sqlite":
+            clock.off = seconds
+            return
+        for name, text in right.items():
+            monkeypatch.setattr(postgres, name, text.replace("::bigint", f"::bigint + {int(seconds * 1e6)}", 1))
+
+    return jump
+
+
+async def find_dead(app: Hark) -> dict[str, int | None]:
+    """Look for dead workers as the poll does, now."""
+    loop = app._clerk.loop.running
+    assert loop is not None
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others.find_dead(), loop))
+
+
+@asynccontextmanager
+async def busy(workers: Workers) -> AsyncIterator[tuple[Hark, str]]:
+    """An app whose worker executes a step that waits at the gate; the id of that worker."""
+    app = Hark(workers.store.url, **workers.options)
+    app.register(Gated)
+    worker = app.worker({"default": 1}, grace=60)
+    async with app, worker:
+        await app.start(Gated, id="gated")
+        await workers.until_traced("start 0")
+        yield app, worker.owner
+
+
+@pytest.mark.parametrize("started", ["before", "after"])
+@pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
+async def test_m5_a_database_clock_that_jumps_takes_nothing_from_a_live_worker(
+    store: Store, tmp_path: Path, set_database_clock: SetClock, jump: float, started: str
+) -> None:
+    """The other process, started before the jump or after it, looks before the worker can renew its lease."""
+    workers = Workers(store, tmp_path, lease=30.0)
+    async with busy(workers) as (app, owner):
+        other = Hark(store.url, **workers.options)
+        if started == "after":
+            set_database_clock(jump)
+        async with other, other.worker({"default": 1}):
+            if started == "before":
+                assert not await find_dead(other)
+                set_database_clock(jump)
+            for _ in range(3):
+                assert owner not in await find_dead(other)
+            workers.open_gate()
+            await app.result("gated", timeout=60)
+    assert [life.what for life in workers.trace()] == ["start 0", "end 0"]
+    assert await query(store, "SELECT attempt, crashes FROM instances") == [(0, 0)]
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
+async def test_m5_a_worker_that_dies_around_a_jump_is_found_after_about_a_lease(
+    store: Store, tmp_path: Path, set_database_clock: SetClock, jump: float
+) -> None:
+    """Its lease ends in an hour, by a clock that was set back; its work must not wait for that."""
+    with Workers(store, tmp_path, lease=1.5) as workers:
+        victim = workers.start()
+        app = Hark(store.url, **workers.options)
+        app.register(Gated)
+        async with app:
+            await app.start(Gated, id="gated")
+            await workers.until_traced("start 0")
+            victim.kill()
+            victim.wait()
+            set_database_clock(jump)
+            async with app.worker({"default": 1}):
+                await workers.until_traced("start 1")
+                workers.open_gate()
+                await app.result("gated", timeout=60)
+    assert await query(store, "SELECT count(*) FROM events WHERE type = 'reclaimed'") == [(1,)]
+
+
+async def test_m5_a_live_worker_keeps_its_work_while_the_clock_is_set_again_and_again(
+    store: Store, tmp_path: Path, set_database_clock: SetClock
+) -> None:
+    workers = Workers(store, tmp_path, lease=1.5)
+    async with busy(workers) as (app, owner), app_with_worker(workers) as other:
+        for jump in (HOUR, -HOUR, 0, 2 * HOUR, 10, -10):
+            set_database_clock(jump)
+            before = await leases(store)
+            await until(lambda before=before: renewed(store, before, owner), "the worker to renew its lease")
+            assert owner not in await find_dead(other)
+        workers.open_gate()
+        await app.result("gated", timeout=60)
+    assert [life.what for life in workers.trace()] == ["start 0", "end 0"]
+
+
+async def renewed(store: Store, before: dict[str, int], owner: str) -> bool:
+    return (await leases(store))[owner] != before[owner]
+
+
+@asynccontextmanager
+async def app_with_worker(workers: Workers) -> AsyncIterator[Hark]:
+    app = Hark(workers.store.url, **workers.options)
+    async with app, app.worker({"default": 1}):
+        yield app

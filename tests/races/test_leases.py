@@ -15,8 +15,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
     """The owners from which a worker would reclaim now."""
-    late = await side.store.read(sql.dead_workers, now=stage.clock(), me=me)
-    return sorted({row[0] for row in (*late, *await side.store.read(sql.unknown_owners))} - {me})
+    now = stage.clock()
+    late = {row.id for row in await side.store.read(sql.leases) if row.until < now}
+    return sorted((late | {owner for (owner,) in await side.store.read(sql.unknown_owners)}) - {me})
 
 
 async def test_x2_two_workers_that_claim_concurrently_never_claim_the_same_row(stage: Stage) -> None:

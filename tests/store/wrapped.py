@@ -69,7 +69,7 @@ class WrappedStore:
     async def server(self) -> Server:
         return Server("Wrapped 1.0")
 
-    def no_reclaim_before(self) -> int:
+    def no_reclaim_before(self) -> float:
         return self._inner.no_reclaim_before()
 
     def lease(self) -> Lease:

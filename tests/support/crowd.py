@@ -206,7 +206,8 @@ TURN: dict[str, Question] = {
     ),
     "descendants": Question(sql.descendants, {"instances_parent"}, None, lambda size: {"ids": ids("parked", size)}),
     "abandoned": Question(
-        sql.abandoned, {"instances_leased", "workers_pkey"}, None, lambda size: {"owners": ["me", "other"]},
+        sql.abandoned, {"instances_leased", "workers_pkey"}, lambda size: [("me", None), ("other", 7)],
+        lambda size: {"owners": ["me", "other"]},
     ),
     # Retention runs in turns too.
     "expired": Question(

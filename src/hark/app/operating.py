@@ -73,7 +73,7 @@ class OperationVerbs(Core):
         async def all_of_it(store: Store) -> None:
             dead = await self._clerk.find_dead()
             if dead:
-                await self._ask(Reclaim(owners=dead))
+                await self._ask(Reclaim(owners=sorted(dead), leases=dead))
             more = True
             while more:
                 fired: Reply[bool] = self._ask(Sweep())

@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hark.kernel import finish
@@ -26,14 +27,23 @@ def plan(turn: Turn) -> None:
 
 async def plan_abandoned(turn: Turn) -> list[str]:
     """Lock what dead workers hold, and the parents, which count the end of a quarantined child. Returns the ids."""
-    owners = sorted({owner for request in turn.batch.of(Reclaim) for owner in request.owners})
+    leases = _leases(turn.batch.of(Reclaim))
+    owners = [owner for owner, _ in leases]
     abandoned: list[str] = []
-    for id, parent in await turn.tx.fetch(sql.abandoned, owners=owners) if owners else ():
+    for id, parent in await turn.tx.fetch(sql.abandoned, leases, owners=owners) if owners else ():
         abandoned.append(id)
         turn.locks.ids.add(id)
         if parent is not None:
             turn.locks.ids.add(parent)
     return abandoned
+
+
+def _leases(requests: Iterable[Reclaim]) -> list[tuple[str, int | None]]:
+    """The owners, each with the lease it had when it was found dead."""
+    found: dict[str, int | None] = {}
+    for request in requests:
+        found |= {owner: request.leases.get(owner) for owner in request.owners}
+    return sorted(found.items())
 
 
 async def apply(turn: Turn, abandoned: list[str]) -> None:
@@ -98,7 +108,8 @@ async def _retire(turn: Turn) -> None:
     """Delete all workers that leave or are dead in one statement: in two statements, two workers that each retire the
     other while they leave would deadlock."""
     leaving = {request.retire for request in turn.batch.of(HandBack) if request.retire is not None}
-    dead = {owner for request in turn.batch.of(Reclaim) if request not in turn.result.again for owner in request.owners}
+    dead = _leases(request for request in turn.batch.of(Reclaim) if request not in turn.result.again)
     turn.result.retired = bool(leaving)
     if leaving or dead:
-        await turn.tx.fetch(sql.retire, ids=sorted(leaving | dead), leaving=sorted(leaving))
+        ids = leaving | {owner for owner, _ in dead}
+        await turn.tx.fetch(sql.retire, dead, ids=sorted(ids), leaving=sorted(leaving))

@@ -122,9 +122,14 @@ class HandBack(Request, eq=False):
 
 
 class Reclaim(Request, eq=False):
-    """Make claimable again what dead workers hold."""
+    """Make claimable again what dead workers hold.
+
+    `leases` says which lease an owner had when it was found dead; with another one by now it lives. An owner that is
+    not in it, or None, had none: it lives if it has a lease that is not over.
+    """
 
     owners: list[str] = field(default_factory=list)
+    leases: dict[str, int | None] = field(default_factory=dict)
 
 
 class Sweep(Request, eq=False):

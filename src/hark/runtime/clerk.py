@@ -231,9 +231,9 @@ class Clerk:
         self.completions.hint()
         self.loop.wake()
 
-    async def find_dead(self) -> list[str]:
-        """The workers whose lease is over. On the clerk's loop."""
-        return await self.others.find_dead()
+    async def find_dead(self) -> dict[str, int | None]:
+        """The workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
+        return await self.others.find_dead(trust_clock=True)
 
     def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
         """Answer with (id, status, result, error) when this instance has ended."""

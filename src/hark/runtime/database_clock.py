@@ -15,6 +15,11 @@ class DatabaseClock:
         self._fixed = fixed
         self._offset = 0  # the database's clock minus ours, µs
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether a test moves the clock: it then decides alone."""
+        return self._fixed is not None
+
     def now(self) -> int:
         """µs since 1970."""
         return self._fixed() if self._fixed else time.time_ns() // 1000 + self._offset

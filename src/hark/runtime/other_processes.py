@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from hark.kernel.requests import Reclaim
 from hark.model.reasons import reason
 from hark.runtime import retention
+from hark.runtime.worker_info import lease_of
+from hark.runtime.worker_watch import WorkerWatch
 from hark.store import statements as sql
 from hark.store.protocol import StoreFault
 
@@ -32,6 +34,7 @@ class OtherProcesses:
         self._clerk = clerk
         self._lease = lease
         self._retention = retention
+        self._watch = WorkerWatch(lease)
         self.checking = False
         self._check_again = False
 
@@ -131,18 +134,26 @@ class OtherProcesses:
         """Queue a reclaim of what dead workers hold."""
         dead = await self.find_dead()
         if dead:
-            self._clerk.submit(Reclaim(owners=dead))
+            self._clerk.submit(Reclaim(owners=sorted(dead), leases=dead))
 
-    async def find_dead(self) -> list[str]:
-        """The workers whose lease is over, and the owners of instances that have no lease."""
+    async def find_dead(self, *, trust_clock: bool = False) -> dict[str, int | None]:
+        """The workers whose lease is over, with that lease, and the owners of instances that have none.
+
+        `trust_clock`: see `WorkerWatch.find_dead`.
+        """
         clerk = self._clerk
         if not clerk.store.durable:
-            return []
+            return {}
         now = await clerk.store.time()
         clerk.clock.adjust(now)  # the local clock may have been set while no turn ran because all slots were taken
-        if now < clerk.store.no_reclaim_before() or (clerk.worker is not None and not clerk.worker.lease_is_sound()):
-            return []
+        quiet = not clerk.clock.by_hand and time.monotonic() < clerk.store.no_reclaim_before()
+        if quiet or (clerk.worker is not None and not clerk.worker.lease_is_sound()):
+            return {}
         me = clerk.worker.owner if clerk.worker is not None else ""
-        dead = {owner for (owner,) in await clerk.store.read(sql.dead_workers, now=now, me=me)}
-        dead |= {owner for (owner,) in await clerk.store.read(sql.unknown_owners)} - {me}
-        return sorted(dead)
+        leases = [(row.id, row.until, lease_of(row)) for row in await clerk.store.read(sql.leases) if row.id != me]
+        dead: dict[str, int | None] = dict.fromkeys(o for (o,) in await clerk.store.read(sql.unknown_owners) if o != me)
+        if clerk.clock.by_hand:
+            dead |= {id: until for id, until, _ in leases if until < now}
+        else:
+            dead |= self._watch.find_dead(leases, now, trust_clock=trust_clock)
+        return dead

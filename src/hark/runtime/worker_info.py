@@ -13,6 +13,7 @@ from hark.model.values import WorkerInfo
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import WorkerRow
+from hark.store.statements import LeaseRow
 
 
 class _Info(msgspec.Struct, omit_defaults=True):
@@ -23,6 +24,7 @@ class _Info(msgspec.Struct, omit_defaults=True):
     version: str = ""
     queues: dict[str, int] = {}
     free: dict[str, int] = {}
+    lease: float = 0.0  # seconds
 
 
 @cache
@@ -32,9 +34,10 @@ def _version() -> str:
     return metadata.version("hark")
 
 
-def describe_worker(queues: dict[str, int], free: dict[str, int]) -> str:
-    """What the worker of this process records: where it runs, and its slots and free slots by queue."""
-    info = _Info(socket.gethostname(), os.getpid(), _version(), queues, free)
+def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float) -> str:
+    """What the worker of this process records: where it runs, its slots and free slots by queue, and the seconds of its
+    lease."""
+    info = _Info(socket.gethostname(), os.getpid(), _version(), queues, free, lease)
     return msgspec.json.encode(info).decode()
 
 
@@ -58,6 +61,11 @@ def _info(text: str | None) -> _Info:
         return msgspec.json.decode(text or "{}", type=_Info)
     except msgspec.MsgspecError:  # written by a version whose columns mean something else
         return _Info()
+
+
+def lease_of(row: LeaseRow) -> float:
+    """How many seconds a renewal of this lease lasts; 0 if the worker has not recorded it."""
+    return _info(row.info).lease
 
 
 def name_of(row: WorkerRow) -> str:

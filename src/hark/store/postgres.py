@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
@@ -186,7 +187,7 @@ class PostgresStore:
         self._schema = schema
         self._channel = f"hark_{schema}"[:63]
         self._timeout = max(1.0, lease / 3)  # of a statement, in seconds
-        self._lease_length = int(lease * 1_000_000)
+        self._lease = lease
         self._clock = clock
         self.poll = 1.0
         self._db: asyncpg.Connection | None = None
@@ -194,7 +195,7 @@ class PostgresStore:
         self._hint: Callable[[], None] = lambda: None
         self._idle_readers: list[asyncpg.Connection] = []
         self._may_read = asyncio.Semaphore(_READERS)
-        self._quiet = 0  # no reclaim before this time, µs
+        self._quiet = 0.0  # no reclaim before this time, by the monotonic clock
         self._was_cut = False  # a connection was lost, and none has been opened since
         self._last_tx: PostgresTx | None = None
         self._opened = False
@@ -243,7 +244,7 @@ class PostgresStore:
         if self._was_cut:
             # After an outage the workers renew their leases first: no reclaim for one lease (M5). Any connection may
             # be the first to notice.
-            self._quiet = await db.fetchval(f"SELECT {_NOW}") + self._lease_length
+            self._quiet = time.monotonic() + self._lease
             self._was_cut = False
         return db
 
@@ -260,8 +261,8 @@ class PostgresStore:
         db = await self._first_connection(migrating=migrating)
         try:
             await (self._migrate(db) if migrating else self._check_version(db))
-            started = await db.fetchval("SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
-            self._quiet = started + self._lease_length
+            up = await db.fetchval("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
+            self._quiet = time.monotonic() + self._lease - max(0.0, up)
         except _FAULTS as error:
             if _may_be_starting(error):
                 raise _unreachable(error) from error
@@ -403,7 +404,7 @@ class PostgresStore:
         async with self._reader() as db:
             return Server(f"PostgreSQL {await db.fetchval('SHOW server_version')}")
 
-    def no_reclaim_before(self) -> int:
+    def no_reclaim_before(self) -> float:
         return self._quiet
 
     # -- leases and hints -------------------------------------------------------------------------

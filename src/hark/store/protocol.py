@@ -252,8 +252,8 @@ class Store(Protocol):
         """
         ...
 
-    def no_reclaim_before(self) -> int:
-        """The time in µs before which expired leases are ignored; 0 if there is none.
+    def no_reclaim_before(self) -> float:
+        """The time by `time.monotonic` before which expired leases are ignored; 0 if there is none.
 
         After an outage every lease has expired, although the workers live: they get one lease to renew theirs (M5).
         """

@@ -369,7 +369,7 @@ class SqliteStore:
     async def server(self) -> Server:
         return _server(apsw.sqlite_lib_version(), self._url)
 
-    def no_reclaim_before(self) -> int:
+    def no_reclaim_before(self) -> float:
         return 0
 
     def lease(self) -> SqliteLease:

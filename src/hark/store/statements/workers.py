@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
 # M5: renew the lease of a worker process, or announce a new one. Sent from a thread and a connection of its own.
 renew = Sql(
@@ -14,18 +14,35 @@ renew = Sql(
 )
 
 # M5: remove workers that stop or are dead. A worker that was dead when it was read and has renewed its lease since
-# then stays.
-retire = Sql("DELETE FROM workers WHERE id IN :ids[text] AND (until < :now::bigint OR id IN :leaving[text])")
+# then stays. The lease itself is compared, and not the time: the clock may have been set.
+retire = Sql(
+    """
+    DELETE FROM workers WHERE id IN :ids[text] AND (id IN :leaving[text] OR EXISTS (
+        SELECT 1 FROM {rows: owner text, lease bigint}
+        WHERE r.owner = workers.id AND coalesce(workers.until = r.lease, workers.until < :now::bigint)))
+    """
+)
 
-# M5: workers whose lease has expired.
-dead_workers = Sql("SELECT id FROM workers WHERE until < :now::bigint AND id <> :me::text ORDER BY id")
+
+class LeaseRow(Row, frozen=True):
+    """The lease of a worker, and what else it has recorded."""
+
+    id: str
+    until: int
+    info: str | None
+
+
+# M5: the leases of all workers.
+leases = Sql("SELECT id, until, info FROM workers ORDER BY id", row=LeaseRow)
 
 # M5: instances left executing by these owners, unless the owner has renewed its lease since. A bound LIMIT would make
 # PostgreSQL read all ids in their order.
 abandoned = Sql(
     """
     SELECT i.id, i.parent_id FROM instances i WHERE i.lease_owner IN :owners[text]
-        AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = i.lease_owner AND w.until >= :now::bigint)
+        AND NOT EXISTS (
+            SELECT 1 FROM {rows: owner text, lease bigint} JOIN workers w ON w.id = r.owner
+            WHERE w.id = i.lease_owner AND coalesce(w.until <> r.lease, w.until >= :now::bigint))
     ORDER BY i.id LIMIT 1000
     """
 )
