@@ -2,9 +2,11 @@
 
 import asyncio
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,35 +132,67 @@ def test_d4_a_database_in_memory_is_refused_by_commands() -> None:
         assert "other processes cannot see it" in run_cli(*words, "--db", "sqlite://").error_line(2)
 
 
-# Runs the commands twice: what the first run imports may be in a folder that the second one cannot read.
+# First the commands run on another store: what they import may be in a folder that a reader cannot open.
 _AS_A_READER = """
 import contextlib, io, os, sys
 from hark.doors.cli.main import run
-commands = [line.split() for line in sys.argv[1].splitlines()]
+url, other, *lines = sys.argv[1:]
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-    [run([*words, *sys.argv[2:]]) for words in commands]
+    [run([*line.split(), "--db", other]) for line in ["migrate", *lines]]
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
-print([run([*words, *sys.argv[2:]]) for words in commands])
+print([run([*line.split(), "--db", url]) for line in lines])
 """
 
 
-def test_d4_a_read_only_file_in_a_read_only_folder_can_be_looked_at() -> None:
-    with tempfile.TemporaryDirectory() as name:  # not pytest's, which is private: root gives up its rights below
-        folder = Path(name)
-        cli = Cli(sqlite_file(folder))
-        assert cli("migrate").code == 0
-        cli.ask(of="i")
-        for path in folder.iterdir():
-            path.chmod(0o444)
-        folder.chmod(0o555)
-        command = [sys.executable, "-c", _AS_A_READER, "\n".join(LOOKING), *store_options(cli.store)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+def as_a_reader(folder: Path, *commands: str) -> subprocess.CompletedProcess[str]:
+    """Run commands on a store whose file and folder may only be read; the last line are their exit codes."""
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        with tempfile.TemporaryDirectory() as other:
+            stores = [sqlite_file(folder).url, sqlite_file(Path(other)).url]
+            words = [sys.executable, "-c", _AS_A_READER, *stores, *commands]
+            return subprocess.run(words, capture_output=True, text=True, check=False)
+    finally:
         folder.chmod(0o755)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Not pytest's, which is private: a test that runs as root gives up its rights."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def test_d4_a_read_only_file_in_a_read_only_folder_can_be_looked_at(open_folder: Path) -> None:
+    cli = Cli(sqlite_file(open_folder))
+    assert cli("migrate").code == 0
+    cli.ask(of="i")
+    done = as_a_reader(open_folder, *LOOKING)
     codes = {"awakeable await prom_1abc123": 75, "doctor": 1}
     assert done.stdout.splitlines()[-1:] == [str([codes.get(words, 0) for words in LOOKING])], done
     assert "no worker for 1 live instance" in done.stdout
+
+
+@pytest.mark.parametrize("kept", [["", "-wal", "-shm"], ["", "-wal"]])
+def test_d4_what_a_killed_process_left_in_the_wal_is_not_overlooked(
+    open_folder: Path, tmp_path: Path, kept: list[str]
+) -> None:
+    """A read-only copy of the files of a process that was killed: the commit is shown, or the command fails."""
+    app = Hark(sqlite_file(tmp_path).url)
+    with app:
+        app.register(Nap).result()
+        id = app.start(Nap).result().id
+        for suffix in kept:
+            shutil.copy(tmp_path / f"hark.db{suffix}", open_folder)
+    done = as_a_reader(open_folder, f"instance show {id}")
+    if "-shm" in kept:
+        assert done.stdout.startswith(f"id               {id}\n"), done
+    else:
+        assert "SQLite cannot open" in done.stderr, done
 
 
 def test_d4_a_role_that_may_only_read_can_look(pg_store: Store) -> None:

@@ -117,8 +117,8 @@ def _look(path: str) -> apsw.Connection:
 
     Not SQLITE_OPEN_READONLY: that creates -wal and -shm too, and leaves them behind. A connection that could write, and
     is told not to, removes them when it is the last one. For a file that may not be written SQLite falls back to
-    reading by itself, and that fails if it cannot create these two. Then no process has the file open, since they would
-    exist, and it is read as it is.
+    reading by itself, and that fails if it cannot create these two. Without a -wal the file has all that was committed,
+    and no process has it open: it is read as it is.
     """
     with _opening(path):
         db = _open(path, apsw.SQLITE_OPEN_READWRITE)
@@ -127,6 +127,8 @@ def _look(path: str) -> apsw.Connection:
             db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         except (apsw.ReadOnlyError, apsw.CantOpenError):
             db.close()
+            if os.path.exists(f"{path}-wal"):
+                raise
             unchanging = f"file:{quote(os.path.abspath(path))}?immutable=1"
             db = _open(unchanging, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return db
