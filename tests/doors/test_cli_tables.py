@@ -6,9 +6,9 @@ import pytest
 from rich.cells import cell_len
 
 from hark import Await, Context, Done, Hark, Machine, step
-from hark.doors.cli.output import duration
 from hark.doors.cli.tables import fit, print_table, shown_ids
 from hark.model.decisions import Arm
+from hark.model.durations import duration
 from tests.doors.support_cli import Cli, run_cli, store_options
 from tests.doors.test_cli_process import on_a_terminal
 from tests.doors.test_cli_server import serving

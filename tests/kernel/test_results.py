@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hark.kernel.requests import Deliver, Publish, Reclaim, Retain, StartInstances
+from hark.kernel.requests import Cancel, Deliver, Publish, Reclaim, Retain, StartInstances
 from hark.store import statements
-from tests.support.turns import capacity, new, on, park
+from tests.support.turns import capacity, new, on, park, stop
 
 PAGE = 1000  # instances that one turn reclaims
 
@@ -53,3 +53,12 @@ async def test_x7_old_broadcasts_are_removed_a_batch_at_a_time(turns: Any) -> No
         await turns.run(retain)
         left.append((len(await turns.read("SELECT id FROM broadcasts")), retain.more))
     assert left == [(3, True), (1, True), (0, False)]
+
+
+async def test_x9_a_turn_reports_the_failures_it_commits_and_not_those_it_drops(turns: Any) -> None:
+    failed, fenced = await _executing(turns, "failed", "fenced")
+    await turns.run(Cancel(target="fenced"))
+    result = await turns.run(stop(failed), stop(fenced))
+    assert [(found.instance, found.type, found.failure.message) for found in result.failures] == [
+        ("failed", "stop", "stopped")
+    ]

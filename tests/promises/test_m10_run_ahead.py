@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark import Context, Done, Machine, Next, Start, step
+from hark import Context, Done, FunctionContext, Machine, Next, Start, step, workflow
 from tests.promises.support_machines import harness
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -142,3 +142,20 @@ async def test_m10_an_instance_that_yields_keeps_its_key_and_waits_for_its_slot(
             await handle.result(timeout=30)
         # b has waited longest when a releases the key; then a waits for b to end, even with a free slot.
         assert ran == ["a2", "u1", "b2", "b1", "a1"]
+
+
+async def test_m10_functions_that_wait_beside_their_runs_do_not_take_turns_forever(store: Store) -> None:
+    """Each gives its slot to the next one only after it has added a line to its journal."""
+
+    @workflow
+    async def beside(ctx: FunctionContext) -> None:
+        async def work() -> None:
+            for number in range(3):
+                await ctx.run(str, number)
+
+        await ctx.gather(ctx.wait_for_signal("stop"), work())
+
+    async with harness(store, beside) as app:
+        handles = [await app.start(beside) for _ in range(3)]
+        await asyncio.wait_for(app.drain(), 60)
+        assert {(await handle.get()).status for handle in handles} == {"awaiting_signal"}

@@ -11,7 +11,6 @@ that names an unknown secret: another process may just have rotated it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -20,12 +19,13 @@ from urllib.parse import urlsplit
 from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput
 from hark.model.links import LIFE, Keys, key_of, secrets_of
+from hark.model.log import get_logger
 from hark.model.names import check_name
 from hark.runtime.caller_errors import not_open
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 _REFRESH = 60.0  # seconds between two reads
 _REFRESH_UNKNOWN = 5.0  # seconds, while no address is known
 _CALM = 1.0  # seconds between two reads for unknown secrets: anyone can invent those

@@ -18,10 +18,12 @@ from typing import Final
 from msgspec import Struct
 
 from hark.model import json
+from hark.model.durations import short_duration
 from hark.model.errors import RunFailed
 
 MAX_ERROR: Final = 1 << 14  # characters: errors are read by people, and shown in lists
 MAX_TRACEBACK: Final = 1 << 13
+_BRIEF = 500  # characters
 _MAX_CAUSES = 4  # exceptions that were raised from each other, and exceptions of a group
 _MAX_FRAMES = 100
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # the standard library
@@ -52,6 +54,12 @@ class Failure(Struct, frozen=True, gc=False):
         """One text for people: `KeyError: 'x'`."""
         return ": ".join(part for part in (self.type, self.message) if part)
 
+    @property
+    def brief(self) -> str:
+        """The text on one line, cut."""
+        line = " ".join(self.text.split())
+        return line if len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
+
     def then_raised(self, what: str, error: BaseException, second: BaseException) -> Failure:
         """This failure, that of `error`, and a second one in the code that was to handle it."""
         message = f"{self.message}; then {what} raised {error_text(second)}"
@@ -67,6 +75,20 @@ def failure_of(error: object) -> Failure:
     if isinstance(error, BaseException):
         return Failure(type(error).__name__, _message(error), traceback_of(error))
     return Failure(None, error_text(error))
+
+
+def attempt_text(attempt: int, retries: int | None, failure: Failure, wait: float | None) -> str:
+    """A failed attempt in words: `attempt 2 of 5 failed: KeyError: 'x'; next try in 2 s`.
+
+    Args:
+        attempt: How often it was retried before, from 0.
+        retries: How often it is retried at most, if that is known.
+        failure: Why it failed.
+        wait: Seconds until the next attempt; None if there is none.
+    """
+    of = "" if retries is None else f" of {retries + 1}"
+    then = "" if wait is None else f"; next try in {short_duration(wait)}" if wait > 0 else "; next try now"
+    return f"attempt {attempt + 1}{of} failed: {failure.brief}{then}"
 
 
 def error_text(error: object) -> str:

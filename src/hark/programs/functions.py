@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVarTuple,
 from hark.model import json
 from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import InvalidInput
+from hark.model.log import InstanceLog
 from hark.model.names import awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
 from hark.model.retry_policy import RetryPolicy
@@ -549,6 +551,15 @@ class FunctionContext:
         if not awaitables:
             raise InvalidInput("first() without arguments would wait forever. Give it at least one operation.")
         return First([as_promise(one, self._session.branch) for one in awaitables])
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """The logger `hark.workflow`, silent during a replay: a line is not logged again when the function resumes.
+
+        Its records have the attributes `instance`, `definition`, `step` and `attempt`. After a crash, lines since the
+        last commit are logged again. In functions given to `run`, use ordinary loggers.
+        """
+        return InstanceLog(self._session.claim, self._session.is_silent)
 
     # -- values that are the same in every replay -------------------------------------------------
 

@@ -104,8 +104,9 @@ class Journal:
         return min(lines, key=lambda line: line.entry) if lines else None
 
     def has_doubled(self) -> bool:
-        """Whether this activation has added at least as many lines as it replayed."""
-        return len(self.lines) >= 2 * self._replayed
+        """Whether this activation has added at least as many lines as it replayed, and at least one: functions that
+        give up their slot before they have added any would take turns forever."""
+        return len(self.lines) >= max(2 * self._replayed, 1)
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ from hark.programs.services import FunctionServices, InputCodec
 from hark.programs.unawaited import check_all_awaited
 from hark.programs.undo import Undoing, succeeded
 from hark.programs.waits import WaitChanges, needs_changes, wait_changes
+from hark.programs.was_parked import was_parked
 
 _ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it belongs to no entry
 _MAX_CALLS_WHILE_CLOSING = 100
@@ -137,6 +138,7 @@ class Session:
         self._diverged: NonDeterministic | None = None
         self._progress: str | None = None  # for the next commit
         self._closed = False
+        self._is_live = False  # the replay has ended
         self.undoable: dict[int, Run] = {}  # the runs with an undo, by entry
         self._has_new_undo = False  # the code has an undo for a result that was recorded before
         self._undoing: Undoing | None = None
@@ -150,6 +152,12 @@ class Session:
     def random(self) -> Random:
         """The same numbers in every replay, other numbers in every visit."""
         return Random(f"{self.claim.id}/{self.claim.visit}")
+
+    def is_silent(self) -> bool:
+        """Whether `ctx.log` says nothing: the code runs again what it has run, or is being closed."""
+        if self._closed or self._ready.closing or self._must_undo:
+            return True
+        return not self._is_live and (bool(self._journal.unread) or was_parked(self.claim, self._journal.lines))
 
     # -- what the context calls -------------------------------------------------------------------
 
@@ -332,6 +340,7 @@ class Session:
             operation.read_line(line.value, line.error)
             self._drive()
         journal.end_replay()
+        self._is_live = True
         if journal.is_retry:
             self._repeat_cut_lines()
             # Waits of operations that only the failed attempt asked for are withdrawn.

@@ -9,6 +9,7 @@ provides them as `StepServices`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
@@ -33,6 +34,7 @@ from hark.model.decisions import (
 from hark.model.errors import HarkError, InvalidOutcome
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of
+from hark.model.log import InstanceLog
 from hark.model.names import from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
@@ -197,6 +199,11 @@ class Context(Generic[S]):
                 for child in self._claim.children
             ]
         return self._children
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """The logger `hark.workflow`; its records have the attributes `instance`, `definition`, `step`, `attempt`."""
+        return InstanceLog(self._claim)
 
     def now(self) -> datetime:
         """The time of the database.

@@ -8,16 +8,16 @@ to its end; both are silent.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from types import CodeType
 
 from hark.model.activation import Claim
 from hark.model.errors import InvalidOutcome
+from hark.model.log import fields_of, get_logger
 from hark.programs.branches import Branch
 from hark.programs.operations import ChildCall, Operation, Run, Sleep, WaitForSignal
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 _ADVICE = "Await it, or give it to ctx.gather or ctx.first and await that."
 
 Asked = tuple[CodeType, int]
@@ -75,9 +75,8 @@ def check_all_awaited(
         for branch in branches
         if not branch.awaited
     ]
-    extra = {"instance": claim.id, "definition": claim.definition, "step": claim.step, "attempt": claim.attempt}
     for problem in problems:
-        _log.warning("Workflow %s (%s) never awaited %s %s", name, claim.id, problem, _ADVICE, extra=extra)
+        _log.warning("Workflow %s (%s) never awaited %s %s", name, claim.id, problem, _ADVICE, extra=fields_of(claim))
 
 
 def _unresolved_problem(operation: Operation) -> str | None:

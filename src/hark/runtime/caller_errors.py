@@ -6,15 +6,15 @@ the driver said is in the log, and in `__cause__`.
 
 from __future__ import annotations
 
-import logging
 import time
 
 from hark.model.errors import NotOpen, StoreUnavailable
+from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.store.protocol import Conflicted, Full, StoreFault, Unknown
 
 PATIENCE = 10.0  # seconds a caller waits for a database that does not answer
-_log = logging.getLogger("hark")
+_log = get_logger()
 _LOG_AGAIN = 5.0  # seconds until the same reason is logged again: in an outage every call fails for it
 _logged = ("", 0.0)  # the last reason, and when it was logged
 

@@ -11,7 +11,6 @@ requests share a turn in request_queue.py; what other processes did is found in 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -23,7 +22,8 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
-from hark.runtime import caller_errors
+from hark.model.log import get_logger
+from hark.runtime import caller_errors, failure_log
 from hark.runtime.answer_validation import AnswerValidation
 from hark.runtime.completions import Completions
 from hark.runtime.conditions import Condition, Conditions
@@ -37,7 +37,7 @@ from hark.runtime.turn_runner import TurnRunner
 from hark.runtime.work_left import WorkLeft
 from hark.store.protocol import Access, Conflicted, Lost, Store, StoreFault
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 _MOST = 5000  # requests in a turn: far above what a turn collects, so that none grows without end
 _MOST_CROWDED = 100  # requests in a turn while another process waits for the file
 _GAP = 0.001  # seconds between two turns while another process waits for the file
@@ -309,6 +309,8 @@ class Clerk:
         waited = time.monotonic() - items[0].at if items else 0.0
         self.counters.add(len(items), waited, len(result.claims), result.counts)
         self.clock.adjust(result.now)
+        if result.failures:
+            failure_log.report(result.failures, result.now)
         if result.again:
             again = set(map(id, result.again))
             self.queue.put_back([item for item in items if id(item.request) in again])

@@ -11,12 +11,12 @@ clerk's loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any, assert_never
 
 from msgspec import Struct
 
 from hark.model.errors import Conflict, no_instance
+from hark.model.log import get_logger
 from hark.model.values import TERMINAL, Instance
 from hark.runtime import views
 from hark.runtime.reply import Reply, answer_all
@@ -40,7 +40,7 @@ class AwakeableOpen(Struct, frozen=True):
 
 Condition = StatusReached | AwakeableOpen
 _Waiting = dict[str, list[Waiter[Condition]]]
-_log = logging.getLogger("hark")
+_log = get_logger()
 
 
 class Conditions:

@@ -5,18 +5,18 @@ A step that blocks the event loop, or a long turn, does not lose the lease.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
 from collections.abc import Callable
 
+from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all
 from hark.store.protocol import Lease, Store, StoreFault
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 
 
 class LeaseRenewal:

@@ -8,11 +8,11 @@ also finds workers whose lease is over, and starts retention. Used on the clerk'
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import TYPE_CHECKING
 
 from hark.kernel.requests import Reclaim
+from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.runtime import retention
 from hark.runtime.worker_info import lease_of
@@ -23,7 +23,7 @@ from hark.store.protocol import StoreFault
 if TYPE_CHECKING:
     from hark.runtime.clerk import Clerk
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 _RETENTION = 60.0  # seconds between two runs of retention
 _CALM = 0.02  # seconds from a check to the next, however many hints there are
 

@@ -8,15 +8,15 @@ replies it has); the value is converted when the reply is read, in the thread th
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 from hark.model.errors import WouldBlockEventLoop
+from hark.model.log import get_logger
 
 T = TypeVar("T")
-_log = logging.getLogger("hark")
+_log = get_logger()
 _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 

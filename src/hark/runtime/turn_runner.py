@@ -11,7 +11,6 @@ What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from hark.kernel.requests import Capacity, Commit, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
+from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.runtime import caller_errors
 from hark.runtime.reply import Reply, answer_all
@@ -32,7 +32,7 @@ from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Unknown
 if TYPE_CHECKING:
     from hark.runtime.clerk import Clerk
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 
 
 class TurnRunner:
@@ -151,7 +151,8 @@ class TurnRunner:
         [item] = items
         request = item.request
         if isinstance(request, Commit):
-            _log.error("The outcome of %s cannot be stored: %s", request.claim.id, reason(error), exc_info=error)
+            text, claim = "The outcome of %s cannot be stored: %s", request.claim
+            _log.error(text, claim.id, reason(error), exc_info=error, extra=fields_of(claim))
             request.result = error
             if self._clerk.worker is not None:
                 self._clerk.worker.receive([request], [])

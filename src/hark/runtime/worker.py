@@ -8,11 +8,11 @@ holds of it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 
 from hark.kernel.requests import HandBack
 from hark.model.errors import HarkError, InvalidInput
+from hark.model.log import get_logger
 from hark.model.names import micros, new_id
 from hark.runtime.activations import Activations
 from hark.runtime.attached_worker import AttachedWorker
@@ -25,7 +25,7 @@ from hark.runtime.services import WorkerServices
 from hark.runtime.slots import Slots
 from hark.runtime.worker_info import describe_worker
 
-_log = logging.getLogger("hark")
+_log = get_logger()
 
 
 class Worker:

@@ -5,13 +5,14 @@ SQLite gives `-wal` and `-shm` the mode of the database itself.
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import stat
 from typing import Final
 
-_log = logging.getLogger("hark")
+from hark.model.log import get_logger
+
+_log = get_logger()
 _OTHERS: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 _warned: set[str] = set()  # files this process has warned about
 

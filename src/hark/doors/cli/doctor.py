@@ -11,7 +11,8 @@ import typer
 from hark.doors.cli.commands import command
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import Options
-from hark.doors.cli.output import colored, duration, print_json, printable, when
+from hark.doors.cli.output import colored, print_json, printable, when
+from hark.model.durations import duration
 from hark.model.errors import HarkError
 from hark.model.masking import masked
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+from hark.model.durations import duration
+
 _STYLES = {
     "done": "green", "RESOLVED": "green", "woke": "green", "ok": "green",
     "failed": "red", "REJECTED": "red", "TIMEOUT": "red", "error": "red",
@@ -53,14 +54,6 @@ def ago(at: datetime | None) -> str:
         return "-"
     seconds = (datetime.now(UTC) - at).total_seconds()
     return f"in {duration(-seconds)}" if seconds < -0.5 else "just now" if seconds < 1 else f"{duration(seconds)} ago"
-
-
-def duration(seconds: float) -> str:
-    """A duration in its largest unit, rounded: `7 d` a moment before a week is over, `1 h` after 59 min 40 s."""
-    for (size, unit), (smaller, _) in zip(_UNITS, [*_UNITS[1:], (1, "")], strict=True):
-        if round(seconds / smaller) * smaller >= size:
-            return f"{round(seconds / size)} {unit}"
-    return "0 s"
 
 
 def when(at: datetime | None) -> str:

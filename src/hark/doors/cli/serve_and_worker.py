@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,11 +65,12 @@ def serve(
     hark serve --app shop:app --port 4097
     """
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
+    say = _set_up_log()
     _collect_garbage_less_often()
     _run(
         app.serve(
             host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token,
-            max_connections=max_connections, max_connections_per_client=max_connections_per_client,
+            max_connections=max_connections, max_connections_per_client=max_connections_per_client, say=say,
         )
     )  # fmt: skip
     _exit_without_running_steps()
@@ -107,18 +108,25 @@ def worker(
     if options.app is None:
         raise InvalidInput("A worker needs the code of an app. Give --app module:app.")
     app, queues = local_only_app(options, "worker"), _parse_queues(queue)
+    say = _set_up_log()
     _collect_garbage_less_often()
     if metrics_port is None:
-        _run(_work(app, queues, grace))
+        _run(_work(app, queues, grace, say))
     else:
         server = import_extra("hark.doors.http.server", extra="server", needed_by="--metrics-port")
         _run(
             server.serve(
                 app, host=metrics_host, port=metrics_port, worker=True, queues=queues, grace=grace,
-                require_token=False, say=None, metrics_only=True,
+                require_token=False, say=say, metrics_only=True,
             )
         )  # fmt: skip
     _exit_without_running_steps()
+
+
+def _set_up_log() -> Callable[[str], None]:
+    from hark.doors.cli.log_output import set_up_log  # loads the engine, which `--help` must not
+
+    return set_up_log()
 
 
 def _parse_queues(items: list[str] | None) -> dict[str, int] | None:
@@ -161,7 +169,7 @@ def _exit_without_running_steps() -> None:
         os._exit(0)
 
 
-async def _work(app: "Hark", queues: dict[str, int] | None, grace: float) -> None:
+async def _work(app: "Hark", queues: dict[str, int] | None, grace: float, say: Callable[[str], None]) -> None:
     import asyncio
     import signal as signals
 
@@ -170,6 +178,6 @@ async def _work(app: "Hark", queues: dict[str, int] | None, grace: float) -> Non
     for number in (signals.SIGTERM, signals.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with app, app.worker(queues, grace=grace):
-        print("working; press Ctrl-C or send SIGTERM to stop", flush=True)
+        say("working; press Ctrl-C or send SIGTERM to stop")
         await stop.wait()
-        print("stopping: running steps finish or are handed back", flush=True)
+        say("stopping: running steps finish or are handed back")

@@ -6,7 +6,6 @@ of the app opens it, and a request before that gets a 503 that says so.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -26,8 +25,9 @@ from hark.doors.http.read_routes import VERSION
 from hark.doors.http.responses import Response, error_body, error_response, json_response
 from hark.doors.http.routes import HttpRequest, Route, RouteTable, ServerContext
 from hark.model.errors import HarkError
+from hark.model.log import get_logger
 
-_log = logging.getLogger("hark.http")
+_log = get_logger("hark.http")
 _UNEXPECTED = error_body(
     "InternalError", "The server failed unexpectedly. Its log has the details; the request may be sent again."
 )

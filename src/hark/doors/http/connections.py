@@ -8,7 +8,6 @@ also holds in another server: see parsing.py.
 from __future__ import annotations
 
 import ipaddress
-import logging
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +19,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from hark.doors.errors import HeadersTooLarge, MalformedRequest, RequestTooSlow, TooManyConnections, UrlTooLong
 from hark.doors.http.responses import error_response
 from hark.model.errors import HarkError
+from hark.model.log import get_logger
 
-_log = logging.getLogger("hark.http")
+_log = get_logger("hark.http")
 _NEVER: Final = 1 << 60  # a tick that does not come
 _LINGER: Final = 2  # ticks that a refused client gets to read the refusal
 _SPARE: Final = 16  # connections above the limit that are told so; further ones are only closed

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Any
 
 import msgspec
@@ -25,9 +24,10 @@ from hark.doors.http.read_routes import cursor_number
 from hark.doors.http.responses import Response, encode_json, with_security_headers
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import HarkError, NotFound
+from hark.model.log import get_logger
 from hark.model.values import Event
 
-_log = logging.getLogger("hark.http")
+_log = get_logger("hark.http")
 _CHUNK = 1 << 16  # bytes after which the client has to have read before it gets more
 _SEND_TIMEOUT = 60.0  # seconds to read that much
 _HEADERS = with_security_headers(
@@ -65,11 +65,13 @@ async def stream(request: HttpRequest) -> Response | None:
                 await _write(request, b"retry: 1000\n\n")
                 await _send_all(request, id, seq, opened)
             except HarkError as error:  # too late for an error response: close; the client connects again at its seq
-                _log.warning("Closed a stream of events of instance %s early: %s", id, error)
+                _log.warning("Closed a stream of events of instance %s early: %s", id, error, extra={"instance": id})
             if not disconnected.done():
                 await _write(request, b"", more=False)
         except TimeoutError:
-            _log.info("Closed a stream of events of instance %s early: its client does not read", id)
+            _log.info(
+                "Closed a stream of events of instance %s early: its client does not read", id, extra={"instance": id}
+            )
         finally:
             disconnected.cancel()
             with contextlib.suppress(asyncio.CancelledError):

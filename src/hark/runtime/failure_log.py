@@ -1,0 +1,56 @@
+"""Log failed attempts and failed instances, once they are committed (X9).
+
+One record per failure: WARNING while the instance goes on, ERROR when it has failed. An outcome that was fenced is not
+logged: the worker that holds the instance now logs its own. Payloads are never logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Iterable
+
+from hark.kernel.result import Failed
+from hark.model.failures import attempt_text
+from hark.model.log import get_logger
+from hark.model.names import SECOND
+
+_log = get_logger()
+
+
+def report(failures: Iterable[Failed], now: int) -> None:
+    """Log these. Called by the clerk, whose turn has committed: a filter or handler that raises must not stop it."""
+    for failed in failures:
+        try:
+            _report(failed, now)
+        except Exception:
+            if logging.raiseExceptions and sys.stderr is not None:  # as `logging.Handler.handleError` does
+                traceback.print_exc()
+
+
+def _report(failed: Failed, now: int) -> None:
+    level = logging.ERROR if failed.type in ("stop", "failed") else logging.WARNING
+    if not _log.isEnabledFor(level):
+        return
+    fields = {
+        "instance": failed.instance, "definition": failed.definition, "step": failed.step, "attempt": failed.attempt,
+    }  # fmt: skip
+    text = f"{failed.definition} {failed.instance} {_what(failed, now)}"
+    record = _log.makeRecord(_log.name, level, __file__, 0, text, (), None, extra=fields)
+    record.exc_text = failed.failure.traceback.rstrip() if failed.failure.traceback else None
+    _log.handle(record)
+
+
+def _what(failed: Failed, now: int) -> str:
+    match failed.type:
+        case "retry":
+            wait = 0.0 if failed.until is None else (failed.until - now) / SECOND
+            return f"at {failed.step}: {attempt_text(failed.attempt, failed.retries, failed.failure, wait)}"
+        case "error":
+            text = attempt_text(failed.attempt, failed.retries, failed.failure, None)
+            return f"at {failed.step}: {text}; it is not retried, and the instance goes on"
+        case "undo_failed":
+            return f"at {failed.step}: a part of its undo failed: {failed.failure.brief}"
+        case _:
+            return f"failed at {failed.step}: {failed.failure.brief}"

@@ -1,0 +1,365 @@
+"""X9: failures are in the log, and `ctx.log` is a logger for the code of an instance."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from hark import Context, Done, FunctionContext, Machine, Next, Retry, RunFailed, Stop, step, workflow
+from hark.model.log import FIELDS
+from tests.promises.support_machines import Fuse, harness, kill_a_worker
+from tests.support.stores import Store
+
+
+def look_up(prices: dict[str, int]) -> int:
+    return prices["sku"]
+
+
+def records(caplog: pytest.LogCaptureFixture, name: str = "hark") -> list[Any]:
+    return [record for record in caplog.records if record.name == name]
+
+
+class Shop(Machine):
+    @step
+    async def start(self, ctx: Context) -> Any:
+        look_up({})
+
+    @step
+    async def rest(self, ctx: Context) -> Any:
+        return Done()
+
+    def handle(self, error: Exception, ctx: Context) -> Any:
+        if ctx.state.get("rest"):
+            return Next("rest")
+        return Retry(2.0) if ctx.attempt < 1 else Stop(error)
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+async def test_x9_a_retry_is_a_warning_and_the_final_failure_an_error(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with harness(store, Shop) as app:
+        shop = await app.start(Shop)
+        await app.drain()
+        await app.advance(2)
+        await app.drain()
+    retry, stop = records(caplog)
+    assert (retry.levelname, stop.levelname) == ("WARNING", "ERROR")
+    for record, attempt in ((retry, 0), (stop, 1)):
+        fields = [getattr(record, name) for name in FIELDS]
+        assert fields == [shop.id, "Shop", "start", attempt]
+        assert "in look_up\n" in record.exc_text
+    assert retry.getMessage() == f"Shop {shop.id} at start: attempt 1 failed: KeyError: 'sku'; next try in 2 s"
+    assert stop.getMessage() == f"Shop {shop.id} failed at start: KeyError: 'sku'"
+    assert "in look_up" in caplog.text  # as the handlers of the standard library print it
+
+
+async def test_x9_an_error_that_handle_turns_into_another_outcome_is_a_warning(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with harness(store, Shop) as app:
+        await app.start(Shop, {"rest": True})
+        await app.drain()
+    [record] = records(caplog)
+    assert record.levelname == "WARNING"
+    assert "attempt 1 failed: KeyError: 'sku'; it is not retried, and the instance goes on" in record.getMessage()
+
+
+async def test_x9_each_failed_attempt_of_a_run_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    @workflow
+    async def pay(ctx: FunctionContext) -> None:
+        await ctx.run(look_up, {}, retries=1, backoff=0.5)
+
+    async with harness(store, pay) as app:
+        paid = await app.start(pay)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+    found = records(caplog)
+    assert [(record.levelname, record.step, record.attempt) for record in found] == [
+        ("WARNING", "run look_up", 0),
+        ("WARNING", "run look_up", 1),
+        ("ERROR", found[-1].step, 0),
+    ]
+    assert f"pay {paid.id} at run look_up: attempt 1 of 2 failed: KeyError: 'sku'; next try in 0.5 s" in caplog.text
+    assert "direct cause" in found[-1].exc_text
+
+
+async def test_x9_a_quarantined_instance_is_an_error(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    fuse = Fuse()
+
+    class Deadly(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            await fuse.touch()
+            return Done()
+
+    async with harness(store, Deadly, max_crashes=1) as app:
+        deadly = await app.start(Deadly)
+        await kill_a_worker(app, store, fuse, Deadly, max_crashes=1)
+        await app.drain()
+    [record] = [record for record in records(caplog) if record.levelname == "ERROR"]
+    assert (record.instance, record.definition, record.step) == (deadly.id, "Deadly", "start")
+    assert "quarantined" in record.getMessage()
+
+
+async def test_x9_a_filter_that_raises_does_not_stop_the_engine(
+    store: Store, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(record: logging.LogRecord) -> bool:
+        raise RuntimeError("a broken filter")
+
+    logging.getLogger("hark").addFilter(broken)
+    try:
+        async with harness(store, Shop) as app:
+            shop = await app.start(Shop)
+            await app.drain()
+            await app.advance(2)
+            await app.drain()
+            assert (await shop.get()).status == "failed"
+    finally:
+        logging.getLogger("hark").removeFilter(broken)
+    assert "a broken filter" in capsys.readouterr().err
+
+
+async def test_x9_nothing_is_formatted_when_the_log_is_off(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, logger="hark")
+    async with harness(store, Shop) as app:
+        await app.start(Shop)
+        await app.drain()
+    assert records(caplog) == []
+
+
+@pytest.mark.parametrize("name", ["hark", "hark.http", "hark.workflow"])
+def test_x9_every_record_has_the_fields(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    import hark.doors.http.asgi
+
+    assert hark.doors.http.asgi
+    logging.getLogger(name).warning("about no instance")
+    [record] = records(caplog, name)
+    assert [getattr(record, field) for field in FIELDS] == [None, None, None, None]
+
+
+# -- ctx.log ---------------------------------------------------------------------------------------
+
+
+async def test_x9_the_log_of_a_step_has_the_fields_of_its_instance(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+
+    class Chatty(Machine):
+        @step
+        async def start(self, ctx: Context) -> Any:
+            ctx.log.info("order %s", 7, extra={"amount": 12})
+            return Retry(0) if ctx.attempt == 0 else Next("second")
+
+        @step
+        def second(self, ctx: Context) -> Any:
+            ctx.log.debug("not at this level")
+            ctx.log.warning("from a thread")
+            return Done()
+
+    async with harness(store, Chatty) as app:
+        chatty = await app.start(Chatty)
+        await app.drain()
+    found = records(caplog, "hark.workflow")
+    assert [(r.getMessage(), *(getattr(r, name) for name in FIELDS)) for r in found] == [
+        ("order 7", chatty.id, "Chatty", "start", 0),
+        ("order 7", chatty.id, "Chatty", "start", 1),
+        ("from a thread", chatty.id, "Chatty", "second", 0),
+    ]
+    assert found[0].amount == 12
+    assert found[0].filename == "test_x9_log.py"
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in records(caplog, "hark.workflow")]
+
+
+async def test_x9_a_function_logs_each_line_once_across_parks(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+
+    @workflow
+    async def deploy(ctx: FunctionContext) -> None:
+        ctx.log.info("begin")
+        try:
+            await ctx.run(str)
+            ctx.log.info("built")
+            await ctx.sleep(10)
+            ctx.log.info("slept")
+            question = await ctx.awakeable()
+            ctx.log.info("asked")
+            await question
+            ctx.log.info("answered")
+            for _ in range(2):
+                await ctx.wait_for_signal("go")
+                ctx.log.info("went")
+            await ctx.now()
+            ctx.log.info("looked at the clock")
+            await ctx.sleep(10)
+        finally:
+            ctx.log.info("finally")
+
+    async with harness(store, deploy) as app:
+        run = await app.start(deploy)
+        await app.drain()
+        await app.advance(10)
+        await app.drain()
+        [asked] = await app.awakeables()
+        await app.resolve(asked.id)
+        await app.drain()
+        for _ in range(2):
+            await app.signal(run, "go")
+            await app.drain()
+        await app.advance(10)
+        await app.drain()
+        assert (await run.get()).status == "done"
+    assert messages(caplog) == [
+        "begin", "built", "slept", "asked", "answered", "went", "went", "looked at the clock", "finally",
+    ]  # fmt: skip
+    assert {record.instance for record in records(caplog, "hark.workflow")} == {run.id}
+
+
+async def test_x9_a_function_logs_what_follows_a_run_while_another_run_is_to_be_repeated(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+    calls: list[int] = []
+
+    def second_time(number: int) -> None:
+        calls.append(number)
+        if calls.count(number) == 1:
+            raise OSError("busy")
+
+    @workflow
+    async def loop(ctx: FunctionContext) -> None:
+        for number in range(3):
+            await ctx.run(second_time, number, retries=1, backoff=5)
+            ctx.log.info("done %d", number)
+
+    async with harness(store, loop) as app:
+        run = await app.start(loop)
+        for _ in range(4):
+            await app.drain()
+            await app.advance(5)
+        await app.drain()
+        assert (await run.get()).status == "done"
+    assert messages(caplog) == ["done 0", "done 1", "done 2"]
+
+
+async def test_x9_a_function_that_gave_up_its_slot_logs_what_it_had_not_run(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+
+    @workflow
+    async def stepwise(ctx: FunctionContext) -> None:
+        for number in range(4):
+            await ctx.run(str, number)
+            ctx.log.info("%s %d", ctx.id, number)
+
+    async with harness(store, stepwise) as app:
+        runs = [await app.start(stepwise, id=name) for name in ("a", "b", "c")]
+        await app.drain()
+        assert {(await run.get()).status for run in runs} == {"done"}
+    assert sorted(messages(caplog)) == [f"{name} {number}" for name in "abc" for number in range(4)]
+
+
+async def test_x9_a_function_that_gave_up_its_slot_while_it_waits_logs_what_it_had_not_run(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+
+    @workflow
+    async def beside(ctx: FunctionContext) -> None:
+        async def work() -> None:
+            for number in range(4):
+                await ctx.run(str, number)
+                ctx.log.info("%s %d", ctx.id, number)
+
+        await ctx.gather(ctx.wait_for_signal("stop"), work())
+
+    async with harness(store, beside) as app:
+        runs = [await app.start(beside, id=name) for name in ("a", "b", "c")]
+        for run in runs:
+            await app.signal(run, "unasked")  # it is in the inbox, as an answer would be
+        await app.drain()
+        for run in runs:
+            await app.signal(run, "stop")
+        await app.drain()
+        assert {(await run.get()).status for run in runs} == {"done"}
+    assert sorted(messages(caplog)) == [f"{name} {number}" for name in "abc" for number in range(4)]
+
+
+async def test_x9_a_retry_by_hand_logs_what_runs_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+    broken = [True]
+
+    def work() -> None:
+        if broken[0]:
+            raise OSError("broken")
+
+    @workflow
+    async def fragile(ctx: FunctionContext) -> None:
+        await ctx.sleep(1)
+        ctx.log.info("before")
+        await ctx.run(work)
+        ctx.log.info("after")
+
+    async with harness(store, fragile) as app:
+        run = await app.start(fragile)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        broken.clear()
+        broken.append(False)
+        await app.retry(run)
+        await app.drain()
+    assert messages(caplog) == ["before", "after"]
+
+
+async def test_x9_a_function_that_is_undone_logs_nothing_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+    undone: list[str] = []
+
+    @workflow
+    async def trip(ctx: FunctionContext) -> None:
+        await ctx.run(str, "flight", undo=undone.append)
+        ctx.log.info("booked")
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, trip) as app:
+        run = await app.start(trip)
+        await app.drain()
+        await app.cancel(run)
+        await app.drain()
+        assert (await run.get()).status == "cancelled"
+    assert undone == ["flight"]
+    assert messages(caplog) == ["booked"]
+
+
+async def test_x9_the_log_of_a_function_works_after_a_failed_run(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+
+    @workflow
+    async def careful(ctx: FunctionContext) -> None:
+        try:
+            await ctx.run(look_up, {})
+        except RunFailed:
+            ctx.log.exception("it failed")
+        await ctx.sleep(1)
+
+    async with harness(store, careful) as app:
+        await app.start(careful)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+    [record] = records(caplog, "hark.workflow")
+    assert record.exc_info is not None
