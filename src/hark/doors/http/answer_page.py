@@ -78,6 +78,8 @@ class Question(msgspec.Struct):
         timeout_at: When it times out, or None.
         answered_by: The answerer's name, or None.
         resolved_at: When it was settled, or None.
+        payload: The answer, once it is resolved.
+        error: The reason, once it is rejected.
     """
 
     awakeable_id: str

@@ -74,7 +74,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "Question": {
         "awakeable_id": _QUESTION, "status": "PENDING", "title": "Refund order 42?", "description": None,
         "schema": {"type": "boolean"}, "assignees": ["ann"], "timeout_at": None, "answered_by": None,
-        "resolved_at": None,
+        "resolved_at": None, "payload": None, "error": None,
     },
     # bodies
     "StartBody": {
