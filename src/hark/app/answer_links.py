@@ -74,6 +74,8 @@ class AnswerLinks:
                 await self.read(store())
             except StoreFault:
                 continue  # the poll of the clerk reports that the store does not answer
+            except Exception:
+                _log.exception("The secrets and the address of links cannot be read; the next attempt is in a minute.")
 
     async def look_up(self, token: str, store: Store) -> None:
         """Read the secrets if this token names one that is not known yet."""

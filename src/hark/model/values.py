@@ -183,7 +183,8 @@ class Awakeable:
         schema: The JSON Schema of the answer, or None.
         assignees: Names of those who may answer; empty means anyone with access.
         answered_by: The answerer's name, or None.
-        url: The signed link to its answer page. It is a credential: anyone who has it can answer.
+        url: The signed link to its answer page, only a path while no server is known. It is a credential: anyone who
+            has it can answer.
     """
 
     id: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -23,9 +24,10 @@ from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.connections import Connections, LimitedProtocol, Limits, default_connections
 from hark.model.addresses import is_loopback
-from hark.model.errors import InvalidInput
+from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.reasons import reason
 
+_log = logging.getLogger("hark.http")
 _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
 
 
@@ -58,7 +60,10 @@ async def serve(
         if not only_loopback:
             await _refuse_without_tokens(app, host)
         if not metrics_only:
-            await DoorAccess(app).record_origin(reachable_address(listener))
+            try:
+                await DoorAccess(app).record_origin(reachable_address(listener))
+            except StoreUnavailable as error:
+                _log.warning("Links of other processes do not get the address of this server: %s", error)
         if worker:
             await stack.enter_async_context(app.worker(queues, grace=grace))
         application = AsgiApp(
