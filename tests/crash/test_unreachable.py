@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
 from hark.runtime import caller_errors
-from hark.store import sqlite
+from hark.store import postgres, sqlite
 from tests.crash.machines import Gated
 from tests.crash.processes import Workers
 from tests.support.inspect import query, until
@@ -122,6 +123,46 @@ async def test_x5_a_connection_that_stops_responding_is_abandoned(proxy: Proxy, 
         assert await patient.result(timeout=60) == "told"
     await app.__aexit__()
     assert await query(workers.store, "SELECT count(*) FROM signals") == [(1,)]
+
+
+@pytest.mark.parametrize("call", ["a read", "a write", "a write behind an outcome", "a write in COMMIT"])
+@pytest.mark.parametrize("outage", ["silent", "silent after a cut"])
+async def test_x5_a_call_waits_for_a_database_that_does_not_answer_only_so_long(
+    proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch, call: str, outage: str
+) -> None:
+    """Connecting, asking, asking again: all of it counts. With the lease of this app each try may take 10 s."""
+    patience = 2.0
+    monkeypatch.setattr(caller_errors, "PATIENCE", patience)
+    monkeypatch.setattr(postgres, "_MAX_SILENCE", patience)
+    app = Hark(proxy.url, **workers.options | {"lease": 60.0})
+    app.register(Gated, Patient)
+    async with app:
+        await app.start(Patient, id="patient")
+        if call == "a write behind an outcome":
+            worker = app.worker(grace=0.1)
+            await worker.start()
+            await app.start(Gated)
+            await workers.until_traced("start 0")
+        if call == "a write in COMMIT":
+            proxy.at_commit(cut_before)
+            asked = app.signal("patient", "tick")
+            await until(lambda: proxy.accidents, "the cut")
+        proxy.go_silent(new_ones=True)
+        if outage == "silent after a cut":
+            proxy.cut()
+        if call == "a write behind an outcome":
+            workers.open_gate()
+            await until(lambda: not app._clerk.worker._activations._tasks, "the step to end")
+        since = time.monotonic()
+        if call != "a write in COMMIT":
+            asked = app.get("patient") if call == "a read" else app.signal("patient", "tick")
+        with pytest.raises(StoreUnavailable, match=r"does not answer|outcome is unknown") as refused:
+            await asked
+        assert time.monotonic() - since < 3 * patience
+        assert "[Errno" not in str(refused.value)
+        proxy.go_away()
+        if call == "a write behind an outcome":
+            await worker.stop()
 
 
 async def test_fault_4_a_signal_is_found_by_the_poll_when_the_listener_was_killed(

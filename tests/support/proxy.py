@@ -74,6 +74,7 @@ class Proxy:
         self._accident: Accident | None = None
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
+        self._silent = False
         self.accidents = 0
         self.up = asyncio.Event()  # cleared: new connections are refused
         self.up.set()
@@ -93,8 +94,9 @@ class Proxy:
         for line in list(self._lines):
             line.cut()
 
-    def go_silent(self) -> None:
-        """Every present connection stays open but passes no data; new ones work."""
+    def go_silent(self, *, new_ones: bool = False) -> None:
+        """Every present connection stays open but passes no data; new ones work, or do the same."""
+        self._silent = new_ones
         for line in self._lines:
             line.flowing.clear()
 
@@ -131,6 +133,8 @@ class Proxy:
             writer.transport.abort()
             return
         line = Line(writer, ours)
+        if self._silent:
+            line.flowing.clear()
         self._lines.add(line)
         back = asyncio.create_task(self._backwards(theirs, line))
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):

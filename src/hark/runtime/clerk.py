@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from hark.kernel.definitions import Catalog
 from hark.kernel.requests import Capacity, Commit, Request
@@ -30,6 +30,7 @@ from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.other_processes import OtherProcesses
+from hark.runtime.patient_reads import PatientReads
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued, RequestQueue
 from hark.runtime.thread_loop import ThreadLoop
@@ -205,12 +206,12 @@ class Clerk:
         self.spawn(self._read, question, reply)
 
     async def _read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
-        until = time.monotonic() + caller_errors.PATIENCE
+        store = PatientReads(self.store)
         while True:
             try:
-                answer = await question(self.store)
+                answer = await question(cast("Store", store))
             except (Conflicted, Lost) as error:
-                if time.monotonic() < until and not self.loop.closing:
+                if not store.over and not self.loop.closing:
                     await asyncio.sleep(0.1)
                     continue
                 answer = caller_errors.unavailable(error)

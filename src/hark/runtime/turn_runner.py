@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hark.runtime.clerk import Clerk
 
 _log = get_logger()
+_TICK = 0.5  # seconds between two looks at the callers that wait behind a turn in trouble
 
 
 class TurnRunner:
@@ -41,12 +42,14 @@ class TurnRunner:
         self._rules = rules
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
+        self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
 
     async def run(self, items: list[Queued], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:
         """Run these requests as one turn and hand its result to the clerk; see the module for what can fail."""
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
+        allowed: float | None = None  # seconds for the next attempt
         while True:
             worker = self._clerk.worker if claim and not self._clerk.loop.closing else None
             plain = are_plain(requests)
@@ -58,22 +61,31 @@ class TurnRunner:
             self.committing = {commit.claim.id for commit in commits}
             try:
                 run_ahead = worker is not None and worker.open
-                result = await self._attempt(
-                    requests, capacity, sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain
-                )
+                async with asyncio.timeout(allowed) as limit:
+                    result = await self._attempt(
+                        items, requests, capacity, limit, sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain
+                    )
                 break
-            except (Conflicted, Lost, Full) as fault:
+            except (Conflicted, Lost, Full, TimeoutError) as error:
+                fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
                 items = self._answer_late(items, fault, since)
                 requests = [item.request for item in items]
                 commits = [request for request in requests if isinstance(request, Commit)]
                 conflict = isinstance(fault, Conflicted)
+                self._answer_others_in_time(fault, since)
                 await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
                 if not items:
+                    self._trouble = None
                     return
+                # The first attempt takes what it takes: a large turn is not an outage.
+                allowed = since + caller_errors.PATIENCE - time.monotonic()
+                allowed = max(0.0, allowed) if any(item.reply is not None for item in items) else None
                 wait = min(0.2 if conflict else 1.0, wait * 2)
             except Exception as error:
+                self._trouble = None
                 await self._halve(items, error)
                 return
+        self._trouble = None
         self._clerk.finish_turn(result, items, claimed=capacity is not None, swept=sweep, marks=marks)
         self.committing = set()
 
@@ -81,25 +93,34 @@ class TurnRunner:
         left = self._clerk.work_left
         return left.claimable or left.backlog_waits or (not plain and _make_work(requests))
 
-    async def _attempt(self, requests: Sequence[Request], capacity: Capacity | None, **how: bool) -> TurnResult:
+    async def _attempt(
+        self,
+        items: list[Queued],
+        requests: Sequence[Request],
+        capacity: Capacity | None,
+        limit: asyncio.Timeout,
+        **how: bool,
+    ) -> TurnResult:
         tx = await self._clerk.store.begin()
         try:
             result = await run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, **how)
         except BaseException:
             await tx.rollback()
             raise
+        limit.reschedule(None)  # what becomes of a COMMIT has to be known
         try:
             await tx.commit()
         except Lost:
-            if not await self._was_committed(result):
+            if not await self._was_committed(result, items):
                 raise Conflicted("the commit did not happen") from None
         except StoreFault:
             await tx.rollback()
             raise
         return result
 
-    async def _was_committed(self, result: TurnResult) -> bool:
-        """After a connection that was lost in COMMIT: ask until the database answers; never guess.
+    async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
+        """After a connection that was lost in COMMIT: ask until the database answers; never guess. Callers do not wait
+        for longer than in any other outage: they are told that the outcome is unknown.
 
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
@@ -108,15 +129,32 @@ class TurnRunner:
         store = self._clerk.store
         while True:
             try:
-                committed = await store.committed(xid)
-                if committed and result.provable:
-                    committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=result.now))
-                return committed
-            except StoreFault as fault:
+                async with asyncio.timeout(max(1.0, since + caller_errors.PATIENCE - time.monotonic())):
+                    committed = await store.committed(xid)
+                    if committed and result.provable:
+                        committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=result.now))
+                    return committed
+            except (StoreFault, TimeoutError) as error:
+                fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
                 if self._clerk.loop.closing:
                     raise Unknown(reason(fault)) from fault
-                self._answer_late([], fault, since)
+                if time.monotonic() >= since + caller_errors.PATIENCE:
+                    unknown = caller_errors.unavailable(Unknown(reason(fault)))
+                    answer_all([(item.reply, unknown) for item in items if item.reply is not None])
+                self._answer_others_in_time(fault, since)
                 await asyncio.sleep(0.2)
+
+    def _answer_others_in_time(self, fault: StoreFault, since: float) -> None:
+        """While a turn is in trouble: answer the callers in the queue when their time is over, whatever it does."""
+        begun = self._trouble is not None
+        self._trouble = (fault, since)
+        if not begun:
+            asyncio.get_running_loop().call_later(_TICK, self._tick)
+
+    def _tick(self) -> None:
+        if self._trouble is not None:
+            self._answer_late([], *self._trouble)
+            asyncio.get_running_loop().call_later(_TICK, self._tick)
 
     def _answer_late(self, items: list[Queued], fault: StoreFault, since: float) -> list[Queued]:
         """Answer the callers that have waited long enough with an error, those still in the queue too: else they would
@@ -128,6 +166,8 @@ class TurnRunner:
         answers: list[tuple[Reply[Any], Any]] = []
 
         def keep(item: Queued) -> bool:
+            if item.reply is not None and item.reply.done():
+                return False  # was told that the outcome is unknown: it must not run again
             if item.reply is not None and (closing or max(item.at, since) <= latest):
                 answers.append((item.reply, caller_errors.unavailable(fault)))
                 return False

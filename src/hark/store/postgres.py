@@ -39,6 +39,7 @@ _RESERVE: Final = """
     FROM (SELECT unnest($1::int[]) AS n ORDER BY 1) t
 """
 _READERS: Final = 4
+_MAX_SILENCE = 10.0  # seconds
 # Every statement of a turn and every read must use an index, whatever the statistics say: a new table without
 # statistics was scanned, and a generic `= ANY` over a scan compares each row with each element (13 ms instead of 1; a
 # read of 10,000 rows ran into the timeout).
@@ -154,6 +155,9 @@ async def _fetch(
         found: list[Any] = await db.fetch(text, *parameters)
     except _FAULTS as error:
         raise _failed(db, error) from error
+    except asyncio.CancelledError:
+        db.terminate()  # as in `_reader`
+        raise
     return found if sql.row is None else list(itertools.starmap(sql.row, found))
 
 
@@ -186,7 +190,8 @@ class PostgresStore:
         self._url = url
         self._schema = schema
         self._channel = f"hark_{schema}"[:63]
-        self._timeout = max(1.0, lease / 3)  # of a statement, in seconds
+        # Of a statement, in seconds. A silent server is given up before the lease ends, and before a caller gives up.
+        self._timeout = min(max(1.0, lease / 3), _MAX_SILENCE)
         self._lease = lease
         self._clock = clock
         self.poll = 1.0
@@ -219,7 +224,7 @@ class PostgresStore:
 
     async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
         """Open a connection with the settings of its role: clerk, reader, listener, lease or migrate."""
-        wait = f"{int(self._timeout * 1000)}ms"
+        wait = f"{int(self._timeout * 900)}ms"  # the server's own error comes first
         settings = {
             "search_path": self._schema,
             "application_name": f"hark {role}",
@@ -238,8 +243,8 @@ class PostgresStore:
             settings |= _PLANS
         migrating = role == "migrate"  # before there is a lease: may wait while another process migrates a large table
         db = await asyncpg.connect(
-            self._url, server_settings=settings, timeout=max(10.0, self._timeout) if migrating else self._timeout,
-            command_timeout=None if migrating else self._timeout * 1.5, statement_cache_size=256,
+            self._url, server_settings=settings, timeout=10.0 if migrating else self._timeout / 2,
+            command_timeout=None if migrating else self._timeout, statement_cache_size=256,
         )  # fmt: skip
         if self._was_cut:
             # After an outage the workers renew their leases first: no reclaim for one lease (M5). Any connection may
@@ -347,6 +352,9 @@ class PostgresStore:
             fault = _fault(error)
             db.terminate()
             raise Lost(reason(fault)) from error
+        except asyncio.CancelledError:
+            db.terminate()
+            raise
         now = self._clock() if self._clock else now
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
         self._last_tx = PostgresTx(db, now, position, xid)
@@ -366,6 +374,9 @@ class PostgresStore:
             except _FAULTS as error:
                 db.terminate()
                 raise _fault(error) from error
+            except asyncio.CancelledError:
+                db.terminate()
+                raise
             if status != "in progress":
                 return bool(status == "committed")
             await asyncio.sleep(0.05)
@@ -384,6 +395,10 @@ class PostgresStore:
                 yield db
             except _FAULTS as error:
                 raise _failed(db, error) from error
+            except asyncio.CancelledError:
+                if db is not None:
+                    db.terminate()  # the caller gave up; the server may never answer on this connection
+                raise
             finally:
                 if db is not None and not db.is_closed():
                     self._idle_readers.append(db)

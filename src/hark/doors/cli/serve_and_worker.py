@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -173,11 +174,16 @@ async def _work(app: "Hark", queues: dict[str, int] | None, grace: float, say: C
     import asyncio
     import signal as signals
 
+    from hark.app.opening import open_when_reachable
+
+    await open_when_reachable(app)  # a signal ends the process until then: there is nothing to hand back
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signals.SIGTERM, signals.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with app, app.worker(queues, grace=grace):
+    async with AsyncExitStack() as stack:
+        stack.push_async_exit(app)
+        await stack.enter_async_context(app.worker(queues, grace=grace))
         say("working; press Ctrl-C or send SIGTERM to stop")
         await stop.wait()
         say("stopping: running steps finish or are handed back")

@@ -19,6 +19,7 @@ import uvicorn
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
+from hark.app.opening import open_when_reachable
 from hark.doors.http.access_log import hide_link_tokens
 from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
@@ -55,7 +56,8 @@ async def serve(
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(listener.close)
         if not app.is_open:
-            await stack.enter_async_context(app)
+            await open_when_reachable(app)
+            stack.push_async_exit(app)
         only_loopback = all(is_loopback(address) for address in _addresses(host))
         if not only_loopback:
             await _refuse_without_tokens(app, host)
