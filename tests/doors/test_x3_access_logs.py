@@ -92,6 +92,8 @@ async def test_x3_the_token_is_in_no_line_of_any_log(store: Store, prefix: str, 
         ("%(h)s %(r)s", ({"h": "::1", "r": "GET /p/a/x?b=1&t=secret HTTP/2"},), "::1 GET /p/a/x?b=1&t=[hidden] HTTP/2"),
         ('"GET /a/x?t=secret" 200', (), '"GET /a/x?t=[hidden]" 200'),
         ("%s %d", ("/instances?t=5", 200), "/instances?t=5 200"),
+        ("%s", (f"/x?t={'k' * 60}",), "/x?t=[hidden]"),
+        ("%s", (f"/x?token=hark_{'k' * 43}",), "/x?token=hark_[hidden]"),
     ],
 )
 def test_x3_lines_of_other_servers_are_filtered_too(

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 _ACCESS_LOGS: Final = ("uvicorn.access", "hypercorn.access", "gunicorn.access", "daphne.access", "granian.access")
 _TOKEN: Final = re.compile(r"([?&]t=)[^&#\s\"']*")
+_LONG_TOKEN: Final = re.compile(r"([?&]t=)[^&#\s\"']{24,}")  # of a link with a broken path; not `t=5` of another page
+_API_TOKEN: Final = re.compile(r"(hark_)[A-Za-z0-9_-]{20,}")  # sent in a query by mistake
 
 
 def hide_link_tokens() -> None:
@@ -33,4 +35,7 @@ def _hide(record: logging.LogRecord) -> bool:
 
 
 def _hidden(value: Any) -> Any:
-    return _TOKEN.sub(r"\1[hidden]", value) if isinstance(value, str) and "/a/" in value else value
+    if not isinstance(value, str):
+        return value
+    value = (_TOKEN if "/a/" in value else _LONG_TOKEN).sub(r"\1[hidden]", value)
+    return _API_TOKEN.sub(r"\1[hidden]", value)
