@@ -55,6 +55,7 @@ from tests.support.turns import (
     spawn,
     stop,
     timer,
+    undoable,
 )  # fmt: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a failure is shrunk before it is shown
@@ -162,7 +163,8 @@ class Kernel(RuleBasedStateMachine):
         kinds = ["cancel", "reclaim", *["hand back"] * bool(self.claims), *["retry"] * (1 + 2 * bool(failed))]
         match data.draw(st.sampled_from(kinds), "kind"):
             case "cancel":
-                self.queue.append(Cancel(target=self._target(data)))
+                force = data.draw(st.sampled_from([False, False, False, True]), "force")
+                self.queue.append(Cancel(target=self._target(data), force=force))
             case "retry":
                 self.queue.append(
                     RetryInstance(target=data.draw(st.sampled_from(failed)) if failed else self._target(data))
@@ -174,9 +176,12 @@ class Kernel(RuleBasedStateMachine):
 
     def outcome(self, data: st.DataObject) -> None:
         claim, effects = self._claim(data), self._effects(data)
-        match data.draw(st.sampled_from(["next", "next", "limited", "rekeyed", "retry", "done", "stop"]), "outcome"):
+        kinds = ["next", "next", "undoable", "undoable", "limited", "rekeyed", "retry", "done", "stop"]
+        match data.draw(st.sampled_from(kinds), "outcome"):
             case "next":
                 self.queue.append(advance(claim, *effects))
+            case "undoable":
+                self.queue.append(undoable(claim, *effects))
             case "limited":
                 self.queue.append(advance(claim, *effects, rate_limit="rate"))
             case "rekeyed":
@@ -230,7 +235,8 @@ class Kernel(RuleBasedStateMachine):
     def _turn(self, worker: str, room: int, sweep: bool = False) -> None:
         requests, self.queue = self.queue, []
         turn, content = self.await_(self._run(requests, worker if room else None, room, sweep))
-        assert not turn.again
+        assert all(isinstance(request, Cancel) and request.force for request in turn.again)
+        self.queue += turn.again
         expected = self.model.turn(requests, turn.now, sweep)
         for request in requests:
             if request in expected:
@@ -287,6 +293,7 @@ class Kernel(RuleBasedStateMachine):
                 assert (row.status, bool(row.counted)) == ("failed", True), "a child that could not start"
                 continue
             inst = self.model.all[id]
+            assert (row.on_cancel is not None, row.cancel_reason is not None) == (inst.undoable, inst.undoing)
             assert (row.status, row.attempt, row.crashes, row.lease_owner, row.due_at) == (
                 inst.status, inst.attempt, inst.crashes, inst.owner, inst.due,
             )  # fmt: skip

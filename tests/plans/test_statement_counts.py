@@ -52,6 +52,7 @@ from tests.support.turns import (
     spawn,
     stop,
     timer,
+    undoable,
 )
 
 MANY = 200
@@ -340,6 +341,29 @@ async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
     claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), capacity=capacity("me", n))).claims
     await t.turn(*(spawn(claim, [t.new()]) for claim in claims))
     return t.turn(Cancel(target=claim.id))
+
+
+@work
+async def cancels_of_what_has_an_undo(t: Table, n: int) -> Any:
+    claims = [*await t.claimed(n, concurrency_key="wide:1"), *await t.claimed(n)]
+    await t.turn(*(undoable(claim) for claim in claims))
+    return t.turn(*(Cancel(target=claim.id) for claim in claims), capacity=capacity("me", n))
+
+
+@work
+async def first_results_that_have_an_undo(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    return t.turn(*(undoable(claim) for claim in claims))
+
+
+@work
+async def ends_of_undos(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    await t.turn(*(undoable(claim) for claim in claims))
+    cancels = [Cancel(target=claim.id) for claim in claims]
+    undoing = (await t.turn(*cancels, capacity=capacity("me", n))).claims
+    assert {claim.cancel_reason for claim in undoing} == {"cancelled"}
+    return t.turn(*(done(claim) for claim in undoing[::2]), *(stop(claim) for claim in undoing[1::2]))
 
 
 @work

@@ -2,13 +2,14 @@
 
 The oracle: a replay sees what was seen before, and continues; each run is done once per attempt; effects arrive once,
 in the order of the calls; no function diverges from its journal; and when the environment answers for long enough, the
-function ends and leaves no open wait.
+function ends and leaves no open wait. What was made and has an undo is undone, once, unless its visit has ended well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -53,7 +54,8 @@ _broken = st.tuples(st.just("broken"), st.integers(1, 2))  # fails the function 
 _beside = st.tuples(st.just("beside"), st.integers(1, 2), st.lists(_nodes, min_size=1, max_size=2).map(tuple))
 _frail = st.tuples(st.just("broken call"), st.integers(1, 2))
 _impatient = st.tuples(st.just("impatient"), _names)
-_programs = st.lists(_nodes | _broken | _beside | _frail | _impatient, min_size=1, max_size=5)
+_undoable = st.tuples(st.just("undoable"), st.integers(0, 2))  # how often each of its undos fails before it works
+_programs = st.lists(_nodes | _broken | _beside | _frail | _impatient | _undoable, min_size=1, max_size=5)
 _events = st.lists(
     st.one_of(
         st.tuples(st.just("signal"), _names),
@@ -77,6 +79,19 @@ class World:
         self.ran: Counter[str] = Counter()
         self.told: list[str] = []  # effects whose await was answered, in the last replay of each visit
         self.called: dict[int, list[str]] = {}
+        self.made: list[str] = []  # what has to be undone, oldest first
+        self.undone: Counter[str] = Counter()
+
+    async def make(self, key: str) -> str:
+        self.made.append(key)
+        return key
+
+    async def undo(self, key: str, failures: int) -> None:
+        assert key == self.made[-1], "the latest first"
+        self.undone[key] += 1
+        if self.undone[key] % (failures + 1):
+            raise OSError(key)
+        self.made.pop()
 
     async def run(self, key: str, pauses: int, failures: int) -> str:
         self.ran[key] += 1
@@ -99,6 +114,7 @@ async def generated(ctx: FunctionContext, visit: int = 0) -> Any:
     for n, node in enumerate(_world.program):
         await _do(ctx, node, f"{visit}.{n}", road, asked, visit)
     if visit + 1 < _world.visits:
+        await ctx.run(_world.made.clear)
         return ctx.continue_as_new({"visit": visit + 1})
     return "ended"
 
@@ -125,6 +141,9 @@ async def _value(ctx: FunctionContext, node: Node, path: str, road: Road, asked:
     match node:
         case ("run", pauses, failures, retries):
             return await ctx.run(_world.run, path, pauses, failures, retries=retries, backoff=1)
+        case ("undoable", failures):
+            undo = functools.partial(_world.undo, failures=failures)
+            return await ctx.run(_world.make, path, undo=undo, retries=failures, backoff=1)
         case ("broken", failures):
             return await ctx.run(_world.run, path, 0, failures)
         case ("broken call", failures):
@@ -239,8 +258,9 @@ async def _mend(app: Harness, it: Any) -> bool:
         return False
     # What "broken" and "impatient" raise, and nothing else.
     assert "OSError" in str(instance.error) or "SignalTimeout" in str(instance.error), instance.error
+    assert _world.made == []
     await app.retry(it.id)
-    if "beside" in {node[0] for node in _world.program}:
+    if {"beside", "undoable"} & {node[0] for node in _world.program}:
         _world.roads.clear()  # operations requested after the failure are requested again: the journal differs
     return True
 
@@ -267,16 +287,20 @@ def _judge(world: World, instance: Any, notes: list[Any], cancelled: bool) -> No
         for before, after in pairwise(roads):
             assert after[: len(before)] == before
     lines = [line for roads in world.roads.values() for line in roads[-1]]
-    wanted = _runs(world)
-    for path, count in world.ran.items():
-        assert count <= wanted[path], (path, count)
-    for path, kind, got in lines:
-        if kind == "broken" or (kind == "run" and got == path):
-            assert 1 <= world.ran[path] <= wanted[path]
+    kinds = {node[0] for node in world.program}
+    if cancelled:
+        assert world.made == []
+    if "undoable" not in kinds:  # with an undo, a retry runs everything again
+        wanted = _runs(world)
+        for path, count in world.ran.items():
+            assert count <= wanted[path], (path, count)
+        for path, kind, got in lines:
+            if kind == "broken" or (kind == "run" and got == path):
+                assert 1 <= world.ran[path] <= wanted[path]
     signals = [tuple(got) for _, kind, got in lines if kind == "wait" and isinstance(got, list)]
     assert len(set(signals)) == len(signals)
     called = [path for visit in sorted(world.called) for path in world.called[visit]]
-    if "beside" not in {node[0] for node in world.program}:
+    if not {"beside", "undoable"} & kinds:
         assert len(set(notes)) == len(notes)
         order = iter(called)
         assert all(note in order for note in notes), (notes, called)  # a subsequence

@@ -56,6 +56,8 @@ class Instance:
     owner: str | None = None
     epoch: int = 0
     counted: bool = False
+    undoable: bool = False
+    undoing: bool = False
     inbox: list[Letter] = field(default_factory=list)
     waits: dict[str, Wait] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -145,23 +147,7 @@ class Model:
         return list(live.values())
 
     def _ends(self, requests: list[Request], addresses: dict[str, str | None]) -> None:
-        wanted: dict[str, Cancel] = {}
-        for cancel in [r for r in requests if isinstance(r, Cancel)]:
-            id = addresses[cancel.target]
-            if id is None:
-                self.expected[cancel] = "NotFound"
-            elif not self.all[id].live or id in wanted:
-                self.expected[cancel] = "Conflict"
-            else:
-                wanted[id] = cancel
-                self.expected[cancel] = id
-        tree = list(wanted)
-        while tree:
-            inst = self.all[tree.pop()]
-            tree += [child.id for child in self.all.values() if child.parent == inst.id]
-            if inst.live:
-                inst.waits.clear()
-                self._end(inst, "cancelled")
+        self._cancel([r for r in requests if isinstance(r, Cancel)], addresses)
         dead = {owner for r in requests if isinstance(r, Reclaim) for owner in r.owners}
         for inst in [i for i in self.all.values() if i.status == "executing" and i.owner in dead]:
             if inst.crashes + 1 >= self.max_crashes:
@@ -176,6 +162,41 @@ class Model:
         for revive in [r for r in requests if isinstance(r, RetryInstance)]:
             self.expected[revive] = self._revive(addresses[revive.target])
 
+    def _cancel(self, cancels: list[Cancel], addresses: dict[str, str | None]) -> None:
+        """Forced cancels are left to the next turn if there are others too: they have no answer yet."""
+        live: list[tuple[Cancel, Instance]] = []
+        for cancel in cancels:
+            id = addresses[cancel.target]
+            if id is None:
+                self.expected[cancel] = "NotFound"
+            elif not self.all[id].live:
+                self.expected[cancel] = "Conflict"
+            else:
+                live.append((cancel, self.all[id]))
+        force = all(cancel.force for cancel, _ in live)
+        wanted: dict[str, Instance] = {}
+        for cancel, inst in live:
+            if cancel.force and not force:
+                continue
+            again = inst.id in wanted and (force or not inst.undoable)
+            self.expected[cancel] = "Conflict" if again else inst.id
+            if force or not inst.undoing:
+                wanted[inst.id] = inst
+        tree = list(wanted.values())
+        while tree:
+            inst = tree.pop()
+            below = [child for child in self.all.values() if child.parent == inst.id]
+            tree += [child for child in below if child.id not in wanted and (force or not child.undoing)]
+            if not inst.live:
+                continue
+            inst.waits.clear()
+            if force or not inst.undoable:
+                self._end(inst, "cancelled")
+            else:
+                inst.status, inst.owner, inst.due, inst.undoing = "runnable", None, None, True
+                inst.attempt = inst.crashes = 0
+                inst.inbox = [letter for letter in inst.inbox if letter[0] in ("signal", "broadcast")]
+
     def _revive(self, id: str | None) -> str:
         if id is None:
             return "NotFound"
@@ -189,7 +210,8 @@ class Model:
 
     def _end(self, inst: Instance, status: str) -> None:
         inst.status, inst.owner, inst.due = status, None, None
-        if status == "done":
+        inst.undoing = inst.undoing and status == "failed"
+        if status != "failed":
             inst.waits.clear()
         if inst.parent_wait is not None and not inst.counted:
             self._ended.append((inst.parent, inst.parent_wait))
@@ -277,8 +299,9 @@ class Model:
             }
             inst.inbox = [letter for letter in inst.inbox if letter not in used]
             inst.epoch += 1
+            inst.undoable = inst.undoable or bool(decision.has_undo)
             if isinstance(decision.move, Finish):
-                self._end(inst, decision.move.status)
+                self._end(inst, "cancelled" if inst.undoing else decision.move.status)
         self._count()
         for commit in live:
             inst, move = self.all[commit.claim.id], commit.decision.move

@@ -81,6 +81,13 @@ def advance(claim: Claim, *effects: Effect, **options: Any) -> Commit:
     return _commit(claim, "next", Advance(**options), {*handed(claim), *_served(claim)}, effects)
 
 
+def undoable(claim: Claim, *effects: Effect) -> Commit:
+    """From here on a cancel of the instance has something to undo."""
+    commit = advance(claim, *effects)
+    commit.decision.has_undo = True
+    return commit
+
+
 def retry(claim: Claim, *effects: Effect, delay: int = 0) -> Commit:
     return _commit(claim, "retry", Redo(delay), (), effects)
 
@@ -128,6 +135,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "instances": (
         "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "has_signals",
         "concurrency_key", "rate_limit", "correlation_key", "scope", "holds_key", "parent_id", "parent_wait", "counted",
+        "on_cancel", "cancel_reason",
     ),
     "signals": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
     "waits": ("id", "instance_id", "kind", "name", "key", "deadline", "remaining", "fired_at", "closed_at"),
@@ -184,6 +192,7 @@ def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
     assert not waits, f"a finished instance waits: {row} {waits}"
     assert row.due_at is None, f"a finished instance is due: {row}"
     assert row.blocked_on is None, f"a finished instance is blocked on a bucket: {row}"
+    assert row.cancel_reason is None or row.status == "failed", f"its undo is over: {row}"
     pending = [a for a in content.awakeables.values() if a.instance_id == row.id and a.status == "PENDING"]
     assert not pending, f"a finished instance has a pending awakeable: {row} {pending}"
 

@@ -46,6 +46,10 @@ async def build(ref: str) -> Image:
     return Image(ref)
 
 
+async def remove(image: Image) -> None:
+    print(image.name)
+
+
 def release(image: Image, note: str) -> int:
     return len(image.name + note)
 
@@ -63,6 +67,8 @@ async def deploy(ctx: FunctionContext, ref: str) -> int:
     assert_type(count, int)
     assert_type(await ctx.run(release, image, kwargs={"note": "now"}), int)
     assert_type(await ctx.run(build, kwargs={"ref": ref}, timeout=timedelta(minutes=1)), Image)
+    assert_type(await ctx.run(build, ref, undo=remove), Image)
+    assert_type(await ctx.run(release, image, "now", undo=lambda count: print(count)), int)
     assert_type(await ctx.wait_for_signal("go", timeout=5), Signal)
     return count
 

@@ -14,11 +14,16 @@ async def build(ref: str) -> int:
     return len(ref)
 
 
+async def remove(ref: str) -> None:
+    print(ref)
+
+
 @workflow
 async def deploy(ctx: FunctionContext, ref: str) -> int:
     await ctx.run(build, 5)  # wrong
     await ctx.run(build, ref, ref)  # wrong
     await ctx.run(build)  # wrong
+    await ctx.run(build, ref, undo=remove)  # wrong
     await ctx.run(build, ref, timeout="5 s")  # wrong
     await ctx.run(build, ref, retries=RetryPolicy(3, unless=("ValueError",)))  # wrong
     other: str = await ctx.run(build, kwargs={"ref": ref})  # wrong

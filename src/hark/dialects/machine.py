@@ -134,7 +134,7 @@ class Machine:
             raise _without_initial(cls, initial)
         _check_targets(cls, steps)
         undo = cls.__hark_on_cancel__
-        if undo is not None and undo not in steps:
+        if undo is not None and (not isinstance(undo, str) or undo not in steps):
             raise _invalid(cls, f"on_cancel={undo!r} is not one of its steps: {', '.join(steps)}. Add it with @step.")
         handle = inspect.getattr_static(cls, "handle")
         cls.__hark_program__ = StepProgram(

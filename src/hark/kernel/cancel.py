@@ -48,7 +48,7 @@ async def plan_tree(turn: Turn) -> None:
         return
     parents = (row.parent_id for row in await turn.tx.fetch(sql.details, ids=roots))
     turn.locks.ids.update(parent for parent in parents if parent is not None)
-    for id, parent in await turn.tx.fetch(sql.descendants, ids=roots):
+    for id, parent, _ in await turn.tx.fetch(sql.descendants, ids=roots):
         turn.locks.ids.update((id, parent))  # a failed parent in between counts its children too
 
 
@@ -60,20 +60,21 @@ async def apply(turn: Turn) -> None:
     wanted = _choose(asked, rows)
     if not wanted:
         return
-    parents = dict(await turn.tx.fetch(sql.descendants, ids=sorted(wanted)))  # of all that live below these
-    if any(id not in turn.rows for id in parents):
+    tree = await turn.tx.fetch(sql.descendants, ids=sorted(wanted))
+    if any(id not in turn.rows for id, _, _ in tree):
         if any(request.sender is not None for request in wanted.values()):
             # An outcome and its effects commit together, so this cancel cannot be left to a later turn: repeat the
             # whole turn.
             raise Conflicted("an instance to cancel has just started a child")
-        turn.result.again.extend(wanted.values())
+        turn.result.again.extend(request for request, _ in asked if request.sender is None)
         return
-    if parents:
-        rows |= {row.id: row for row in await turn.tx.fetch(sql.details, ids=sorted(parents))}
     force = any(request.force for request in wanted.values())
     reasons = {id: request.reason or rows[id].cancel_reason or "cancelled" for id, request in wanted.items()}
-    for id in parents.keys() - (set() if force else _left_to_an_undo(wanted, parents, rows)):
-        reasons.setdefault(id, "its parent was cancelled")
+    # Below an undo that runs already, nothing is cancelled unless it is forced.
+    below = {id for id, _, undoing in tree if force or not undoing} - wanted.keys()
+    if below:
+        rows |= {row.id: row for row in await turn.tx.fetch(sql.details, ids=sorted(below))}
+    reasons |= dict.fromkeys(below, "its parent was cancelled")
     undone = set() if force else {id for id in reasons if rows[id].on_cancel is not None}
     if ended := sorted(reasons.keys() - undone):
         ends: dict[str, finish.EndReason] = {id: ("cancelled", reasons[id]) for id in ended}
@@ -114,21 +115,6 @@ def _choose(asked: list[tuple[Cancel, str]], rows: _Rows) -> dict[str, Cancel]:
         if id not in wanted and (request.force or rows[id].cancel_reason is None):
             wanted[id] = request
     return wanted
-
-
-def _left_to_an_undo(wanted: dict[str, Cancel], parents: dict[str, str], rows: _Rows) -> set[str]:
-    """The descendants that are being undone already, and what their undo has started."""
-    children: dict[str, list[str]] = {}
-    for id, parent in parents.items():
-        if id not in wanted:
-            children.setdefault(parent, []).append(id)
-    found = [id for id in parents if id not in wanted and rows[id].cancel_reason is not None]
-    left = set(found)
-    while found:
-        below = [id for id in children.get(found.pop(), ()) if id not in left]
-        left.update(below)
-        found += below
-    return left
 
 
 async def _begin_undo(turn: Turn, undone: list[tuple[sql.Details, str]]) -> None:

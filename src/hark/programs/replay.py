@@ -33,11 +33,11 @@ import msgspec
 from msgspec import Struct
 
 from hark.model import json
-from hark.model.activation import Claim, Traits, WaitRow
-from hark.model.decisions import Decision, Effect, FailedAttempt, Finish, JournalLine, Park, Proceed, stop
-from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic, unfinished_undo
+from hark.model.activation import Claim, Traits
+from hark.model.decisions import Decision, Effect, FailedAttempt, Finish, JournalLine, Park, Proceed
+from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
-from hark.model.failures import Failure, failure_of
+from hark.model.failures import failure_of
 from hark.programs.branches import Branch, Branches, Suspended
 from hark.programs.inbox import FunctionInbox, result_of
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, UNDOING, Journal, Line
@@ -57,11 +57,10 @@ from hark.programs.operations import (
 from hark.programs.runs import Runs, plan_retry
 from hark.programs.services import FunctionServices, InputCodec
 from hark.programs.unawaited import check_all_awaited
-from hark.programs.undo import Undoing, succeeded
-from hark.programs.waits import WaitChanges, needs_changes, wait_changes
+from hark.programs.undo import Undoing, cannot_go_on, start_over, succeeded
+from hark.programs.waits import WaitChanges, needs_changes, wait_changes, waits_by_entry
 from hark.programs.was_parked import was_parked
 
-_ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it belongs to no entry
 _MAX_CALLS_WHILE_CLOSING = 100
 
 
@@ -113,7 +112,7 @@ class FunctionProgram(Struct, eq=False):
         """Fail the instance: errors of its operations were raised in the function; this one is outside of it."""
         if claim.session is not None:
             claim.session.close()
-        return _failed(claim, error)
+        return cannot_go_on(claim, error)
 
 
 class Session:
@@ -146,7 +145,9 @@ class Session:
             claim.on_cancel is not None and self._journal.undoing is not None
         )
         # The waits of an undo, which a replay does not ask for, are for its next attempt: see undo.py.
-        self._claimed_waits = _waits_by_entry(claim, self._journal) if claim.waits and not self._must_undo else {}
+        self._claimed_waits = (
+            waits_by_entry(claim, self._journal.cut_entries()) if claim.waits and not self._must_undo else {}
+        )
 
     @cached_property
     def random(self) -> Random:
@@ -223,7 +224,7 @@ class Session:
     @property
     def is_replaying(self) -> bool:
         """Whether the code runs again up to where it was: lines of the journal are left."""
-        return bool(self._journal.unread)
+        return self._must_undo or bool(self._journal.unread)
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         self.check_caller()
@@ -370,7 +371,7 @@ class Session:
             return await self._undoing.next_decision()
         if self._branches.root is None:
             if self._journal.is_undone:
-                return self._start_over()
+                return start_over(self.claim, self._journal, self.program.initial)
             self._replay()
             if self._must_undo:
                 return await self._undo()
@@ -544,7 +545,7 @@ class Session:
         assert self._branches.root is not None
         self.close()
         if self._diverged is not None:
-            return _failed(self.claim, self._diverged)
+            return cannot_go_on(self.claim, self._diverged)
         if self.stalled is not None:
             return self._fail(HarkError(self.stalled))
         try:
@@ -594,18 +595,10 @@ class Session:
         """The function is being cancelled, or has failed in an earlier activation: the replay has found its undos."""
         self.close()
         if self._diverged is not None:
-            return _failed(self.claim, self._diverged)
+            return cannot_go_on(self.claim, self._diverged)
         self._journal.uncommitted.clear()  # what the code asked for since is not wanted any more
         self._undoing = Undoing(self.claim, self._journal, self._runs, self.undoable)
         return await self._undoing.next_decision()
-
-    def _start_over(self) -> Decision:
-        """The retry of a function that was undone: a new visit with the same input. Its signals return to the inbox."""
-        lines = self._journal.lines
-        taken = tuple(json.load(line.value)["id"] for line in lines if line.kind == "wait" and line.value is not None)
-        first = JournalLine(0, lines[-1].entry, NEW_VISIT)
-        move = Proceed(continue_as_new=True)
-        return Decision("next", self.program.initial, self.claim.state, move, journal=[first], restore=taken)
 
     def _continue_as_new(self, input: Any) -> Decision:
         codec = self.program.codec
@@ -628,26 +621,6 @@ class Session:
         self._journal.unread.clear()
         self._runs.close()
         self._branches.close()
-
-
-def _failed(claim: Claim, error: BaseException) -> Decision:
-    """Fail an instance whose code cannot go on. A retry continues from its journal, also in the middle of an undo."""
-    failure = failure_of(error)
-    if claim.cancel_reason is not None:
-        message = f"{failure.message} {unfinished_undo(claim.cancel_reason)}"
-        failure = Failure(failure.type, message, failure.traceback)
-    return stop(claim.step, claim.state, failure, keeps_undo=True)
-
-
-def _waits_by_entry(claim: Claim, journal: Journal) -> dict[str, list[WaitRow]]:
-    """The waits an instance was claimed with. Those whose answer a retry has cut off get a place of their own."""
-    answered = journal.cut_entries()
-    waits: dict[str, list[WaitRow]] = {}
-    for wait in claim.waits:
-        if entry_of(wait.place) in answered:
-            wait.place = _ANSWERED  # an operation that asks again arms a new wait
-        waits.setdefault(wait.place.partition("+")[0], []).append(wait)
-    return waits
 
 
 def _awaits_nothing(name: str) -> InvalidOutcome:

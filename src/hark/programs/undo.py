@@ -14,11 +14,13 @@ from typing import Literal
 
 import msgspec
 
+from hark.model import json
 from hark.model.activation import Claim
-from hark.model.decisions import Decision, FailedAttempt, Finish, Move, Park, Proceed, stop
+from hark.model.decisions import Decision, FailedAttempt, Finish, JournalLine, Move, Park, Proceed, stop
+from hark.model.errors import unfinished_undo
 from hark.model.events import OutcomeType
-from hark.model.failures import Failure
-from hark.programs.journal import UNDO, UNDONE, Journal, Line
+from hark.model.failures import Failure, failure_of
+from hark.programs.journal import NEW_VISIT, UNDO, UNDONE, Journal, Line
 from hark.programs.operations import Run, entry_of, shortened
 from hark.programs.runs import Runs, plan_retry
 
@@ -37,6 +39,23 @@ class Undo(Run):
 def succeeded(lines: Iterable[Line], undoable: Mapping[int, Run]) -> list[Line]:
     """Those of these lines that are the result of a run with an undo."""
     return [line for line in lines if line.kind == Run.kind and line.error is None and line.entry in undoable]
+
+
+def start_over(claim: Claim, journal: Journal, step: str) -> Decision:
+    """The retry of a function that was undone: a new visit with the same input. Its signals return to the inbox."""
+    taken = [line.value for line in journal.lines if line.kind == "wait" and line.value is not None]
+    signals = tuple(json.load(value)["id"] for value in taken)
+    first = JournalLine(0, journal.lines[-1].entry, NEW_VISIT)
+    return Decision("next", step, claim.state, Proceed(continue_as_new=True), journal=[first], restore=signals)
+
+
+def cannot_go_on(claim: Claim, error: BaseException) -> Decision:
+    """Fail an instance whose code cannot go on. A retry continues from its journal, also in the middle of an undo."""
+    failure = failure_of(error)
+    if claim.cancel_reason is not None:
+        message = f"{failure.message} {unfinished_undo(claim.cancel_reason)}"
+        failure = Failure(failure.type, message, failure.traceback)
+    return stop(claim.step, claim.state, failure, keeps_undo=True)
 
 
 class Undoing:

@@ -10,6 +10,18 @@ from hark.model.activation import Claim, WaitRow
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.programs.operations import AwakeableAnswer, Operation, entry_of
 
+_ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it belongs to no entry
+
+
+def waits_by_entry(claim: Claim, answered: Set[int]) -> dict[str, list[WaitRow]]:
+    """The waits an instance was claimed with. Those whose answer a retry has cut off get a place of their own."""
+    waits: dict[str, list[WaitRow]] = {}
+    for wait in claim.waits:
+        if entry_of(wait.place) in answered:
+            wait.place = _ANSWERED  # an operation that asks again arms a new wait
+        waits.setdefault(wait.place.partition("+")[0], []).append(wait)
+    return waits
+
 
 class WaitChanges(Struct, frozen=True):
     """What a commit arms and disarms, and the effects of operations that were withdrawn."""

@@ -57,12 +57,13 @@ details = Sql(
 )
 
 # X8: a cancel ends all live instances below these, itself not included. Children of a parent that has already ended
-# are included.
+# are included. `undoing`: the instance is being cancelled already, or was started by the undo of one that is.
 descendants = Sql(
     """
-    WITH RECURSIVE below(id, parent_id, finished_at) AS (
-        SELECT id, parent_id, finished_at FROM instances WHERE parent_id IN :ids[text]
-        UNION SELECT i.id, i.parent_id, i.finished_at FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id)
-    SELECT id, parent_id FROM below WHERE finished_at IS NULL
+    WITH RECURSIVE below(id, parent_id, finished_at, undoing) AS (
+        SELECT id, parent_id, finished_at, cancel_reason IS NOT NULL FROM instances WHERE parent_id IN :ids[text]
+        UNION SELECT i.id, i.parent_id, i.finished_at, b.undoing OR i.cancel_reason IS NOT NULL
+        FROM below b CROSS JOIN instances i WHERE i.parent_id = b.id)
+    SELECT id, parent_id, undoing FROM below WHERE finished_at IS NULL
     """
 )
