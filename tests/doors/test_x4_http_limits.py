@@ -228,6 +228,32 @@ async def test_x4_a_body_has_to_keep_a_rate(served: Served, keeps_it: bool) -> N
         assert (status, error["type"]) == (408, "RequestTooSlow")
 
 
+async def test_x4_a_client_that_waits_until_it_may_send_its_body_is_not_too_slow(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    authenticate = served.asgi._authenticate
+
+    async def slow(scope: Any) -> Any:
+        asked.set()
+        await go_on.wait()
+        return await authenticate(scope)
+
+    monkeypatch.setattr(served.asgi, "_authenticate", slow)
+    body = b'{"definition": "Order"}'
+    head = OK.replace(b"GET /health", b"POST /instances")[:-2] + b"Content-Length: %d\r\n" % len(body)
+    reader, writer = await served.connect()
+    writer.write(head + b"Expect: 100-continue\r\n\r\n")
+    await asked.wait()
+    [connection] = served.connections._open
+    connection._limits = replace(LIMITS, rate=1)
+    served.ticks()
+    go_on.set()
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+    writer.write(body)
+    assert (await reader.readline()).split()[1] == b"201"
+
+
 async def test_x4_the_rest_of_a_refused_body_is_not_awaited_without_end(served: Served) -> None:
     reader, writer = await served.connect()
     head = OK.replace(b"GET /health", b"POST /instances")[:-2] + b"Content-Length: 1000000000\r\n\r\n"

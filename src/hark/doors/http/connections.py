@@ -316,7 +316,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.refuse(RequestTooSlow(f"The headers took more than {limits.head_time} s. Send the request again."))
         elif not running:
             self.transport.close()
-        elif self.flow.read_paused or self._has_kept_the_rate():
+        elif self.flow.read_paused or self.cycle.waiting_for_100_continue or self._has_kept_the_rate():
             self._checked_bytes = self._received
             self._set_deadline(limits.stall_time)
         else:
