@@ -377,6 +377,7 @@ READS: dict[str, Question] = {
     "abandoned_count": Question(reads.abandoned_count, {"instances_leased", "workers_pkey"}),
     # What `why` reads.
     "why_instance": Question(reads.why_instance, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
+    "latest_retries": Question(reads.latest_retries, {"events_instance"}, None, lambda size: {"id": "parked-1000007"}),
     "slot_holders": Question(reads.slot_holders, {"instances_slots"}, None, lambda size: {"key": "one-key"}),
     "bucket_due": Question(reads.bucket_due, {"buckets_pkey"}, None, lambda size: {"kind": "slot", "key": "one-key"}),
     "unfinished_children": Question(

@@ -94,7 +94,7 @@ class History:
                 self.event(
                     claim.id, "retry", failed.step,
                     type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
-                    until=_time(until), **limit,
+                    until=_time(until), place=failed.place, **limit,
                 )  # fmt: skip
             elif failed.type == "undo_failed":
                 self.event(

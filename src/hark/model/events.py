@@ -49,6 +49,7 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
             "attempt": "how often it was retried before, from 0",
             "retries?": "how often a run is retried",
             "until": "when the next attempt begins, or null for immediately",
+            "place?": "the place of the wait for the next attempt of a run",
         },
     ),
     "error": EventInfo(

@@ -87,8 +87,13 @@ def attempt_text(attempt: int, retries: int | None, failure: Failure, wait: floa
         wait: Seconds until the next attempt; None if there is none.
     """
     of = "" if retries is None else f" of {retries + 1}"
-    then = "" if wait is None else f"; next try in {short_duration(wait)}" if wait > 0 else "; next try now"
+    then = "" if wait is None else f"; {next_try_text(wait)}"
     return f"attempt {attempt + 1}{of} failed: {failure.brief}{then}"
+
+
+def next_try_text(wait: float) -> str:
+    """When the next attempt begins, `wait` seconds from now, in words."""
+    return f"next try in {short_duration(wait)}" if wait > 0 else "next try now"
 
 
 def error_text(error: object) -> str:

@@ -288,6 +288,7 @@ class Why:
         waits: What it waits for.
         blockers: What else keeps it from continuing.
         misses: What arrived and did not wake it.
+        traceback: Where the error was raised that ended it, or that made it wait for its next attempt; else None.
     """
 
     id: str
@@ -301,6 +302,7 @@ class Why:
     waits: tuple[Waiting, ...]
     blockers: tuple[Blocker, ...]
     misses: tuple[NearMiss, ...]
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ broadcasts since it was started. The commands in the texts are those of doors/cl
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
@@ -19,6 +19,7 @@ from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
+from hark.runtime.next_attempts import NextAttempt, next_attempts
 from hark.runtime.worker_info import name_of
 from hark.store import reads
 from hark.store.protocol import Store
@@ -38,13 +39,28 @@ async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) ->
     now = await store.time()
     waits = await store.read(reads.open_waits_of, ids=[id]) if row.status in PARKED else []
     children, questions = await _children(store, waits), await _questions(store, waits)
-    waiting = tuple(_waiting(row, wait, children.get(wait.id, []), questions.get(wait.name)) for wait in waits)
-    blockers = tuple(await _blockers(store, row, now, here))
+    attempts = await _next_attempts(store, row, waits)
+    waiting = tuple(
+        _waiting(row, wait, children.get(wait.id, []), questions.get(wait.name), attempts.get(wait.place), now)
+        for wait in waits
+    )
+    blockers = tuple(await _blockers(store, row, now, here, attempts.get(None)))
     since = min((wait.since for wait in waits), default=None) or _since(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        _summary(row, waits, blockers), waiting, blockers, tuple(await _misses(store, row, waits)),
+        _summary(row, waits, blockers, attempts, now), waiting, blockers, tuple(await _misses(store, row, waits)),
+        row.traceback or next((one.failure.traceback for one in attempts.values() if one.failure is not None), None),
     )  # fmt: skip
+
+
+async def _next_attempts(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> dict[str | None, NextAttempt]:
+    """The attempts that it waits for, by the place of the wait; the step of a machine has no place."""
+    places: set[str | None] = {wait.place for wait in waits if wait.name is None and wait.deadline is not None}
+    if row.status == "runnable" and row.due_at is not None and row.attempt > 0:
+        places.add(None)
+    if not places:
+        return {}
+    return {place: one for place, one in (await next_attempts(store, row.id)).items() if place in places}
 
 
 def _name(row: WhyInstance) -> str:
@@ -56,14 +72,26 @@ def _since(row: WhyInstance) -> int:
     return int(row.finished_at or (row.since if row.status == "runnable" else row.updated_at))
 
 
-def _summary(row: WhyInstance, waits: Sequence[OpenWait], blockers: Sequence[Blocker]) -> str:
+def _summary(
+    row: WhyInstance,
+    waits: Sequence[OpenWait],
+    blockers: Sequence[Blocker],
+    attempts: Mapping[str | None, NextAttempt],
+    now: int,
+) -> str:
     undo = ""
     if row.cancel_reason is not None and row.status not in TERMINAL:
         undo = f"It is being cancelled: undo runs ({row.cancel_reason.rstrip('.')}). "
     if waits:
-        wanted = dict.fromkeys(WAIT_KINDS[wait.kind].describe(_armed(wait)) for wait in waits)
-        return f"{undo}It waits for {' or '.join(wanted)}."
-    return undo + (blockers[0].text if blockers else f"It is {row.status}.")
+        retried = [f"{attempts[wait.place].text(now)}." for wait in waits if wait.place in attempts]
+        wanted = dict.fromkeys(
+            WAIT_KINDS[wait.kind].describe(_armed(wait)) for wait in waits if wait.place not in attempts
+        )
+        others = [f"It waits for {' or '.join(wanted)}."] if wanted else []
+        return undo + " ".join([*others, *retried])
+    texts = [f"{attempts[None].text(now)}."] if None in attempts else []
+    texts += [blocker.text for blocker in blockers[:1] if blocker.text not in texts]
+    return undo + (" ".join(texts) or f"It is {row.status}.")
 
 
 def _armed(wait: OpenWait) -> WaitRow:
@@ -99,7 +127,14 @@ def _question(asked: AwakeableRow) -> str:
     return f"{title} The answer has to match a schema: {_command('awakeable', 'show', asked.id)}".lstrip()
 
 
-def _waiting(row: WhyInstance, wait: OpenWait, children: list[UnfinishedChild], asked: AwakeableRow | None) -> Waiting:
+def _waiting(
+    row: WhyInstance,
+    wait: OpenWait,
+    children: list[UnfinishedChild],
+    asked: AwakeableRow | None,
+    attempt: NextAttempt | None,
+    now: int,
+) -> Waiting:
     kind, armed, context = WAIT_KINDS[wait.kind], _armed(wait), WaitContext(_name(row), children)
     if asked is not None:
         context.question = _question(asked) or None
@@ -113,7 +148,7 @@ def _waiting(row: WhyInstance, wait: OpenWait, children: list[UnfinishedChild], 
         from_micros(wait.since),
         None if wait.deadline is None else from_micros(wait.deadline),
         None if command is None else _command(*command),
-        kind.note(armed, context),
+        kind.note(armed, context) if attempt is None else attempt.text(now),
     )
 
 
@@ -124,7 +159,9 @@ def _command(*words: str) -> str:
 # -- what blocks it ---------------------------------------------------------------------------------
 
 
-async def _blockers(store: Store, row: WhyInstance, now: int, here: Sequence[tuple[str, int]]) -> list[Blocker]:
+async def _blockers(
+    store: Store, row: WhyInstance, now: int, here: Sequence[tuple[str, int]], attempt: NextAttempt | None
+) -> list[Blocker]:
     if row.status in TERMINAL:
         return [_finished(row)]
     workers = {worker.id: worker for worker in await store.read(reads.all_workers)}
@@ -137,7 +174,7 @@ async def _blockers(store: Store, row: WhyInstance, now: int, here: Sequence[tup
         text = f"It was running on {where}, whose lease has expired; "
         return [Blocker("lease_lost", text + "any other worker reclaims it, and so does `hark timeout check`.")]
     able = [id for id, names in live.items() if f",{row.definition}@{row.version}," in f",{names},"]
-    found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able))]
+    found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able), attempt)]
     if not able and store.durable and (row.definition, row.version) not in here:
         text = f"No live worker has the code of {row.definition} version {row.version}: start one with "
         found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
@@ -157,9 +194,10 @@ def _finished(row: WhyInstance) -> Blocker:
     return Blocker("finished", text)
 
 
-async def _blocked(store: Store, row: WhyInstance, now: int, able: int) -> Blocker:
+async def _blocked(store: Store, row: WhyInstance, now: int, able: int, attempt: NextAttempt | None) -> Blocker:
     if row.due_at is not None:
-        return Blocker("delayed", "It is delayed.", from_micros(row.due_at))
+        text = "It is delayed." if attempt is None else f"{attempt.text(now)}."
+        return Blocker("delayed", text, from_micros(row.due_at))
     if row.blocked_on is None:
         return Blocker("queued", f"It waits for a free slot in queue {row.queue!r}; workers with its code: {able}.")
     kind, _, key = row.blocked_on.partition(":")

@@ -17,6 +17,7 @@ from hark.doors.cli.output import (
     print_fields,
     print_json,
     print_next_page,
+    print_traceback,
     printable,
     when,
 )
@@ -102,6 +103,7 @@ def show(options: Options, target: Target) -> None:
     """
     with open_engine(options, "read") as hark:
         found = hark.get(find_target(hark, target)).result()
+        retry = hark.why(found.id).result() if not options.json and _may_wait_for_retry(found) else None
     if options.json:
         print_json(found)
         return
@@ -119,6 +121,16 @@ def show(options: Options, target: Target) -> None:
         until = f", until {exact(wait.deadline)}" if wait.deadline else ""
         wanted = f"{wait.kind} {printable(wait.name or '')}".rstrip()
         print(f"{'waits for':<16} {wanted} (for {age(wait.since)}{until})")
+    if retry is not None and retry.traceback is not None:
+        print(f"{'why':<16} {printable(retry.text)}")
+    print_traceback(found.traceback if retry is None else retry.traceback)
+
+
+def _may_wait_for_retry(instance: Any) -> bool:
+    """Whether an attempt may have failed that is to be repeated: a step of a machine, or a run of a function."""
+    if instance.status == "runnable":
+        return bool(instance.attempt > 0)
+    return any(wait.name is None and wait.deadline is not None for wait in instance.waits)
 
 
 def _cancelling(reason: str | None) -> str | None:
@@ -180,7 +192,7 @@ def why(options: Options, target: Target) -> None:
     for wait in found.waits:
         print(f"\n  {wait.kind} {printable(wait.name or '')}".rstrip() + f" (for {age(wait.since)})")
         if wait.deadline is not None:
-            print(f"    times out {when(wait.deadline)}")
+            print(f"    {'ends' if wait.kind == 'timer' else 'times out'} {when(wait.deadline)}")
         if wait.note:
             print(f"    {printable(options.add_to_commands(wait.note))}")
         if wait.wake:
@@ -190,6 +202,7 @@ def why(options: Options, target: Target) -> None:
             print(f"\n{printable(options.add_to_commands(blocker.text))}")
         if blocker.until is not None:
             print(f"  until {exact(blocker.until)} ({ago(blocker.until)})")
+    print_traceback(found.traceback)
     if found.misses:
         print("\nAlmost woke it:")
     for miss in found.misses:

@@ -83,6 +83,12 @@ def _use_colors() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def print_traceback(text: str | None) -> None:
+    """Print a traceback, if there is one, below an empty line."""
+    if text:
+        print("", *map(printable, text.splitlines()), sep="\n")
+
+
 def print_fields(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print the fields of one thing, name and value per line, without those that have no value."""
     for name, value in pairs:

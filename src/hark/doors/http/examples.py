@@ -60,7 +60,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         "id": _ORDER, "definition": "Order", "version": 1, "status": "awaiting_signal", "step": "ship",
         "correlation_key": "order:42", "since": "2026-03-01T09:00:00Z",
         "text": "It waits for the signal 'paid' and gives up in 23 h.", "waits": [_WAITING], "blockers": [_BLOCKER],
-        "misses": [_NEAR_MISS],
+        "misses": [_NEAR_MISS], "traceback": None,
     },
     "Delivered": {"status": "woke"},
     "Broadcasted": {"DeliveredCount": 3},

@@ -24,6 +24,8 @@ class WhyInstance(Row, frozen=True):
     updated_at: int
     finished_at: int | None
     error: str | None
+    traceback: str | None
+    attempt: int
     cancel_reason: str | None
 
 
@@ -43,10 +45,20 @@ class Miss(Row, frozen=True):
 why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
-           lease_owner, created_at, updated_at, finished_at, error, cancel_reason
+           lease_owner, created_at, updated_at, finished_at, error, traceback, attempt, cancel_reason
     FROM instances WHERE id = :id::text
     """,
     row=WhyInstance,
+)
+
+# X9: why it is tried again, newest first. Among its latest events only: the event of a backoff is one of the last,
+# unless very much happened to the instance since.
+latest_retries = Sql(
+    """
+    SELECT e.step, e.data FROM (
+        SELECT seq, type, step, data FROM events WHERE instance_id = :id::text ORDER BY seq DESC LIMIT 1000) e
+    WHERE e.type = 'retry' ORDER BY e.seq DESC LIMIT 100
+    """
 )
 
 # Which instances have the slots of the concurrency key it waits for.
