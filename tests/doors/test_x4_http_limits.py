@@ -270,11 +270,34 @@ async def test_x4_the_rest_of_a_refused_body_is_not_awaited_without_end(served: 
 async def test_x4_a_request_that_is_being_answered_has_no_deadline(served: Served) -> None:
     await served.app.start("Order", id="o-1")
     reader, writer = await served.connect()
-    writer.write(OK.replace(b"/health", b"/instances/o-1/stream") + b"GET ")  # with a part of the next request
+    writer.write(OK.replace(b"/health", b"/instances/o-1/stream"))
     assert (await reader.readline()).split()[1] == b"200"
+    writer.write(b"GET ")  # a part of the next request
+    [connection] = served.connections._open
+    await until(lambda: connection._head_bytes == 4, "the part")
     served.ticks(3 * TICKS)
     await served.app.signal("o-1", "paid")
     await reader.readuntil(b"event: end")
+
+
+async def test_x4_the_refusal_of_a_request_is_not_sent_as_the_answer_to_the_one_before(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    async def get(_: str) -> Any:
+        asked.set()
+        await never.wait()
+
+    monkeypatch.setattr(served.app, "get", get)
+    reader, writer = await served.connect()
+    writer.write(OK.replace(b"/health", b"/instances/o-1"))
+    await asked.wait()
+    writer.write(b"GET /health HTTP/1.1\r\nX: " + b"x" * (100 << 10))
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    await served.arrived(0)
+    never.set()
 
 
 @pytest.mark.parametrize("limits", [replace(LIMITS, head_time=100)])
