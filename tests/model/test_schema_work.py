@@ -1,4 +1,4 @@
-"""The steps to validate an answer are counted before they are done (A8)."""
+"""The checks to validate an answer are counted before they are done (A8)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hark.model.schema_work import SchemaWork
 NO_LIMIT = 1 << 40
 
 
-def steps(schema: Any, answer: Any, *, limit: int = NO_LIMIT, remembered: bool = False) -> int:
-    return SchemaWork(schema, len).steps(answer, limit, remembered=remembered)
+def checks(schema: Any, answer: Any, *, limit: int = NO_LIMIT, remembered: bool = False) -> int:
+    return SchemaWork(schema, len).checks(answer, limit, remembered=remembered)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def steps(schema: Any, answer: Any, *, limit: int = NO_LIMIT, remembered: bool =
 )
 def test_a8_each_part_of_a_schema_is_counted_where_it_applies(schema: Any, answer: Any, expected: int) -> None:
     # What is listed counts the characters of a text less than what is only validated.
-    assert steps(schema, answer, remembered=True) == expected
+    assert checks(schema, answer, remembered=True) == expected
 
 
 TWICE = {"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}
@@ -53,25 +53,25 @@ def nested(levels: int) -> Any:
 
 
 def test_a8_ways_multiply_unless_results_are_remembered() -> None:
-    assert [steps(TWICE, nested(levels)) for levels in range(4)] == [4, 4 + 10, 4 + 10 + 20, 4 + 10 + 20 + 40]
-    assert [steps(TWICE, nested(levels), remembered=True) for levels in range(4)] == [4, 10, 16, 22]
+    assert [checks(TWICE, nested(levels)) for levels in range(4)] == [4, 4 + 10, 4 + 10 + 20, 4 + 10 + 20 + 40]
+    assert [checks(TWICE, nested(levels), remembered=True) for levels in range(4)] == [4, 10, 16, 22]
 
 
 def test_a8_counting_ends_at_the_limit() -> None:
-    assert 1000 < steps(TWICE, nested(190), limit=1000) < 10_000
+    assert 1000 < checks(TWICE, nested(190), limit=1000) < 10_000
 
 
 def test_a8_many_different_answers_leave_little_behind() -> None:
     work = SchemaWork(TWICE, len)
     for levels in range(150):
         for _ in range(20):
-            work.steps([nested(levels)] * 3, NO_LIMIT, remembered=False)
+            work.checks([nested(levels)] * 3, NO_LIMIT, remembered=False)
     assert len(work._states) <= 1001
 
 
 def test_a8_a_long_chain_of_references_is_no_problem() -> None:
     chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(3000)}
-    assert steps({"$defs": {**chain, "d3000": {}}, "$ref": "#/$defs/d0"}, 1) == 3002
+    assert checks({"$defs": {**chain, "d3000": {}}, "$ref": "#/$defs/d0"}, 1) == 3002
 
 
 def test_a8_a_reference_that_leaves_the_schema_is_refused() -> None:

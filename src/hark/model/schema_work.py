@@ -1,8 +1,8 @@
 """How much work it is to validate an answer, counted before it is done.
 
-One step is one part of a schema applied to one part of an answer. Some schemas multiply: the alternatives of an `anyOf`
-that refers to itself are all tried again at every level of the answer, so a short answer can take very many steps. The
-count costs little more than a walk through the answer, and ends as soon as it is over the limit.
+One check is one part of a schema applied to one part of an answer. Some schemas multiply: the alternatives of an
+`anyOf` that refers to itself are all tried again at every level of the answer, so a short answer can take very many
+checks. The count costs little more than a walk through the answer, and ends as soon as it is over the limit.
 
 The count is an upper limit: every alternative is counted, although the validator stops at the first that matches.
 """
@@ -23,11 +23,11 @@ _IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
 _OF_ANY_NAME = ("unevaluatedProperties",)
 _OF_ITEMS = ("contains", "additionalItems", "unevaluatedItems")
 _MAX_STATES = 1000  # kept for the next answer
-_CHARACTERS_PER_ERROR = 100  # that are matched in the time of a step whose error is listed
+_CHARACTERS_PER_ERROR = 100  # that are matched in the time of a check whose error is listed
 _CAP = 1 << 60  # multiplied no further
 
 PatternCost = Callable[[str], int]
-"""The steps that a pattern takes for each character of a text."""
+"""The checks that a pattern takes for each character of a text."""
 
 
 class SchemaWork:
@@ -47,8 +47,8 @@ class SchemaWork:
         self._states: dict[Any, _State] = {}
         self._first: dict[bool, _State] = {}
 
-    def steps(self, answer: Any, limit: int, *, remembered: bool) -> int:
-        """The steps to validate an answer; somewhere above `limit` when it is more than that.
+    def checks(self, answer: Any, limit: int, *, remembered: bool) -> int:
+        """The checks to validate an answer; somewhere above `limit` when it is more than that.
 
         Args:
             answer: The answer, a JSON value.
@@ -59,20 +59,20 @@ class SchemaWork:
         first = self._first.get(remembered)
         if first is None:
             first = self._first[remembered] = self._state({self._root: 1}, remembered)
-        total, characters_per_step = 0, 1 if remembered else _CHARACTERS_PER_ERROR
+        total, characters_per_check = 0, 1 if remembered else _CHARACTERS_PER_ERROR
         todo = [(answer, first)]
         while todo:
             value, state = todo.pop()
             total += state.weight
             if isinstance(value, str):
-                total += state.per_character * len(value) // characters_per_step
+                total += state.per_character * len(value) // characters_per_check
             elif isinstance(value, list):
                 total += state.per_item * len(value)
                 if total <= limit:
                     todo += [(item, self._child(state, n, remembered)) for n, item in enumerate(value)]
             elif isinstance(value, dict):
                 if state.per_key_character:
-                    total += state.per_key_character * sum(map(len, value)) // characters_per_step
+                    total += state.per_key_character * sum(map(len, value)) // characters_per_check
                 if total <= limit:
                     todo += [(item, self._child(state, name, remembered)) for name, item in value.items()]
             if total > limit:

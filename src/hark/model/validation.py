@@ -1,9 +1,9 @@
 """Why an answer does not match its schema, found with a bounded amount of work.
 
 Anyone with a link can send any answer, so the work is bounded by the size of the answer. Patterns run in linear time.
-The steps are counted before they are done (schema_work.py), and an answer that needs too many is refused. The validator
-collects all errors before it returns the first, and takes far longer for an error than for a step; so errors are listed
-for a small answer only, and for the first parts of a large one.
+The checks are counted before they are done (schema_work.py), and an answer that needs too many is refused. The
+validator collects all errors before it returns the first, and takes far longer for an error than for a check; so errors
+are listed for a small answer only, and for the first parts of a large one.
 
 `problems` never raises: a schema that cannot be used is a problem too. No `$ref` is ever fetched.
 """
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 _MAX_PROBLEMS = 20  # problems reported for one answer
 _MAX_PROBLEM_CHARS = 200  # characters of a problem, which may quote the answer
-# A step takes 10 to 100 ns, an error in a list of errors 5 to 150 µs.
-_MAX_STEPS = 100_000  # to validate an answer; and for each of its bytes:
-_STEPS_PER_BYTE = 4
-_MAX_QUICK_STEPS = 1000  # of an answer that a turn validates itself
+# A check takes 10 to 100 ns, an error in a list of errors 5 to 150 µs.
+_MAX_CHECKS = 100_000  # of an answer; and for each of its characters:
+_CHECKS_PER_CHARACTER = 4
+_MAX_QUICK_CHECKS = 1000  # of an answer that a turn validates itself
 _MAX_QUICK_SIZE = 4096  # characters of such an answer
 _MAX_QUICK_SCHEMA = 1 << 14  # characters of its schema, which is compiled for the first answer
-_MAX_QUICK_LISTED_STEPS = 40
-_MAX_LISTED_STEPS = 2000  # of an answer, or the first parts of it, whose problems are listed
+_MAX_QUICK_LISTED_CHECKS = 40
+_MAX_LISTED_CHECKS = 2000  # of an answer, or the first parts of it, whose problems are listed
 _MAX_SAMPLE = 1500  # values in these first parts
-# The bytes of a compiled pattern, and the steps that it takes for a character when it is as slow as its size allows. A
+# The bytes of a compiled pattern, and the checks that it takes for a character when it is as slow as its size allows. A
 # larger one is refused.
-_PATTERN_STEPS = {1 << 13: 1, 1 << 16: 8, 1 << 20: 128}
+_PATTERN_CHECKS = {1 << 13: 1, 1 << 16: 8, 1 << 20: 128}
 _TOO_MUCH_WORK = (
     "answer: takes too much work to validate for its size; make it shorter or flatter, or ask with a simpler schema"
 )
@@ -50,8 +50,8 @@ def check_schema(schema: str) -> None:
 
 def problems(schema: str, payload: str) -> list[str]:
     """Why an answer does not match, each with its path: `items[2].amount: "x" is not of type "integer"`."""
-    limit = _MAX_STEPS + _STEPS_PER_BYTE * len(payload)
-    found = _problems(schema, payload, limit, _MAX_LISTED_STEPS)
+    limit = _MAX_CHECKS + _CHECKS_PER_CHARACTER * len(payload)
+    found = _problems(schema, payload, limit, _MAX_LISTED_CHECKS)
     return [_TOO_MUCH_WORK] if found is None else found
 
 
@@ -59,23 +59,23 @@ def quick_problems(schema: str, payload: str) -> list[str] | None:
     """The problems of a small answer, found in less time than a turn takes; None for any other answer."""
     if len(payload) > _MAX_QUICK_SIZE or len(schema) > _MAX_QUICK_SCHEMA:
         return None
-    return _problems(schema, payload, _MAX_QUICK_STEPS, _MAX_QUICK_LISTED_STEPS)
+    return _problems(schema, payload, _MAX_QUICK_CHECKS, _MAX_QUICK_LISTED_CHECKS)
 
 
 def _problems(schema: str, payload: str, limit: int, limit_listed: int) -> list[str] | None:
-    """The problems of an answer; None if it takes more than `limit` steps, or `limit_listed` to list its problems."""
+    """The problems of an answer; None if it takes more than `limit` checks, or `limit_listed` to list its problems."""
     try:
         validator, work = _validator(schema)
     except InvalidInput as cause:
         return [f"the stored schema cannot be used: {cause}"]
     answer = json.load(payload)
-    if work.steps(answer, limit, remembered=True) > limit:
+    if work.checks(answer, limit, remembered=True) > limit:
         return None
     if validator.is_valid(answer):
         return []
     sample = _Sample(answer)
-    if work.steps(sample.value, limit_listed, remembered=False) > limit_listed:
-        return None if limit_listed < _MAX_LISTED_STEPS else [_TOO_COMPLEX]
+    if work.checks(sample.value, limit_listed, remembered=False) > limit_listed:
+        return None if limit_listed < _MAX_LISTED_CHECKS else [_TOO_COMPLEX]
     errors = (error for error in _leaves(validator.iter_errors(sample.value)) if sample.has_all_of(error.instance_path))
     found = list(islice(dict.fromkeys(map(_problem, errors)), _MAX_PROBLEMS))
     if not found or (sample.is_cut and len(found) < _MAX_PROBLEMS):
@@ -102,12 +102,12 @@ def _validator(text: str) -> tuple[jsonschema_rs.Validator, SchemaWork]:
             schema,
             offline=True,
             validate_formats=True,  # text that is not a date could not be read as a date
-            pattern_options=jsonschema_rs.RegexOptions(size_limit=max(_PATTERN_STEPS)),
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=max(_PATTERN_CHECKS)),
         )
     except jsonschema_rs.ValidationError as cause:
         where = f"at {path(cause.instance_path)}: " if cause.instance_path else ""
         raise InvalidInput(f"The JSON Schema is malformed: {where}{_short(cause.message)}; {_advice(cause)}") from cause
-    return validator, SchemaWork(schema, _pattern_steps)
+    return validator, SchemaWork(schema, _pattern_checks)
 
 
 def _advice(cause: jsonschema_rs.ValidationError) -> str:
@@ -124,17 +124,17 @@ def _advice(cause: jsonschema_rs.ValidationError) -> str:
 
 
 @lru_cache(1024)
-def _pattern_steps(pattern: str) -> int:
-    """The steps of a pattern for each character."""
+def _pattern_checks(pattern: str) -> int:
+    """The checks of a pattern for each character."""
     import jsonschema_rs
 
-    for size, steps in _PATTERN_STEPS.items():
+    for size, checks in _PATTERN_CHECKS.items():
         try:
             options = jsonschema_rs.RegexOptions(size_limit=size)
             jsonschema_rs.validator_for({"pattern": pattern}, offline=True, pattern_options=options)
         except jsonschema_rs.ValidationError:
             continue
-        return steps
+        return checks
     raise InvalidInput(f"The pattern {_short(pattern)!r} cannot be used; write a simpler one")
 
 
