@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hark import Hark, InvalidInput
+from hark import FunctionContext, Hark, InvalidInput, workflow
 from hark.app import answer_links
 from hark.app.door_access import DoorAccess
 from tests.promises.support_signals import harness
@@ -99,6 +99,23 @@ async def test_x3_without_any_address_the_link_is_a_path_and_one_warning_says_wh
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "HARK_BASE_URL" in warning.getMessage()
     assert "t=" not in warning.getMessage()
+
+
+@workflow
+async def ask_twice(ctx: FunctionContext) -> list[Any]:
+    return [await (await ctx.awakeable(title=title)) for title in ("First?", "Second?")]
+
+
+async def test_x3_code_that_answers_by_itself_gets_no_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    async with harness(store, ask_twice) as app:
+        app.answer("Second?", 2)
+        asked = await app.start(ask_twice)
+        await app.drain()
+        question = await app.wait_for_awakeable(job=asked, timeout=60)
+        await app.resolve(question.id, 1)
+        await app.drain()
+        assert await asked.result() == [1, 2]
+    assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
 
 
 @pytest.mark.parametrize("bad", ["", "ask.example", "ftp://ask.example", "https://", "https://a.example/?x=1", 5])

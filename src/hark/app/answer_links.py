@@ -98,18 +98,21 @@ class AnswerLinks:
 
     def url(self, awakeable_id: str, nonce: str, timeout_at: int | None, asked_at: int | None = None) -> str:
         """The link to an awakeable; `asked_at` is None while the function that asks is still running."""
-        now = self._now()
-        if timeout_at is None and asked_at is not None and now > asked_at + LIFE // 2:
-            timeout_at = now + LIFE  # an old question that is read again gets a link that works
-        token = self.keys.sign(awakeable_id, nonce, timeout_at)
-        start = self._start
-        if not start and self.warn:
+        if not self._start and self.warn:
             self.warn = False
             _log.warning(
                 "The links to awakeables have no address, only a path: no server on this store is known. Set "
                 "HARK_BASE_URL, or Hark(base_url=…), to the address at which people reach it; or start `hark serve`."
             )
-        return f"{start}/a/{awakeable_id}?t={token}"
+        return self.quiet_url(awakeable_id, nonce, timeout_at, asked_at)
+
+    def quiet_url(self, awakeable_id: str, nonce: str, timeout_at: int | None, asked_at: int | None = None) -> str:
+        """The same without a warning, for a caller that answers by itself and gives the link to no one."""
+        now = self._now()
+        if timeout_at is None and asked_at is not None and now > asked_at + LIFE // 2:
+            timeout_at = now + LIFE  # an old question that is read again gets a link that works
+        token = self.keys.sign(awakeable_id, nonce, timeout_at)
+        return f"{self._start}/a/{awakeable_id}?t={token}"
 
 
 def _checked(base_url: str | None) -> str:
