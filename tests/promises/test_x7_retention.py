@@ -1,17 +1,32 @@
 """X7: retention removes finished instances in batches, none while an ancestor is live."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from hark import Await, Child, Context, Done, Duplicate, Machine, Next, NoTarget, NotFound, Spawn, Stop, step
-from hark.kernel.requests import Retain, RetryInstance
+from hark import (
+    Await,
+    Child,
+    Context,
+    Done,
+    Duplicate,
+    InvalidInput,
+    Machine,
+    Next,
+    NoTarget,
+    NotFound,
+    Spawn,
+    Stop,
+    step,
+)
+from hark.kernel.requests import Retain, RetainEvents, RetryInstance
 from hark.model import json
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
-from hark.runtime import other_processes, views
-from hark.testing import Harness
+from hark.runtime import other_processes, retention, views
+from hark.testing import HandClock, Harness
 from tests.promises.support_signals import Turns
 from tests.support.inspect import counted, everything, query, until
 from tests.support.stores import Store
@@ -366,3 +381,58 @@ async def test_x7_nothing_is_removed_before_the_retention_period_ends(
 
 async def _only(app: Harness, id: str) -> bool:
     return [instance.id for instance in await app.list()] == [id]
+
+
+# -- events of live instances -----------------------------------------------------------------------
+
+
+async def remove_old(app: Harness) -> None:
+    """Run retention now, as the poll of a process with a worker does every minute."""
+    loop = app._clerk.loop.running
+    assert loop is not None
+    kept = app._clerk.others._retention
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(retention.remove_old(app._clerk, kept), loop))
+
+
+async def test_x7_events_of_a_live_instance_are_kept_unless_an_option_says_for_how_long(store: Store) -> None:
+    for option, left in ((None, 5), (10 * DAY, 3)):
+        async with open_app(store, event_retention=option) as app:
+            subscriber = await app.start(Subscriber, id=f"s-{option}")
+            await app.drain()
+            await app.advance(11 * DAY)
+            await subscriber.signal("news", "a")
+            await app.drain()
+            await remove_old(app)
+            types = [event.type for event in await app.events(subscriber)]
+            assert len(types) == left
+            assert types[-3:] == ["signal", "next", "await"]
+            assert (await subscriber.get()).status == "awaiting_signal"
+            await subscriber.signal("news", "end")
+            await app.drain()
+            assert await subscriber.result(timeout=0) is None
+
+
+async def test_x7_old_events_are_removed_a_batch_at_a_time_and_only_the_head_of_the_table_is_read(
+    store: Store,
+) -> None:
+    clock = HandClock()
+    async with Turns(store, clock) as turns:
+        await turns.register("m")
+        for number in range(5):
+            await turns.start("m", f"old-{number}")
+        clock.now += DAY * 1_000_000
+        await turns.start("m", "young")
+        before, more = clock.now, []
+        for _ in range(3):
+            request = RetainEvents(before=before, size=2)
+            await turns.run(request)
+            more.append(request.more)
+        assert more == [True, True, False]
+    assert await query(store, "SELECT instance_id FROM events") == [("young",)]
+
+
+@pytest.mark.parametrize("option", ["retention", "event_retention"])
+@pytest.mark.parametrize("wrong", [0, -1, "a week", float("nan")])
+def test_x7_a_malformed_retention_is_refused(option: str, wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match=option):
+        Harness(**{option: wrong})

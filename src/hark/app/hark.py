@@ -30,6 +30,7 @@ from hark.runtime.clerk import Clerk
 from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
+from hark.runtime.retention import Retention
 from hark.runtime.services import WorkerServices
 from hark.runtime.worker import Worker
 from hark.store import connect
@@ -52,7 +53,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         linger: Not available in this version.
         max_signal_wait: Not available in this version.
         max_payload: How many bytes of JSON a payload, state or result may have.
-        retention: Seconds that finished instances are kept.
+        retention: Seconds that finished instances are kept. A process with a worker removes older ones, every minute.
+        event_retention: Seconds that events are kept, also those of live instances, for definitions that run for
+            months; None keeps them for as long as their instance.
         rate_limits: Rate limits by name, each a `Rate` or a dict of its parameters: `{"stripe": Rate(100, 60)}`.
         concurrency: How many instances execute at once under a concurrency key, by the part of the key before `:`. A
             key that is not named has 1.
@@ -91,6 +94,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         max_signal_wait: float = UnavailableDefault(3600),
         max_payload: int = 1 << 20,
         retention: float = 7 * 86400,
+        event_retention: float | None = None,
         rate_limits: dict[str, Rate | dict[str, Any]] | None = None,
         concurrency: dict[str, int] | None = None,
         agents: dict[str, list[str]] | None = None,
@@ -114,7 +118,10 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             connect.factory(url, schema=schema, lease=self._lease, clock=clock),
             rules,
             lease=self._lease,
-            retention=seconds(retention, "retention"),
+            retention=Retention(
+                seconds(retention, "retention"),
+                None if event_retention is None else seconds(event_retention, "event_retention"),
+            ),
             clock=clock,
         )
         self._links = AnswerLinks(secret, base_url, self._clerk.now)

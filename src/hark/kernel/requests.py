@@ -197,6 +197,15 @@ class Retain(Request, eq=False):
     more: bool = False
 
 
+class RetainEvents(Request, eq=False):
+    """Delete events from before this time, those of live instances too, at most `size`. The result is None; `more` is
+    True when some may be left."""
+
+    before: int = 0
+    size: int = 1000
+    more: bool = False
+
+
 class Capacity(Struct):
     """What a worker can run: free slots per queue, and the definitions it has code for, with their traits."""
 

@@ -2,14 +2,15 @@
 
 The ids were read beside the turns; here they are checked again under lock. An instance is kept while an ancestor is
 live. A `forever` key leaves a tombstone. Consumed signals of live instances are deleted too; of a signal with a dedup
-key only the payload is deleted, so that a redelivery is still a duplicate.
+key only the payload is deleted, so that a redelivery is still a duplicate. Events of live instances are kept, unless
+the option `event_retention` says for how long.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel.requests import Retain
+from hark.kernel.requests import Retain, RetainEvents
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _NEAR_MISSES = 5000  # how many are kept however young they are: enough to expla
 async def apply(turn: Turn) -> None:
     for request in turn.batch.of(Retain):
         await _retain(turn, request)
+    for events in turn.batch.of(RetainEvents):
+        deleted = await turn.tx.fetch(sql.forget_old_events, before=events.before, size=events.size)
+        events.result = None
+        events.more = len(deleted) == events.size
 
 
 async def _retain(turn: Turn, request: Retain) -> None:

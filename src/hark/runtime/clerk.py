@@ -33,6 +33,7 @@ from hark.runtime.other_processes import OtherProcesses
 from hark.runtime.patient_reads import PatientReads
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued, RequestQueue
+from hark.runtime.retention import Retention
 from hark.runtime.thread_loop import ThreadLoop
 from hark.runtime.turn_runner import TurnRunner
 from hark.runtime.work_left import WorkLeft
@@ -96,7 +97,7 @@ class Clerk:
         rules: Rules,
         *,
         lease: float,
-        retention: float,
+        retention: Retention,
         clock: Callable[[], int] | None,
     ) -> None:
         self.make_store = store

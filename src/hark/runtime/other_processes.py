@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hark.kernel.requests import Reclaim
 from hark.model.log import get_logger
 from hark.model.reasons import reason
-from hark.runtime import retention
+from hark.runtime.retention import Retention, remove_old
 from hark.runtime.worker_info import lease_of
 from hark.runtime.worker_watch import WorkerWatch
 from hark.store import statements as sql
@@ -29,8 +29,8 @@ _CALM = 0.02  # seconds from a check to the next, however many hints there are
 
 
 class OtherProcesses:
-    def __init__(self, clerk: Clerk, *, lease: float, retention: float) -> None:
-        """`lease`: seconds of a worker's lease; `retention`: seconds that finished instances are kept."""
+    def __init__(self, clerk: Clerk, *, lease: float, retention: Retention) -> None:
+        """`lease`: seconds of a worker's lease; `retention`: for how long old rows are kept."""
         self._clerk = clerk
         self._lease = lease
         self._retention = retention
@@ -52,7 +52,7 @@ class OtherProcesses:
                     await self.reclaim_dead()
                 if clerk.worker is not None and time.monotonic() > next_retention:
                     next_retention = time.monotonic() + _RETENTION
-                    clerk.loop.start(retention.remove_old(clerk, self._retention))
+                    clerk.loop.start(remove_old(clerk, self._retention))
             except StoreFault as error:
                 _log.warning("The database does not answer: %s. Trying again.", reason(error))
                 await asyncio.sleep(0.2)

@@ -67,6 +67,23 @@ forget_tags = Sql("DELETE FROM tags WHERE instance_id IN :ids[text]")
 # X7: their history.
 forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
 
+# X7, with `event_retention`: the oldest events, of whichever instance. Only the first rows of the index are read,
+# however many are younger; a row that another process deletes is skipped, so two of them cannot deadlock.
+forget_old_events = Sql(
+    """
+    DELETE FROM events WHERE (tx, seq) IN (
+        SELECT tx, seq FROM events ORDER BY tx, seq LIMIT :size::bigint FOR UPDATE SKIP LOCKED)
+        AND at < :before::bigint
+    RETURNING seq
+    """,
+    # The primary key is `seq` alone; the condition lets the plan say that it is used.
+    sqlite="""
+    DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq > 0 ORDER BY seq LIMIT :size)
+        AND at < :before
+    RETURNING seq
+    """,
+)
+
 # X7: signals that a live instance consumed long ago. Without a dedup key the row is removed; with one only the
 # payload is (`empty_consumed`), because deduplication outlives consumption (invariant 7).
 forget_consumed = Sql(
