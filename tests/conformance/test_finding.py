@@ -150,11 +150,7 @@ async def test_a_list_has_what_matches_all_filters_newest_first_and_pages_show_e
             "status": status, "definition": definition, "kind": kind, "tags": tags, "key_prefix": prefix,
             "created_after": between[0], "created_before": between[1],
         }  # fmt: skip
-        assert await pages(app, 1000, **filters) == expected, filters
-    for filters in ({"tags": {"t": "a"}}, {"key_prefix": "o"}, {"key_prefix": "o", "status": "done"}):
-        whole = [instance.id for instance in await app.list(limit=1000, **filters)]
-        assert await pages(app, 4, **filters) == whole
-        assert len(whole) > 4
+        assert await pages(app, 7 if len(expected) > 7 else 1000, **filters) == expected, filters
 
 
 @pytest.mark.usefixtures("sizes")

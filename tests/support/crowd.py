@@ -226,6 +226,7 @@ TURN: dict[str, Question] = {
         lambda size: {"ids": ids("finished", size)},
     ),
     "forget_journal": Question(sql.forget_journal, {"journal_pkey"}, None, lambda size: {"ids": ids("finished", size)}),
+    "forget_tags": Question(sql.forget_tags, {"tags_instance"}, None, lambda size: {"ids": ids("finished", size)}),
     "forget_consumed": Question(sql.forget_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
     "forget_old_events": Question(sql.forget_old_events, {"events_pkey"}, None, lambda size: _OLD),
     "empty_consumed": Question(sql.empty_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
