@@ -16,6 +16,7 @@ from hark import Context, Done, InvalidInput, Machine, Start, Stop, step, workfl
 from hark.model.values import Instance
 from hark.runtime import listing
 from hark.testing import Harness
+from tests.support.inspect import name_of
 from tests.support.stores import Store
 
 CENTURY = timedelta(days=36525)
@@ -243,3 +244,30 @@ def test_the_end_of_a_prefix_is_the_next_text_behind_all_that_have_it() -> None:
     end = behind("\U0010ffff")
     assert end is not None
     assert end.encode() > ("\U0010ffff" * 63 + "\uffff").encode()
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [{}, {"tags": {"x": "y", "z": "z"}}, {"key_prefix": "k"}, {"tags": {"x": "y"}, "status": "runnable"}],
+    ids=repr,
+)
+async def test_a_page_of_many_instances_takes_as_many_reads_as_a_page_of_few(
+    app: Harness, store: Store, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    kind: Any = type(store.make())
+    read = kind.read
+
+    async def noted(self: Any, sql: Any, *args: Any, **values: Any) -> Any:
+        sent.append(name_of(sql))
+        return await read(self, sql, *args, **values)
+
+    monkeypatch.setattr(kind, "read", noted)
+    counts = []
+    for n in (2, 200):
+        await app.start_many([Start(Quick, tags={"x": "y", "z": "z"}, correlation_key=f"k{n}-{m}") for m in range(n)])
+        sent.clear()
+        assert len(await app.list(limit=1000, **filters)) >= n
+        counts.append([*sent])
+    assert counts[0] == counts[1]
+    assert len(counts[0]) <= 6

@@ -188,7 +188,7 @@ def test_every_statement_is_static_text() -> None:
     """Values are bound, never pasted: f-strings contain nothing but constants of the module."""
     for module in (*TOPICS[statements], *TOPICS[reads]):
         pasted = set(re.findall(r"\{([^}:]+)\}", inspect.getsource(module)))
-        assert all(re.fullmatch("_?[A-Z]+", name) and isinstance(vars(module)[name], str) for name in pasted)
+        assert all(re.fullmatch("[A-Z_]+", name) and isinstance(vars(module)[name], str) for name in pasted)
 
 
 # -- row types -------------------------------------------------------------------------------------

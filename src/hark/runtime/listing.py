@@ -85,8 +85,8 @@ def no_position(after: str) -> NotFound:
 
 async def _listed(store: Store, filters: Filters, size: int, place: dict[str, Any]) -> Sequence[Listed]:
     """The first `size` rows that match, by the narrowest filter."""
+    lanes = await _lanes(store, filters)
     if filters.tags is None and filters.key_prefix is None:
-        lanes = await _lanes(store, filters)
         return await store.read(reads.list_instances, lanes, kind=filters.kind, window=size, **place)
     low, high = prefix_range(filters.key_prefix)
     matching = {
@@ -97,8 +97,7 @@ async def _listed(store: Store, filters: Filters, size: int, place: dict[str, An
     if filters.tags is not None:
         for name, value, count in await store.read(reads.count_tagged, [*filters.tags.items()], most=_FEW, **place):
             drivers.append((count, partial(store.read, reads.list_tagged, name=name, value=value, **matching)))
-    if not filters.status is filters.definition is filters.kind is None:
-        lanes = await _lanes(store, filters)
+    if low is not None or not filters.status is filters.definition is filters.kind is None:
         [[count]] = await store.read(reads.count_lanes, lanes, kind=filters.kind, most=_FEW, **place)
         drivers.append((count, partial(store.read, reads.list_newest, lanes, window=_EVER, **matching)))
     if low is not None:
@@ -108,7 +107,7 @@ async def _listed(store: Store, filters: Filters, size: int, place: dict[str, An
     if count < _FEW or filters.tags is not None:
         return await read()
     # Many instances have the prefix, so the newest probably are among the newest of all.
-    newest = await store.read(reads.list_newest, await _lanes(store, filters), window=_WINDOW, **matching)
+    newest = await store.read(reads.list_newest, lanes, window=_WINDOW, **matching)
     return newest if len(newest) == size else await store.read(reads.list_keyed, **matching)
 
 

@@ -1,7 +1,7 @@
 """Lists of instances, newest first, by every filter.
 
-A page is read along one index, whose filter *drives* it; the other filters are checked row by row. Four statements, one
-per index; runtime/listing.py chooses. Each row is an id and the bytes that showing it would take, so that a page of
+A page is read along one index, whose filter *drives* it; the other filters are checked row by row.
+runtime/listing.py chooses the statement. Each row is an id and the bytes that showing it would take, so that a page of
 large states can end early: the size of a text is known without reading it.
 
 (at, nth, after) is the position of the last row of the page before, and `since` a time that every row is later than.
@@ -32,7 +32,7 @@ position = Sql("SELECT created_at, nth, id FROM instances WHERE id = :id::text",
 
 _BYTES = """octet_length(i.state) + coalesce(octet_length(i.result), 0) + coalesce(octet_length(i.error), 0)
         + coalesce(octet_length(i.traceback), 0) + coalesce(octet_length(i.progress), 0)
-        + coalesce(octet_length(i.tags), 0)"""
+        + coalesce(octet_length(i.cancel_reason), 0) + coalesce(octet_length(i.tags), 0)"""
 _NEWEST = "ORDER BY i.created_at DESC, i.nth DESC, i.id DESC"
 _OLDER = "(i.created_at, i.nth, i.id) < (:at::bigint, :nth::bigint, :after::text) AND i.created_at > :since::bigint"
 
@@ -51,7 +51,7 @@ _LANES = f"""
             SELECT i.created_at, i.nth, i.id FROM instances i WHERE {_LANE} LIMIT :window::bigint) i
         {_NEWEST} LIMIT :window::bigint)"""
 # SQLite has no LATERAL, see statements/claims.py.
-_LITELANES = f"""
+_LANES_SQLITE = f"""
     WITH heads AS (
         SELECT r.definition, r.status FROM {{rows: definition text, status text}}
         CROSS JOIN instances i ON i.rowid = (
@@ -62,12 +62,12 @@ _LITELANES = f"""
             SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT :window)
         {_NEWEST} LIMIT :window)"""
 _PAGE = "FROM newest n CROSS JOIN LATERAL (SELECT * FROM instances o WHERE o.id = n.id OFFSET 0) i"
-_LITEPAGE = "FROM newest n CROSS JOIN instances i ON i.rowid = n.rowid"
+_PAGE_SQLITE = "FROM newest n CROSS JOIN instances i ON i.rowid = n.rowid"
 
 # By status, definition, kind and time.
 list_instances = Sql(
     f"{_LANES} SELECT i.id, {_BYTES} {_PAGE} {_NEWEST}",
-    sqlite=f"{_LITELANES} SELECT i.id, {_BYTES} {_LITEPAGE} {_NEWEST}",
+    sqlite=f"{_LANES_SQLITE} SELECT i.id, {_BYTES} {_PAGE_SQLITE} {_NEWEST}",
     row=Listed,
 )
 
@@ -77,14 +77,14 @@ _MATCHES = """(:status::text IS NULL OR i.status = :status::text) AND (:kind::te
         AND (:low::text IS NULL OR i.correlation_key >= :low::text AND i.correlation_key < :high::text)"""
 _TAGGED = "(:tags::text IS NULL OR coalesce(i.tags, '{}')::jsonb @> :tags::text::jsonb)"
 # SQLite cannot compare JSON objects.
-_LITETAGGED = """(:tags IS NULL OR NOT EXISTS (
+_TAGGED_SQLITE = """(:tags IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(:tags) w WHERE NOT EXISTS (
             SELECT 1 FROM json_each(i.tags) h WHERE h.key = w.key AND h.value = w.value)))"""
 
 # Among the newest `window` instances of these lanes, those that match.
 list_newest = Sql(
     f"{_LANES} SELECT i.id, {_BYTES} {_PAGE} WHERE {_MATCHES} AND {_TAGGED} {_NEWEST} LIMIT :size::bigint",
-    sqlite=f"""{_LITELANES} SELECT i.id, {_BYTES} {_LITEPAGE} WHERE {_MATCHES} AND {_LITETAGGED} {_NEWEST}
+    sqlite=f"""{_LANES_SQLITE} SELECT i.id, {_BYTES} {_PAGE_SQLITE} WHERE {_MATCHES} AND {_TAGGED_SQLITE} {_NEWEST}
     LIMIT :size""",
     row=Listed,
 )
@@ -103,7 +103,7 @@ list_tagged = Sql(
     """,
     sqlite=f"""
     SELECT i.id, {_BYTES} FROM tags t CROSS JOIN instances i ON i.id = t.instance_id
-    WHERE {_TAG} AND {_MATCHES} AND {_LITETAGGED} {_LATEST} LIMIT :size
+    WHERE {_TAG} AND {_MATCHES} AND {_TAGGED_SQLITE} {_LATEST} LIMIT :size
     """,
     row=Listed,
 )
@@ -118,7 +118,7 @@ list_keyed = Sql(
     """,
     sqlite=f"""
     SELECT i.id, {_BYTES} FROM instances i INDEXED BY instances_kept_key
-    WHERE {_KEY} AND {_MATCHES} AND {_LITETAGGED} {_NEWEST} LIMIT :size
+    WHERE {_KEY} AND {_MATCHES} AND {_TAGGED_SQLITE} {_NEWEST} LIMIT :size
     """,
     row=Listed,
 )
