@@ -7,7 +7,7 @@ import json as stdlib
 import math
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import count
@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hark.model.errors import InvalidDefinition, InvalidInput, InvalidState, MalformedJson, PayloadTooLarge
+from hark.model.input_checks import has_plain_parts
 from hark.model.json import DEPTH, MAX_TEXT, Codec, check_text, dump, load, parse
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -115,20 +116,42 @@ def test_typed_objects_are_written_as_json_at_any_depth() -> None:
     id = uuid.UUID(int=7)
     value = {
         "line": Line(Money(amount=1.5), [Point(1)]),
-        "at": at,
+        "dated": Line({"at": at, "d": Decimal("1.10"), "set": {2}}),
         "id": id,
-        "d": Decimal("1.10"),
         "c": Colour.RED,
     }
     assert parse(dump(value)) == {
         "line": {"money": {"amount": 1.5, "note": None}, "points": [{"x": 1, "y": None}]},
-        "at": "2024-05-01T12:00:00Z",
+        "dated": {"money": {"at": "2024-05-01T12:00:00Z", "d": "1.10", "set": [2]}, "points": []},
         "id": "00000000-0000-0000-0000-000000000007",
-        "d": "1.10",
         "c": "red",
     }
-    assert dump((1, {2})) == "[1,[2]]"
+    assert dump((1, (2,))) == "[1,[2]]"
     assert dump({1: "a"}) == '{"1":"a"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"tags": {"a"}}, "contains set at $.tags, which would be read back as a list"),
+        ([1, frozenset()], "contains frozenset at $[1], which would be read back as a list"),
+        ({"a": [{"raw": b"x"}]}, "contains bytes at $.a[0].raw, which would be read back as text; write base64"),
+        ({"raw": bytearray(b"x")}, "contains bytearray at $.raw"),
+        ({"at": datetime(2024, 5, 1)}, "contains datetime.datetime at $.at, which would be read back as text"),
+        ({"day": date(2024, 5, 1)}, "write .isoformat() yourself"),
+        ({"for": timedelta(1)}, "write .total_seconds() yourself"),
+        (Decimal("1.10"), "contains decimal.Decimal at $, which would be read back as text; write str() yourself"),
+        ({date(2024, 5, 1): 1}, "contains datetime.date at $.2024-05-01"),
+        ({**dict.fromkeys("abcdefghijklmnopqrstuvwxyz"), "at": time(1)}, "contains datetime.time at $.at"),
+    ],
+)
+def test_what_would_come_back_as_something_else_is_refused(value: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        dump(value, what="payload")
+    assert f"The payload {problem}" in str(refused.value) or problem in str(refused.value)
+    assert "use a dataclass, msgspec Struct or pydantic model that has a field of this type" in str(refused.value)
+    with pytest.raises(InvalidState):
+        Codec[Any]().dump(value)
 
 
 # What dump refuses.
@@ -604,3 +627,125 @@ def test_any_state_of_json_values_comes_back(state: Order) -> None:
     before = copy.deepcopy(state)
     assert same(codec.load(codec.dump(state)), state)
     assert same(state, before)
+
+
+# What a typed input or state loses.
+
+
+@each
+def test_a_field_that_does_not_restore_a_type_refuses_it(type_: Any) -> None:
+    codec = Codec(type_)
+    assert codec.load(codec.dump(type_(order=1, at=AT))).at == AT
+    with pytest.raises(InvalidState, match=r"The state contains datetime\.datetime at \$\.note\.at, which would be"):
+        codec.dump(type_(order=1, note={"at": AT}))
+    with pytest.raises(InvalidInput, match=r"The input contains set at \$\.note, which would be read back as a list"):
+        codec.build({"order": 1, "note": {1, 2}})
+
+
+@each
+def test_an_input_with_an_unknown_key_is_refused_and_a_stored_state_with_one_is_loaded(type_: Any) -> None:
+    codec = Codec(type_)
+    with pytest.raises(
+        InvalidInput, match=r"The input has the unknown key \$\.ordr; correct the name, or add the field"
+    ):
+        codec.build({"order": 1, "ordr": 2})
+    assert codec.load('{"order": 1, "removed": 2}') == type_(order=1)
+
+
+class Renamed(msgspec.Struct, rename="camel", tag="renamed"):
+    first_name: str
+    inner: Point | None = None
+
+
+class Labelled(pydantic.BaseModel):
+    name: str = pydantic.Field(alias="Name")
+    other: str = pydantic.Field("", validation_alias=pydantic.AliasChoices("o", pydantic.AliasPath("deep", "o")))
+
+
+class Extra(pydantic.BaseModel, extra="allow"):
+    name: str
+
+
+class Ignored(pydantic.BaseModel, extra="ignore"):
+    name: str
+
+
+class Normalised(pydantic.BaseModel):
+    name: str
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def join(cls, data: Any) -> Any:
+        return {"name": f"{data['first']} {data['last']}"}
+
+
+class Sizes(TypedDict):
+    small: int
+
+
+@dataclass
+class Hamper:
+    points: list[Point]
+    by_day: dict[date, int] = field(default_factory=dict)
+    sizes: Sizes | None = None
+    days: set[date] = field(default_factory=set)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (Renamed, {"firstName": "Ann", "type": "renamed", "inner": {"x": 1}}),
+        (Labelled, {"Name": "Ann", "o": "x"}),
+        (Labelled, {"Name": "Ann", "deep": {"o": "x"}}),
+        (Extra, {"name": "Ann", "age": 5}),
+        (Ignored, {"name": "Ann", "age": 5}),
+        (Normalised, {"first": "Ann", "last": "Lee"}),
+        (Hamper, {"points": [{"x": 1}], "by_day": {date(2024, 5, 1): 1}, "sizes": {"small": 1}, "days": {AT.date()}}),
+        (Hamper, {"points": [Point(1)], "by_day": {"2024-05-01": 1}, "days": ["2024-05-01"]}),
+    ],
+)
+def test_keys_and_types_that_a_type_knows_are_accepted(type_: Any, value: Any) -> None:
+    assert isinstance(Codec(type_).build(value), type_)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "path"),
+    [
+        (Renamed, {"firstName": "Ann", "type": "renamed", "first_name": "Ann"}, "$.first_name"),
+        (Renamed, {"firstName": "Ann", "type": "renamed", "inner": {"x": 1, "z": 1}}, "$.inner.z"),
+        (Labelled, {"Name": "Ann", "nmae": "x"}, "$.nmae"),
+        (Hamper, {"points": [{"x": 1}, {"x": 1, "z": 2}]}, "$.points[1].z"),
+        (Hamper, {"points": [], "sizes": {"small": 1, "large": 2}}, "$.sizes.large"),
+    ],
+)
+def test_an_unknown_key_is_found_at_any_depth(type_: Any, value: Any, path: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Codec(type_).build(value)
+    assert f"the unknown key {path};" in str(refused.value)
+
+
+def test_an_equality_that_raises_does_not_disturb_the_comparison() -> None:
+    class Touchy(dict[str, Any]):
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("no")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    assert dump({"a": Touchy(b=[])}) == '{"a":{"b":[]}}'
+
+
+@dataclass
+class Closed:
+    """Nothing in it is plain JSON."""
+
+    n: int
+    at: datetime
+    inner: list[Point | None]
+    again: Closed | None = None
+
+
+@pytest.mark.parametrize(
+    ("type_", "plain"), [(Closed, False), (Point, False), (Order, True), (Line, True), (OrderModel, True), (dict, True)]
+)
+def test_only_types_with_plain_parts_are_searched_for_look_alikes(type_: Any, plain: bool) -> None:
+    assert has_plain_parts(type_) is plain

@@ -143,12 +143,13 @@ class ArgumentsCodec:
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> str:
         """The input as text, after a check that the function accepts it."""
-        text = json.dump({} if value is None else value, limit=limit, what=what)
+        text = json.dump_unchecked({} if value is None else value, limit=limit, what=what)
         args, kwargs = self._arguments(text)
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as cause:
             raise self._mismatch(cause) from cause
+        json.check_input(value, args[0] if args else kwargs, f"{what} of {self._name}")
         return text
 
     def dump(self, value: str, limit: int | None = None) -> str:
@@ -168,7 +169,7 @@ class ArgumentsCodec:
         value = json.load(text)
         codec = self._codec_of_only_parameter(value)
         if codec is not None:
-            return (codec.build(value, what=f"input of {self._name}"),), {}
+            return (codec.restore(value, f"input of {self._name}"),), {}
         if isinstance(value, dict):
             return (), {name: self._typed(name, item) for name, item in value.items()}
         first = self._parameters[0].name if self._parameters else ""
@@ -176,7 +177,7 @@ class ArgumentsCodec:
 
     def _typed(self, name: str, value: Any) -> Any:
         codec = self._readers.get(name)
-        return value if codec is None else codec.build(value, what=f"argument {name!r}")
+        return value if codec is None else codec.restore(value, f"argument {name!r}")
 
     def _mismatch(self, cause: TypeError) -> InvalidInput:
         return InvalidInput(

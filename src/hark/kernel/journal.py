@@ -68,4 +68,4 @@ def _complete(effects: Sequence[tuple[Commit, JournalLine, Request]]) -> None:
         if isinstance(value, HarkError):
             line.error = encode_error(value)
         else:
-            line.value = json.dump(value)
+            line.value = json.dump_unchecked(value)

@@ -46,7 +46,7 @@ def _data_parameters(kind: type[HarkError]) -> list[tuple[str, bool]]:
 
 def encode_error(error: HarkError) -> str:
     """Write an error as JSON text, for `decode_error`."""
-    return json.dump({"type": type(error).__name__, "message": str(error), "data": data_of(error)})
+    return json.dump_unchecked({"type": type(error).__name__, "message": str(error), "data": data_of(error)})
 
 
 def decode_error(text: str) -> HarkError:

@@ -101,7 +101,7 @@ def error_text(error: object) -> str:
     if isinstance(error, BaseException):
         message = _message(error)
         return f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return storable(error if isinstance(error, str) else json.dump(error, what="reason"))
+    return storable(error if isinstance(error, str) else json.dump_unchecked(error, what="reason"))
 
 
 def storable(text: str, limit: int = MAX_ERROR) -> str:

@@ -26,6 +26,7 @@ from hark.model.errors import (
     MalformedJson,
     PayloadTooLarge,
 )
+from hark.model.input_checks import field_names, has_plain_parts, is_pydantic, look_alike, unknown_key
 
 T = TypeVar("T")
 
@@ -44,9 +45,24 @@ def dump(value: object, *, limit: int | None = None, what: str = "payload") -> s
     """The JSON text of a Python value; `load` and `parse` read it back with the same meaning.
 
     Raises InvalidInput if there is no such text, PayloadTooLarge if it is over `limit` bytes; `what` names the value
-    in the message.
+    in the message. A set, bytes, a date or a Decimal among plain values has no such text (see input_checks.py).
     """
     return _write(value, _encode, load, limit, what, InvalidInput)
+
+
+def dump_unchecked(value: object, *, limit: int | None = None, what: str = "payload") -> str:
+    """As `dump`, but dates and the like may become text: for texts that people read, for a value whose reader sees at
+    once what became of it, and for one that is read back as types and compared by `check_input`."""
+    return _write(value, _encode, load, limit, what, InvalidInput, compare=False)
+
+
+def check_input(value: object, back: object, what: str) -> None:
+    """Raise InvalidInput if an input, read back as types, lost something: a type that has no JSON, or a key."""
+    flat = type(value) is dict and len(value) <= _FEW and _is_flat(value)
+    if not flat and (problem := look_alike(value, back)):
+        raise InvalidInput(f"The {what} {problem}")
+    if path := unknown_key(value, back):
+        raise InvalidInput(f"The {what} has the unknown key {path}; correct the name, or add the field to the type")
 
 
 def check_text(text: str, what: str) -> str:
@@ -94,14 +110,15 @@ class Codec(Generic[T]):
     use or by `prepare()`, because they may name a class that is still being defined around them.
     """
 
-    __slots__ = ("_class", "_encode", "_read", "name", "type")
+    __slots__ = ("_class", "_encode", "_has_plain_parts", "_read", "name", "type")
 
     def __init__(self, type: type[T] | None = None) -> None:
         self.type = type
         self.name = "JSON" if type is None else _type_name(type)
         self._class = _runtime_class(type)
+        self._has_plain_parts = True  # until its type hints are known
         self._read: Callable[[str | bytes], Any] | None = load if type is None else None
-        self._encode: Callable[[Any], bytes] = _encode_model if _is_pydantic(type) else _encode_state
+        self._encode: Callable[[Any], bytes] = _encode_model if is_pydantic(type) else _encode_state
 
     def prepare(self) -> Codec[T]:
         """Resolve the type hints now; raises InvalidDefinition if that is not possible."""
@@ -130,15 +147,25 @@ class Codec(Generic[T]):
                 f"The state must be {self.name}, not {_type_name(type(value))}; "
                 f"change ctx.state in place, or return state={self.name}(...)"
             )
-        return _write(value, self._encode, self._read or self._reader(), limit, "state", InvalidState)
+        read = self._read or self._reader()
+        return _write(value, self._encode, read, limit, "state", InvalidState, self._has_plain_parts)
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> T:
-        """A state from an object of its type or a JSON value; None means {}. Raises InvalidInput for any other."""
+        """A state from an object of its type or a JSON value; None means {}. Raises InvalidInput for any other, and
+        for a key that the type does not have."""
         self._reader()  # report a type that cannot be used before any problem of the value
         if value is None:
             value = {}
         encode = self._encode if self.type is not None and self.accepts(value) else _encode
-        return self.read(_write(value, encode, load, limit, what, InvalidInput), what)
+        text = _write(value, encode, load, limit, what, InvalidInput, compare=self.type is None)
+        state = self.read(text, what)
+        if self.type is not None:
+            check_input(value, state, what)
+        return state
+
+    def restore(self, value: object, what: str) -> T:
+        """A value of this type from a JSON value that was checked before; it may have keys that the type has lost."""
+        return self.read(_encode(value), what)
 
     def read(self, text: str | bytes, what: str) -> T:
         """A value of this type from JSON text that was written elsewhere; raises InvalidInput if it does not match."""
@@ -154,6 +181,7 @@ class Codec(Generic[T]):
         if self._read is None:
             try:
                 self._read = _typed_reader(self.type)
+                self._has_plain_parts = has_plain_parts(self.type)
             except Exception as cause:
                 raise _unusable(self.name, cause) from cause
         return self._read
@@ -183,6 +211,7 @@ def _write(
     limit: int | None,
     what: str,
     error: type[InvalidInput],
+    compare: bool = True,
 ) -> str:
     try:
         raw = encode(value)
@@ -203,7 +232,15 @@ def _write(
         return text
     try:
         back = read(raw)
+        if compare:
+            equal = _equal(value, back)
+            if equal and read is load:
+                return text
+            if not equal and (problem := look_alike(value, back)):
+                raise error(f"The {what} {problem}")
         same = len(_encode(back)) == size  # differs when a key was lost, and for harmless reasons
+    except HarkError:
+        raise
     except Exception as cause:
         raise error(
             f"The {what} cannot be read back: {_reason(cause)}; change it to a value of the declared type"
@@ -214,16 +251,24 @@ def _write(
     return text
 
 
+def _equal(value: Any, back: Any) -> bool:
+    """Whether nothing was changed; the comparison is much faster than the search for what was."""
+    try:
+        return bool(value == back)
+    except Exception:  # of the user's own __eq__
+        return False
+
+
 def _encode_other(value: Any) -> Any:
     """Pydantic models, which msgspec does not know, at any depth."""
-    if _is_pydantic(type(value)):
+    if is_pydantic(type(value)):
         return value.model_dump(mode="json")
     raise _Unserialisable(value)
 
 
 def _encode_other_in_state(value: Any) -> Any:
     # By alias, because validation reads aliases; round_trip leaves computed fields out.
-    if _is_pydantic(type(value)):
+    if is_pydantic(type(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise _Unserialisable(value)
 
@@ -424,19 +469,11 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         case list() | tuple() | set() | frozenset():
             for index, inner in enumerate(value):
                 yield from _leaves(inner, f"{path}[{index}]")
-        case _ if names := _field_names(value):
+        case _ if names := field_names(value):
             for name in names:
                 yield from _leaves(getattr(value, name, None), f"{path}.{name}")
         case _:
             yield path, value
-
-
-def _field_names(value: Any) -> list[str]:
-    if _is_pydantic(type(value)):
-        return [name for name, _ in value]
-    kind = type(value)
-    attrs = [field.name for field in getattr(kind, "__attrs_attrs__", ())]
-    return attrs or list(getattr(kind, "__struct_fields__", getattr(kind, "__dataclass_fields__", ())))
 
 
 def _has_surrogate(leaf: object) -> bool:
@@ -456,7 +493,7 @@ def _too_large(what: str, size: int, limit: int) -> PayloadTooLarge:
 
 
 def _typed_reader(type: Any) -> Callable[[str | bytes], Any]:
-    if _is_pydantic(type):
+    if is_pydantic(type):
         if not type.__pydantic_complete__:
             type.model_rebuild()
         return cast("Callable[[str | bytes], Any]", type.model_validate_json)
@@ -489,7 +526,7 @@ def _complete(value: Any) -> Any:
 
 
 def _decode_other(type: Any, value: Any) -> Any:
-    if _is_pydantic(type):
+    if is_pydantic(type):
         try:
             return type.model_validate(value)
         except ValueError as cause:
@@ -509,12 +546,7 @@ def _unusable(name: str, cause: Exception) -> HarkError:
 
 def is_typed(type: Any) -> bool:
     """Whether it is a dataclass, Struct or pydantic model: JSON can become an object of it."""
-    return is_dataclass(type) or hasattr(type, "__struct_fields__") or _is_pydantic(type)
-
-
-def _is_pydantic(type: Any) -> bool:
-    # By its attributes: importing pydantic costs more than all of Hark, and most programs do not use it.
-    return hasattr(type, "__pydantic_validator__") and hasattr(type, "model_dump_json")
+    return is_dataclass(type) or hasattr(type, "__struct_fields__") or is_pydantic(type)
 
 
 def _runtime_class(type_: Any) -> Any:
@@ -530,7 +562,7 @@ def _type_name(type_: Any) -> str:
         return str(type_)
     name = type_.__qualname__.rpartition("<locals>.")[2]
     bare = type_.__module__ == "builtins" or hasattr(type_, "__struct_fields__")
-    return name if bare or is_dataclass(type_) or _is_pydantic(type_) else f"{type_.__module__}.{name}"
+    return name if bare or is_dataclass(type_) or is_pydantic(type_) else f"{type_.__module__}.{name}"
 
 
 def _reason(cause: Exception) -> str:

@@ -124,7 +124,7 @@ def _add_date_formats(info: Any, node: Any, defs: dict[str, Any], seen: set[str]
 
 
 def _stored(schema: Mapping[str, Any], name: str) -> str:
-    text = json.dump(schema, what="schema")
+    text = json.dump_unchecked(schema, what="schema")
     if len(text.encode()) > SIZE:
         raise InvalidInput(f"{name} is over {SIZE} bytes of JSON Schema; make it smaller, or check the rest in code")
     check_schema(text)

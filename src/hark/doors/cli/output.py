@@ -26,14 +26,14 @@ def print_json(value: Any) -> None:
     """Print a value as JSON on one line."""
     from hark.model import json
 
-    print(json.dump(value))
+    print(json.dump_unchecked(value))
 
 
 def printable(value: Any) -> str:
     """Text without control characters; a value that is not text becomes JSON."""
     from hark.model import json
 
-    text = value if isinstance(value, str) else json.dump(value)
+    text = value if isinstance(value, str) else json.dump_unchecked(value)
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
