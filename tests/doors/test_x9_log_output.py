@@ -150,6 +150,13 @@ def test_x9_json_has_a_traceback_and_survives_odd_values() -> None:
     assert "\n" not in line
 
 
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
+def test_x9_the_token_of_a_link_is_masked(formatter: logging.Formatter) -> None:
+    line = formatter.format(record("mailed https://example.org/a/prom_1abc?x=1&t=k.a.7.secret&y=2 to ann"))
+    assert "secret" not in line
+    assert "/a/prom_1abc?x=1&t=***&y=2 to ann" in line
+
+
 def test_x9_text_has_the_fields_that_the_message_has_not() -> None:
     fields = {"instance": "o-1", "definition": "Shop", "step": "start", "attempt": 0}
     assert (

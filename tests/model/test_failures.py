@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -215,6 +216,12 @@ def test_x9_the_frames_of_a_failed_run_come_before_those_of_the_function() -> No
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError("stop")])
 def test_x9_exceptions_that_are_not_errors_are_described_too(error: BaseException) -> None:
     assert failure_of(error).type == type(error).__name__
+
+
+def test_x9_a_text_that_looks_like_many_links_takes_no_time() -> None:
+    began = time.process_time()
+    failure_of(ValueError("/a/x?&" * 1_000_000))
+    assert time.process_time() - began < 2
 
 
 def test_x9_a_long_chain_of_failed_runs_keeps_the_last_exception_whole() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hark import Context, Done, FunctionContext, Machine, Next, Retry, RunFailed, Stop, step, workflow
 from hark.model.log import FIELDS
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
+from tests.support.inspect import query
 from tests.support.stores import Store
 
 
@@ -142,6 +143,33 @@ def test_x9_every_record_has_the_fields(name: str, caplog: pytest.LogCaptureFixt
     logging.getLogger(name).warning("about no instance")
     [record] = records(caplog, name)
     assert [getattr(record, field) for field in FIELDS] == [None, None, None, None]
+
+
+async def test_x9_the_token_of_a_link_is_in_no_error_event_or_log(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    links: list[str] = []
+
+    def mail(url: str) -> None:
+        links.append(url)
+        raise OSError(f"the server refused <{url}>, sent to ann")
+
+    @workflow
+    async def ask(ctx: FunctionContext) -> None:
+        question = await ctx.awakeable()
+        await ctx.run(mail, question.url, retries=1, backoff=1)
+
+    async with harness(store, ask, base_url="https://example.org/hark") as app:
+        asked = await app.start(ask)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        found, events = await asked.get(), await app.events(asked)
+        journal = await query(store, "SELECT error FROM journal")
+    [token] = {url.partition("?t=")[2] for url in links}
+    assert len(token) > 20
+    assert token not in f"{found} {events} {journal} {caplog.text}"
+    assert "?t=***>, sent to ann" in (found.error or "")
 
 
 # -- ctx.log ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from msgspec import Struct
 from hark.model import json
 from hark.model.durations import short_duration
 from hark.model.errors import RunFailed
+from hark.model.masking import without_link_tokens
 
 MAX_ERROR: Final = 1 << 14  # characters: errors are read by people, and shown in lists
 MAX_TRACEBACK: Final = 1 << 13
@@ -105,10 +106,11 @@ def error_text(error: object) -> str:
 
 
 def storable(text: str, limit: int = MAX_ERROR) -> str:
-    """The text without what a store refuses (NUL, lone surrogates), cut at a number of characters."""
+    """The text without the tokens of links and what a store refuses (NUL, lone surrogates), cut at a number of
+    characters."""
     if len(text) > limit:
         text = f"{text[:limit]}… ({len(text)} characters)"
-    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+    return without_link_tokens(text).encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def traceback_of(error: BaseException) -> str:

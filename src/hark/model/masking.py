@@ -1,4 +1,4 @@
-"""Mask the credentials in a URL before it is shown: in errors, logs, and the output of commands.
+"""Mask the credentials in a URL before it is shown: in errors, failures, logs, and the output of commands.
 
 The only code that decides which parts of a URL are secret. A URL that is malformed may have its password in the wrong
 place, so it is masked by its text and not parsed: when in doubt, more is hidden.
@@ -18,6 +18,16 @@ _SECRET: Final = re.compile(
     r"""(?ix) ([\w.-]* (?: pass(?:word|wd|phrase)? | pwd | secret | token ) \s*(?:=|%3d)\s*)
         (?: '(?:\\.|[^'\\])*(?:'|$) | "(?:\\.|[^"\\])*(?:"|$) | [^&;\s]* )"""
 )
+
+
+# The link to an answer page, `/a/ID?t=TOKEN`, as model/links.py makes it. The bounds keep the search linear, whatever
+# the text is: it may come from outside.
+_LINK: Final = re.compile(r"(/a/[^\s?#/]{1,200}\?(?:[^\s#]{0,100}&)?t=)[^\s#&'\"<>)\]]+")
+
+
+def without_link_tokens(text: str) -> str:
+    """Return the text with `***` in place of the tokens of answer links: anyone who has such a token can answer."""
+    return _LINK.sub(rf"\1{_MASK}", text) if "t=" in text else text
 
 
 def masked(url: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from hark.model.errors import InvalidInput
 from hark.model.log import FIELDS, get_logger
+from hark.model.masking import without_link_tokens
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *FIELDS}
@@ -75,7 +76,7 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": without_link_tokens(record.getMessage()),
             **{name: getattr(record, name, None) for name in FIELDS},
         }
         traceback = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
@@ -91,7 +92,7 @@ class TextFormatter(logging.Formatter):
     """A record for people: time, level, message, and the fields that the message does not have."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
+        message = without_link_tokens(record.getMessage())
         text = f"{_time(record):%Y-%m-%d %H:%M:%S} {record.levelname:<7} {message}"
         instance = getattr(record, "instance", None)
         if instance is not None and str(instance) not in message:
