@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,25 @@ def test_the_first_example_prints_no_link_that_does_not_work(tmp_path: Path) -> 
     assert asked.startswith("Deploy v1? Waiting for an answer to prom_1")
     assert result == "image:v1 is live"
     assert run(tmp_path, block("async def main()")).returncode == 0  # it can be run again
+
+
+@pytest.mark.slow
+def test_a_person_can_answer_the_first_example_as_readme_says(tmp_path: Path) -> None:
+    code = block("async def main()").replace("async with app, app.worker():", "async with app:")
+    start, answers, end = code.partition("        with suppress(Conflict):")
+    assert len(answers.splitlines() + end.partition("\n\n\n")[0].splitlines()[1:]) == 4  # "the last four lines"
+    code = f"{start}        await app.serve(port=0)\n\n\nasyncio.run(main())\n".replace("approval.id", "approval.url")
+    (tmp_path / "example.py").write_text(code, "utf-8")
+    command = [sys.executable, "-u", "example.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            [link] = next(found for line in server.stdout if (found := re.findall(r"http\S+/a/\S+", line)))
+            with urllib.request.urlopen(link, timeout=30) as page:
+                assert "Deploy v1?" in page.read().decode()
+        finally:
+            server.terminate()
+        assert server.wait(30) == 0
 
 
 def test_readme_says_when_the_work_of_a_killed_process_continues() -> None:
