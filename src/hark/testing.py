@@ -24,9 +24,7 @@ from hark.dialects.workflow import Workflow
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
-from hark.runtime import views
 from hark.store import reads
-from hark.store.protocol import Store
 
 
 class HandClock:
@@ -111,18 +109,13 @@ class Harness(Hark):
     async def _answer(self) -> int:
         """Give the scripted answers to the awakeables that match; how many were given."""
         given = 0
-        for asked in await self._read(self._open_awakeables) if self._script else ():
+        for asked in await self.awakeables(status="PENDING", limit=10_000) if self._script else ():
             for matches, payload, reject in self._script:
                 if matches(asked):
                     await (self.resolve(asked.id, payload) if reject is None else self.reject(asked.id, reject))
                     given += 1
                     break
         return given
-
-    async def _open_awakeables(self, store: Store) -> list[Awakeable]:
-        """Without the warning that no server is known: a scripted answer needs no link."""
-        found, _ = await views.awakeable_page(store, self._links.quiet_url, None, "PENDING", 10_000, None)
-        return found
 
     async def _drain(self) -> dict[str, int]:
         tally: Counter[str] = Counter()

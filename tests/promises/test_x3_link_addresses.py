@@ -115,7 +115,10 @@ async def test_x3_code_that_answers_by_itself_gets_no_warning(store: Store, capl
         await app.resolve(question.id, 1)
         await app.drain()
         assert await asked.result() == [1, 2]
-    assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
+        assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
+        assert question.url.startswith("/a/")  # now it is read
+        assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+        assert type(question.url) is str
 
 
 @pytest.mark.parametrize("bad", ["", "ask.example", "ftp://ask.example", "https://", "https://a.example/?x=1", 5])

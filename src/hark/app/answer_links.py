@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput
-from hark.model.links import LIFE, Keys, key_of, secrets_of
+from hark.model.links import LIFE, Keys, LinkWithoutAddress, key_of, secrets_of
 from hark.model.log import get_logger
 from hark.model.names import check_name
 from hark.runtime.caller_errors import not_open
@@ -55,7 +55,7 @@ class AnswerLinks:
         self._recorded = ""  # the address of the server of another process
         self._next_lookup = 0.0
         self.warn = True
-        """Whether to warn when a link is only a path; set to False after the first time."""
+        """Whether to warn when a link is read that is only a path; False after the first time."""
 
     # -- what the store knows -----------------------------------------------------------------------
 
@@ -98,21 +98,20 @@ class AnswerLinks:
 
     def url(self, awakeable_id: str, nonce: str, timeout_at: int | None, asked_at: int | None = None) -> str:
         """The link to an awakeable; `asked_at` is None while the function that asks is still running."""
-        if not self._start and self.warn:
+        now = self._now()
+        if timeout_at is None and asked_at is not None and now > asked_at + LIFE // 2:
+            timeout_at = now + LIFE  # an old question that is read again gets a link that works
+        token = self.keys.sign(awakeable_id, nonce, timeout_at)
+        link = f"{self._start}/a/{awakeable_id}?t={token}"
+        return link if self._start else LinkWithoutAddress(link, self._warn)
+
+    def _warn(self) -> None:
+        if self.warn:
             self.warn = False
             _log.warning(
                 "The links to awakeables have no address, only a path: no server on this store is known. Set "
                 "HARK_BASE_URL, or Hark(base_url=…), to the address at which people reach it; or start `hark serve`."
             )
-        return self.quiet_url(awakeable_id, nonce, timeout_at, asked_at)
-
-    def quiet_url(self, awakeable_id: str, nonce: str, timeout_at: int | None, asked_at: int | None = None) -> str:
-        """The same without a warning, for a caller that answers by itself and gives the link to no one."""
-        now = self._now()
-        if timeout_at is None and asked_at is not None and now > asked_at + LIFE // 2:
-            timeout_at = now + LIFE  # an old question that is read again gets a link that works
-        token = self.keys.sign(awakeable_id, nonce, timeout_at)
-        return f"{self._start}/a/{awakeable_id}?t={token}"
 
 
 def _checked(base_url: str | None) -> str:

@@ -88,7 +88,7 @@ class AnswerVerbs(Core):
         return _settlement(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
 
     def _show(self, row: AwakeableRow) -> Awakeable:
-        return views.awakeable(row, self._links.quiet_url)
+        return views.awakeable(row, self._links.url)
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """Read one awakeable.
@@ -105,7 +105,7 @@ class AnswerVerbs(Core):
             found = await store.read(reads.read_awakeables, ids=[wanted])
             if not found:
                 raise NotFound(f"There is no awakeable {wanted!r}. Check the id.")
-            return views.awakeable(found[0], self._links.url)
+            return self._show(found[0])
 
         return self._read(one)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import hmac
 import os
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Final
+from typing import Final, Self
 
 from hark.model.errors import InvalidInput
 from hark.model.names import SECOND
@@ -77,6 +77,26 @@ class Keys:
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(self._keys)})"
+
+
+class LinkWithoutAddress(str):
+    """A link that is only a path. `on_read` is called when a user reads it, not when the library makes it."""
+
+    __slots__ = ("on_read",)
+
+    on_read: Callable[[], None]
+
+    def __new__(cls, path: str, on_read: Callable[[], None]) -> Self:
+        link = super().__new__(cls, path)
+        link.on_read = on_read
+        return link
+
+
+def read_link(link: str) -> str:
+    """The link as plain text, for a user who reads it."""
+    if isinstance(link, LinkWithoutAddress):
+        link.on_read()
+    return str(link)
 
 
 def secrets_of(given: str) -> list[str]:

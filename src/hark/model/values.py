@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from hark.model.errors import InvalidInput
+from hark.model.links import read_link
 
 Status = Literal["runnable", "executing", "awaiting_signal", "awaiting_children", "done", "failed", "cancelled"]
 Kind = Literal["machine", "workflow", "job", "task", "bpmn"]
@@ -203,6 +204,22 @@ class Awakeable:
     assignees: tuple[str, ...]
     answered_by: str | None
     url: str = field(repr=False)  # a credential: not in logs and tracebacks
+
+
+class _ReadLink:
+    """`Awakeable.url`: warns when a user reads a link without an address, not whenever an awakeable is read."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+
+    def __get__(self, awakeable: Awakeable | None, owner: type[Awakeable]) -> Any:
+        return self if awakeable is None else read_link(self._slot.__get__(awakeable, owner))
+
+    def __set__(self, awakeable: Awakeable, link: str) -> None:
+        self._slot.__set__(awakeable, link)
+
+
+setattr(Awakeable, "url", _ReadLink(Awakeable.__dict__["url"]))  # noqa: B010 - mypy: a slot is not a class variable
 
 
 @dataclass(frozen=True, slots=True)

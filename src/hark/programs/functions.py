@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVarTuple,
 from hark.model import json
 from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import InvalidInput
+from hark.model.links import read_link
 from hark.model.log import InstanceLog
 from hark.model.names import awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
@@ -66,7 +67,7 @@ class AwakeableHandle(Generic[T]):
     @property
     def url(self) -> str:
         """The signed link to the answer page. It is a credential: anyone who has it can answer, once."""
-        return self._link()  # signed on access: most replays do not use it
+        return read_link(self._link())  # signed on access: most replays do not use it
 
     def __await__(self) -> Generator[Any, None, T]:
         return self.__hark_promise__.__await__()

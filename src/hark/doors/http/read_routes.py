@@ -304,12 +304,11 @@ def _parse_cursor(after: str) -> tuple[int, int]:
 
 def _view(request: HttpRequest, awakeable: Awakeable) -> Any:
     """The awakeable as this caller may see it: with a complete link, or without one."""
-    values = {name: getattr(awakeable, name) for name in AwakeableView.__struct_fields__}
-    if "answer" not in request.caller.scopes:
-        values["url"] = None
-    elif awakeable.url.startswith("/"):
-        values["url"] = request.origin + awakeable.url
-    return AwakeableView(**values)
+    values = {name: getattr(awakeable, name) for name in AwakeableView.__struct_fields__ if name != "url"}
+    link = awakeable.url if "answer" in request.caller.scopes else None
+    if link is not None and link.startswith("/"):
+        link = request.origin + link
+    return AwakeableView(**values, url=link)
 
 
 def cursor_number(text: str) -> int:
