@@ -31,7 +31,8 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
-from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal, Settle
+from hark.model.decisions import Arm, Effect, FailedAttempt, NewInstance, SendBroadcast, SendSignal, Settle
+from hark.model.failures import Failure
 from hark.model.values import Rate
 from hark.store.sql import Sql
 from tests.support.inspect import counted
@@ -247,6 +248,14 @@ async def outcomes_with_progress(t: Table, n: int) -> Any:
 async def outcomes_that_retry(t: Table, n: int) -> Any:
     claims = await t.claimed(n)
     return t.turn(*(retry(claim, delay=MINUTE) for claim in claims))
+
+
+@work
+async def outcomes_that_run_ahead_after_failed_attempts(t: Table, n: int) -> Any:
+    commits = [advance(claim) for claim in await t.claimed(n)]
+    for commit in commits:
+        commit.decision.failed_attempts = (FailedAttempt("error", "start", Failure("KeyError", "'x'", "…"), 0),) * 3
+    return t.turn(*commits)
 
 
 @work
