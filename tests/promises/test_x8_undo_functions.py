@@ -393,6 +393,50 @@ async def test_x8_an_undo_gets_the_typed_result_of_its_run(harness: Any) -> None
         assert given == [Reservation("r2", 2)]
 
 
+async def test_x8_what_an_undo_returns_is_dropped(harness: Any) -> None:
+    called: list[str] = []
+
+    async def reserve() -> str:
+        return "r1"
+
+    def release(id: str) -> object:
+        called.append(id)
+        return object()  # not JSON: a response of an HTTP library, for example
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        await ctx.run(reserve, undo=release, retries=3)
+        await ctx.wait_for_signal("go")
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o")
+        await app.drain()
+        assert called == ["r1"]
+        assert await statuses(app, "o") == ["cancelled"]
+        assert "undo_failed" not in await event_types(app, "o")
+
+
+async def test_x8_an_undo_that_uses_the_context_fails_and_says_so(harness: Any) -> None:
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        async def release(id: str) -> None:
+            await ctx.signal("other", "release", id)
+
+        await ctx.run(str, "r1", undo=release)
+        await ctx.wait_for_signal("go")
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        await app.cancel("o")
+        await app.drain()
+        [failed] = [event for event in await app.events("o", limit=1000) if event.type == "undo_failed"]
+        assert "ctx was used outside of workflow order" in failed.data["message"]
+        assert await statuses(app, "o") == ["cancelled"]
+
+
 @dataclass
 class Reservation:
     id: str

@@ -347,6 +347,66 @@ async def test_x8_a_cancel_leaves_an_undo_that_runs_below_it_alone(store: Store)
         assert (await app.get("o")).error == "first"
 
 
+async def test_x8_a_cancel_leaves_what_an_undo_has_left_running_alone(store: Store) -> None:
+    """The undo started a child that has ended, and left a child of its own."""
+
+    class Leaver(Machine):
+        @step
+        async def start(self, ctx: Context) -> Outcome:
+            return Spawn([Child(Waiter, GO, id="left"), Child(Quick, id="quick")], then=self.end, join=1)
+
+        @step
+        async def end(self, ctx: Context) -> Outcome:
+            return Done()
+
+    class Quick(Machine):
+        @step
+        async def start(self, ctx: Context) -> Outcome:
+            return Done()
+
+    class Careful(Machine, on_cancel="undo"):
+        @step
+        async def start(self, ctx: Context) -> Outcome:
+            return Await("go", then=self.end)
+
+        @step
+        async def undo(self, ctx: Context) -> Outcome:
+            return Spawn([Child(Leaver, id="leaver"), Child(Waiter, GO, id="waiter")], then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Outcome:
+            return Done()
+
+    class Parent(Machine):
+        @step
+        async def start(self, ctx: Context) -> Outcome:
+            return Spawn([Child(Careful, id="careful")], then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Outcome:
+            return Done()
+
+    async with harness(store, Parent, Careful, Leaver, Quick, Waiter) as app:
+        await app.start(Parent, id="parent")
+        await app.drain()
+        await app.cancel("careful", "first")
+        await app.drain()
+        assert await statuses(app, "leaver", "left", "waiter") == ["done", "awaiting_signal", "awaiting_signal"]
+        await app.cancel("parent", "second")
+        assert await statuses(app, "parent", "left", "waiter") == ["cancelled", "awaiting_signal", "awaiting_signal"]
+        await app.cancel("left", "third")  # it can be cancelled itself
+        assert await statuses(app, "left", "careful") == ["cancelled", "awaiting_children"]
+
+
+async def test_x8_a_cancel_before_the_first_step_undoes_too(store: Store) -> None:
+    async with harness(store, Order) as app:
+        await app.start(Order, {"how": None}, id="o", delay=60)
+        await app.cancel("o", "enough")
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.state.get("reserved"), found.state["undone"][0]) == ("cancelled", None, "enough")
+
+
 async def test_x8_a_forced_cancel_ends_the_whole_tree(store: Store) -> None:
     async with harness(store, Family, Order, Waiter) as app:
         await app.start(Family, id="f")

@@ -172,6 +172,11 @@ TURN: dict[str, Question] = {
     "set_progress": Question(
         sql.set_progress, {"instances_pkey"}, lambda size: rows_of(sql.set_progress, ids("running"))
     ),
+    "set_on_cancel": Question(
+        sql.set_on_cancel, {"instances_pkey"}, lambda size: rows_of(sql.set_on_cancel, ids("running"))
+    ),
+    "begin_undo": Question(sql.begin_undo, {"instances_pkey"}, lambda size: rows_of(sql.begin_undo, ids("running"))),
+    "consume_directed": Question(sql.consume_directed, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
     "journal_of": Question(
         sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))
     ),

@@ -145,6 +145,7 @@ class Run(Operation):
     timeout: int | None = None  # µs
     failure: Failure | None = None  # of the attempt that has just ended, until the session has recorded it
     undo: Callable[[Any], Any] | None = None
+    keeps_result = True
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
         self.name = name

@@ -39,7 +39,7 @@ class Runs:
         """Call the user's function; its return value or its error as text."""
         try:
             result = await (self._call(run) if run.timeout is None else self._call_within(run, run.timeout))
-            if result is None:
+            if result is None or not run.keeps_result:
                 return "null", None
             # A date may become text here: the code that awaits the run receives the text, live and in a replay alike.
             return json.dump_unchecked(result, limit=self._services.max_payload, what=f"result of {run.name}"), None

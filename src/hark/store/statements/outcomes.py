@@ -123,10 +123,10 @@ end = Sql(
 # of a step in flight is refused. The limits of the interrupted step do not apply to the undo. Under lock.
 begin_undo = Sql(
     """
-    UPDATE instances AS i SET status = 'runnable', step = i.on_cancel, cancel_reason = r.reason, attempt = 0,
+    UPDATE instances AS i SET status = 'runnable', step = r.step, cancel_reason = r.reason, attempt = 0,
         crashes = 0, epoch = i.epoch + 1, since = :position::bigint, due_at = NULL, blocked_on = NULL,
         lease_owner = NULL, rate_limit = NULL, weight = 1, updated_at = :now::bigint
-    FROM {rows: id text, reason text} WHERE i.id = r.id
+    FROM {rows: id text, step text, reason text} WHERE i.id = r.id
     """
 )
 
