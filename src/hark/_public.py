@@ -50,7 +50,8 @@ from hark.model.values import (
     Why,
     WorkerInfo,
 )
-from hark.programs.functions import AwakeableHandle, FunctionContext
+from hark.programs.awakeable_handle import AwakeableHandle
+from hark.programs.functions import FunctionContext
 from hark.programs.steps import Context
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker

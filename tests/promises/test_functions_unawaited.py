@@ -154,7 +154,7 @@ async def test_a_sleep_and_a_wait_that_are_never_awaited_are_warnings(
     assert (record.instance, record.definition, record.attempt) == (it.id, "forgetful", 0)  # type: ignore[attr-defined]
 
 
-async def test_a_run_whose_error_nobody_read_is_a_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_run_whose_error_was_not_read_is_a_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise KeyError("x")
 
@@ -173,7 +173,7 @@ async def test_a_run_whose_error_nobody_read_is_a_warning(store: Store, caplog: 
         assert await it.result() == "done"
     failed, unread = sorted(warnings(caplog))
     assert "run fail, asked for at" in failed
-    assert "it failed, and nobody was told: fail raised KeyError: 'x'" in failed
+    assert "it failed, and its error was not read: fail raised KeyError: 'x'" in failed
     assert "run send_mail, asked for at" in unread
     assert "its result was not read" in unread
 

@@ -3,7 +3,7 @@
 JSON has no sets, bytes, dates or decimals. Written without a type that restores them, they come back as lists and
 text that look alike, and the code that reads them fails much later: they are refused where they are written. Keys that
 a type has no field for would be dropped: the input of a start is refused with the key. A dataclass, Struct or model
-among plain values is another matter: whoever passes it wants it as JSON.
+among plain values is another matter: it is given to be written as JSON, with everything in it.
 """
 
 from __future__ import annotations

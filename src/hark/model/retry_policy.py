@@ -57,6 +57,15 @@ class RetryPolicy:
         _delays(self)
 
 
+def retry_policy(retries: int | RetryPolicy, backoff: Duration) -> RetryPolicy:
+    """The policy of `ctx.run(retries=, backoff=)`; raises InvalidInput if they are malformed."""
+    if not isinstance(retries, RetryPolicy):
+        return RetryPolicy(retries, backoff)
+    if backoff != 1.0:
+        raise InvalidInput(f"backoff={backoff!r} is for a number of retries. Set the delay of the RetryPolicy instead.")
+    return retries
+
+
 def allows_retry(policy: RetryPolicy, failed: int, error: BaseException) -> bool:
     """Whether another attempt follows this error. `failed`: how many have failed so far, this one included."""
     return failed <= policy.limit and not isinstance(error, policy.unless)

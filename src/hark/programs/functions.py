@@ -5,33 +5,26 @@ from __future__ import annotations
 import logging
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVarTuple, Unpack, overload
+from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from hark.model import json
 from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import InvalidInput
-from hark.model.links import read_link
 from hark.model.log import InstanceLog
 from hark.model.names import awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
-from hark.model.retry_policy import RetryPolicy
+from hark.model.retry_policy import RetryPolicy, retry_policy
 from hark.model.schema import compile_schema
 from hark.model.values import Delivery, Signal
 from hark.programs import effects
+from hark.programs.awakeable_handle import AwakeableHandle
 from hark.programs.branches import First, Gather, Promise, as_promise
 from hark.programs.operations import AwakeableAnswer, ChildCall, EffectOperation, Operation, Run, Sleep, WaitForSignal
 from hark.programs.replay import ContinueAsNew, Session
 
-if TYPE_CHECKING:  # a TypeVar with a default: `AwakeableHandle` alone means AwakeableHandle[Any], also in strict mode
-    from typing_extensions import TypeVar
-
-    T = TypeVar("T", default=Any)
-else:
-    from typing import TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Ts = TypeVarTuple("Ts")
@@ -45,35 +38,6 @@ class TypedDefinition(Protocol[R_co]):
     @property
     def __hark_program__(self) -> Any: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R_co]: ...
-
-
-class AwakeableHandle(Generic[T]):
-    """An awakeable in the function that created it. Await it to get the answer.
-
-    Awaiting raises AwakeableRejected if it was rejected, AwakeableTimedOut if it was not answered in time.
-
-    Attributes:
-        id: The id to pass to `app.resolve`, `hark awakeable resolve` or the HTTP API.
-        url: The signed link to the answer page.
-    """
-
-    __slots__ = ("__hark_promise__", "_link", "id")
-
-    def __init__(self, id: str, link: Callable[[], str], answer: AwakeableAnswer) -> None:
-        self.id = id
-        self._link = link
-        self.__hark_promise__ = answer
-
-    @property
-    def url(self) -> str:
-        """The signed link to the answer page. It is a credential: anyone who has it can answer, once."""
-        return read_link(self._link())  # signed on access: most replays do not use it
-
-    def __await__(self) -> Generator[Any, None, T]:
-        return self.__hark_promise__.__await__()
-
-    def __repr__(self) -> str:
-        return f"AwakeableHandle({self.id!r})"  # without the url: it is a credential
 
 
 class FunctionContext:
@@ -218,7 +182,7 @@ class FunctionContext:
         if kwargs is not None:
             run.kwargs = _checked_kwargs(kwargs)
         if type(retries) is not int or retries or backoff != 1.0:
-            run.policy = _retry_policy(retries, backoff)
+            run.policy = retry_policy(retries, backoff)
         if timeout is not None:
             run.timeout = micros(timeout, "timeout", zero=False)
         if undo is None:
@@ -636,14 +600,6 @@ def _checked_kwargs(kwargs: Any) -> Mapping[str, Any]:
     if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
         raise InvalidInput(f"kwargs={kwargs!r}: give the keyword arguments as a dict with their names as keys.")
     return dict(kwargs)
-
-
-def _retry_policy(retries: Any, backoff: Any) -> RetryPolicy:
-    if not isinstance(retries, RetryPolicy):
-        return RetryPolicy(retries, backoff)
-    if backoff != 1.0:
-        raise InvalidInput(f"backoff={backoff!r} is for a number of retries. Set the delay of the RetryPolicy instead.")
-    return retries
 
 
 def _checked_names(names: Any) -> list[str]:

@@ -1,9 +1,9 @@
 """Operations that a function asked for and never awaited: found when it returns.
 
-A run that was not done, or a child that was not started, is work that the author expected and nobody would miss until
-it matters: the function fails. Everything else is a warning: a child that runs on, a sleep or a wait that did not hold
-the function up, a run whose result or error nobody read. Effects happen without `await`, and an awakeable may be left
-to its end; both are silent.
+A run that was not done, or a child that was not started, is work that the author expected, and that would be missed
+only when it matters: the function fails. Everything else is a warning: a child that runs on, a sleep or a wait that did
+not hold the function up, a run whose result or error was not read. Effects happen without `await`, and an awakeable may
+be left to its end; both are silent.
 """
 
 from __future__ import annotations
@@ -91,5 +91,7 @@ def _unresolved_problem(operation: Operation) -> str | None:
 
 def _resolved_problem(operation: Operation) -> str:
     return (
-        "its result was not read" if operation.error is None else f"it failed, and nobody was told: {operation.error}"
+        "its result was not read"
+        if operation.error is None
+        else f"it failed, and its error was not read: {operation.error}"
     )
