@@ -1,6 +1,8 @@
 """D4: `hark doctor` reports problems and what to do about them, on both stores."""
 
+import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,13 @@ import apsw
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
+from hark.app.door_access import DoorAccess
 from hark.doors.cli.doctor import diagnose
 from hark.model.decisions import Arm
-from tests.doors.support_cli import Cli, run_cli, store_options
+from tests.doors.support_cli import SECOND, Cli, run_cli, store_options
 from tests.promises.support_signals import Turns
 from tests.support.inspect import query
-from tests.support.stores import sqlite_file
+from tests.support.stores import Store, sqlite_file
 
 
 class Waits(Machine):
@@ -52,7 +55,8 @@ def test_d4_live_instances_need_a_worker_with_their_code(cli: Cli) -> None:
     with app, app.worker():
         app.start(Waits).result()
         checks = found(cli, 0)
-        assert checks["workers"] == ("ok", "1 worker for 1 live instance")
+        assert checks["workers"][0] == "ok"
+        assert checks["workers"][1].startswith("1 worker for 1 live instance, last heard of ")
         assert checks["code"][0] == "ok"
     checks = found(cli, 1)
     assert checks["workers"][0] == "error"
@@ -114,14 +118,46 @@ def test_d4_a_missing_store_a_newer_one_and_one_that_does_not_respond_are_errors
         ({"abandoned": 2}, "leases", "warning"),
         ({"late": 1}, "timers", "error"),
         ({}, "workers", "ok"),
+        ({"silent_workers": 1, "heard_of": 20.0, "silent_until": 10.0}, "workers", "warning"),
     ],
 )
 def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status: str) -> None:
     facts = {
         "schema": 5, "database": "SQLite 3.51.3", "database_problem": None, "durable": True, "skew": 0.0,
-        "workers": 1, "dead_workers": 0, "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
+        "workers": 1, "dead_workers": 0, "heard_of": 3.0, "silent_workers": 0, "silent_until": None,
+        "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
         "living": 3, "runnable": 0, "codeless": [], **fact,
     }  # fmt: skip
     judged = {what: found for what, found, _ in diagnose(facts)}
     assert judged[check] == status
     assert set(judged.values()) - {"ok"} == ({status} - {"ok"})
+
+
+@pytest.mark.parametrize(("ago", "status"), [(60, "ok"), (2000, "warning")])
+async def test_d4_a_worker_that_may_be_dead_is_not_called_healthy(store: Store, ago: int, status: str) -> None:
+    """After a kill -9: its lease is valid, and nothing tells whether it lives. `doctor` and `why` say how old the news
+    is."""
+
+    class Long(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            await asyncio.Event().wait()
+            return Done()
+
+    app = Hark(store.url, **store.options, lease=3000)
+    app.register(Long)
+    async with app, app.worker(grace=0):
+        long = await app.start(Long)
+        await long.wait_for("executing", timeout=60)
+        await query(store, f"UPDATE workers SET until = until - {ago * SECOND} RETURNING id")
+        checks = {check.name: check for check in diagnose(await DoorAccess(app).health())}
+        [blocker] = (await app.why(long)).blockers
+    assert checks["workers"].status == status
+    if status == "ok":
+        assert "1 worker for 1 live instance, last heard of 1 min ago" in checks["workers"].text
+        assert re.search(
+            r"last heard of \d\d s ago; if it has died since, others take over in 29\d\d s\.", blocker.text
+        )
+    else:
+        assert "1 of 1 worker not heard of for 33 min; if dead, other workers take over in " in checks["workers"].text
+        assert re.search(r"not been heard of for 20\d\d s and may be dead: .* in \d+ s\.", blocker.text)

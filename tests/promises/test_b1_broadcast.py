@@ -434,3 +434,42 @@ async def test_b1_malformed_broadcasts_are_refused(sqlite_store: Store, name: An
             app.broadcast(name)
         with pytest.raises(InvalidInput):
             app.broadcast("x", float("nan"))
+
+
+class Recorder(Machine):
+    """Records the order in which the steps after a broadcast run."""
+
+    ran: list[str]
+
+    @step
+    async def start(self, ctx: Context) -> Await | Done:
+        if ctx.state == "subscriber":
+            return Await(Broadcast("open"), then=self.end)
+        self.ran.append(ctx.state)
+        return Done()
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        self.ran.append(ctx.state)
+        return Done()
+
+
+class Elsewhere(Recorder, queue="elsewhere"):
+    """The same, in a queue of its own."""
+
+
+async def test_m10_a_broadcast_delays_neither_more_urgent_work_nor_another_queue(store: Store) -> None:
+    """Within a queue the first come is the first served: what is started after the broadcast waits behind all of it."""
+    Recorder.ran = ran = []
+    async with harness(store, Recorder, Elsewhere) as app:
+        for _ in range(20):
+            await app.start(Recorder, "subscriber")
+        await app.drain()
+        assert await app.broadcast("open") == 20
+        await app.start(Recorder, "later")
+        await app.start(Recorder, "urgent", priority=-1)
+        await app.start(Elsewhere, "elsewhere")
+        async with app.worker({"default": 1, "elsewhere": 1}):
+            await until(lambda: len(ran) == 23, "all to run")
+    assert sorted(ran[:2]) == ["elsewhere", "urgent"]
+    assert ran[2:] == ["subscriber"] * 20 + ["later"]

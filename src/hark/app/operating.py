@@ -54,6 +54,10 @@ class OperationVerbs(Core):
     def retry(self, target: Target) -> Reply[Instance]:
         """Run a failed instance again: a machine from its failed step, a function from the end of its journal.
 
+        It takes back what the failure released: its correlation key, its waits and its awakeables. A question that the
+        failure cancelled is pending again under the same id, so that links sent before work again; if its time has run
+        out meanwhile, it times out now. Questions that were answered or withdrawn stay as they are.
+
         Args:
             target: The instance: its id, its correlation key or its handle.
 

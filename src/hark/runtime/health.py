@@ -8,6 +8,7 @@ from typing import Any
 from hark.model.names import from_micros
 from hark.model.values import Wait
 from hark.runtime import views
+from hark.runtime.worker_info import heartbeat
 from hark.store import reads
 from hark.store.protocol import Store
 
@@ -27,6 +28,8 @@ async def facts(store: Store) -> dict[str, Any]:
     oldest, _ = await views.waits(store, None, None, limit=1)
     server = await store.server()
     live = [worker.definitions for worker in workers if worker.until >= now]
+    beats = [beat for worker in workers if worker.until >= now and (beat := heartbeat(worker, now)) is not None]
+    silent = [beat for beat in beats if beat.overdue]
     return {
         "schema": schema,
         "database": server.name,
@@ -35,6 +38,9 @@ async def facts(store: Store) -> dict[str, Any]:
         "skew": skew / 1_000_000,
         "workers": len(live),
         "dead_workers": len(workers) - len(live),
+        "heard_of": max((beat.ago for beat in beats), default=None),
+        "silent_workers": len(silent),
+        "silent_until": max((beat.left for beat in silent), default=None),
         "abandoned": abandoned,
         "late": late,
         "late_since": None if since is None else from_micros(since),

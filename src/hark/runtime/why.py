@@ -20,10 +20,10 @@ from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
 from hark.runtime.next_attempts import NextAttempt, next_attempts
-from hark.runtime.worker_info import name_of
+from hark.runtime.worker_info import heartbeat, name_of
 from hark.store import reads
 from hark.store.protocol import Store
-from hark.store.reads import Miss, OpenWait, WhyInstance
+from hark.store.reads import Miss, OpenWait, WhyInstance, WorkerRow
 from hark.store.statements import AwakeableRow
 
 _MOST = 20  # near misses shown
@@ -159,6 +159,22 @@ def _command(*words: str) -> str:
 # -- what blocks it ---------------------------------------------------------------------------------
 
 
+def _last_heard_of(worker: WorkerRow | None, now: int) -> str:
+    """A worker that was killed looks alive until its lease ends, so say how old the news is."""
+    beat = heartbeat(worker, now) if worker is not None else None
+    if beat is None:
+        return ""
+    if beat.overdue:
+        return (
+            f" The worker has not been heard of for {beat.ago:.0f} s and may be dead: if it is, others take over in "
+            f"{beat.left:.0f} s."
+        )
+    return (
+        f" The worker was last heard of {beat.ago:.0f} s ago; if it has died since, others take over in "
+        f"{beat.left:.0f} s."
+    )
+
+
 async def _blockers(
     store: Store, row: WhyInstance, now: int, here: Sequence[tuple[str, int]], attempt: NextAttempt | None
 ) -> list[Blocker]:
@@ -170,7 +186,8 @@ async def _blockers(
         owner = workers.get(row.lease_owner or "")
         where = f"worker {row.lease_owner}" if owner is None else name_of(owner)
         if row.lease_owner in live or not store.durable:
-            return [Blocker("executing", f"Step {row.step!r} is running now, on {where}.")]
+            text = f"Step {row.step!r} is running now, on {where}.{_last_heard_of(owner, now)}"
+            return [Blocker("executing", text)]
         text = f"It was running on {where}, whose lease has expired; "
         return [Blocker("lease_lost", text + "any other worker reclaims it, and so does `hark timeout check`.")]
     able = [id for id, names in live.items() if f",{row.definition}@{row.version}," in f",{names},"]

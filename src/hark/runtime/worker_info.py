@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +62,27 @@ def _info(text: str | None) -> _Info:
         return msgspec.json.decode(text or "{}", type=_Info)
     except msgspec.MsgspecError:  # written by a version whose columns mean something else
         return _Info()
+
+
+class Heartbeat(NamedTuple):
+    """When a worker with a valid lease was last heard of. It renews its lease three times in its length; a worker that
+    was killed looks alive until the lease ends."""
+
+    ago: float
+    """Seconds since its last renewal."""
+    left: float
+    """Seconds until its lease ends: then others take its work, if it is not renewed."""
+    overdue: bool
+    """Whether it should have renewed its lease by now."""
+
+
+def heartbeat(row: WorkerRow, now: int) -> Heartbeat | None:
+    """The heartbeat of a worker, None if it has not recorded how long its lease lasts."""
+    lease, left = _info(row.info).lease, (row.until - now) / 1_000_000
+    if not lease:
+        return None
+    ago = max(0.0, lease - left)
+    return Heartbeat(ago, left, ago > lease / 2)
 
 
 def lease_of(row: LeaseRow) -> float:

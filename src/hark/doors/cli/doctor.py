@@ -104,8 +104,15 @@ def _check_clock(facts: dict[str, Any]) -> Check:
 
 def _check_workers(facts: dict[str, Any]) -> Check:
     workers, live = facts["workers"], _count(facts["living"], "live instance")
+    if silent := facts["silent_workers"]:
+        text = (
+            f"{silent} of {_count(workers, 'worker')} not heard of for {duration(facts['heard_of'])}; if dead, other "
+            f"workers take over in {duration(facts['silent_until'])}"
+        )
+        return Check("workers", "warning", text)
     if workers:
-        return Check("workers", "ok", f"{_count(workers, 'worker')} for {live}")
+        heard = "" if facts["heard_of"] is None else f", last heard of {duration(facts['heard_of'])} ago"
+        return Check("workers", "ok", f"{_count(workers, 'worker')} for {live}{heard}")
     if facts["living"]:
         return Check("workers", "error", f"no worker for {live}; start one with `hark worker --app module:app`")
     return Check("workers", "warning", "no worker; none is needed yet, because there are no live instances")
