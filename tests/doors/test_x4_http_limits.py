@@ -19,13 +19,13 @@ import pytest
 from hark import Hark
 from hark.doors.http import connections, server
 from hark.doors.http.asgi import AsgiApp
-from hark.doors.http.connections import Connections, Limits
+from hark.doors.http.connections import ConnectionLimits, Connections
 from hark.model.errors import InvalidInput
 from tests.support.http import Order, serving
 from tests.support.inspect import until
 
 TICKS = 100_000  # of the server itself they would take a day
-LIMITS = Limits(connections=100, per_client=100, head_time=TICKS, stall_time=TICKS, idle_time=TICKS, rate=0)
+LIMITS = ConnectionLimits(connections=100, per_client=100, head_time=TICKS, stall_time=TICKS, idle_time=TICKS, rate=0)
 OK = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -74,17 +74,17 @@ def parsed(response: bytes) -> tuple[int, dict[str, str], Any]:
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ConnectionLimits:
     return LIMITS
 
 
 @pytest.fixture
-async def served(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+async def served(limits: ConnectionLimits, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     app = Hark("sqlite://", max_payload=4 << 20)
     app.register(Order)
     found = Served(app)
 
-    def noted(_: Limits) -> Connections:
+    def noted(_: ConnectionLimits) -> Connections:
         found.connections = Connections(limits)
         return found.connections
 
@@ -382,7 +382,7 @@ class Unsent(asyncio.Transport):
     ids=["in total", "from one address"],
 )
 async def test_x4_connections_above_the_limit_are_told_so(
-    served: Served, limits: Limits, caplog: pytest.LogCaptureFixture
+    served: Served, limits: ConnectionLimits, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = [await served.connect() for _ in range(3)]
     await served.arrived(3)

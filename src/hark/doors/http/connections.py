@@ -31,7 +31,7 @@ _OTHER_DESCRIPTORS: Final = 100  # for the database, files, pipes of child proce
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What a client may send, and in what time. Times are in seconds."""
 
     connections: int
@@ -79,7 +79,7 @@ def _client_of(address: str) -> str:
 class Connections:
     """All connections of one server."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.ticks = 0
         self._open: set[LimitedProtocol] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+_DATABASE: Final = "sqlite"
 _ORDER: Final = "o-42"
 _QUESTION: Final = "prom_1by00MjoyMA"
 _WAIT: Final = {
@@ -42,7 +43,7 @@ _WORKER: Final = {
 
 EXAMPLES: Final[dict[str, Any]] = {
     # responses
-    "Health": {"status": "ok", "store": "sqlite", "version": "0.1.0"},
+    "Health": {"status": "ok", "store": _DATABASE, "version": "0.1.0"},
     "Instance": _INSTANCE,
     "Instances": {"items": [_INSTANCE], "next": None},
     "Wait": _WAIT,

@@ -23,7 +23,7 @@ from hark.app.opening import open_when_reachable
 from hark.doors.http.access_log import hide_link_tokens
 from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
-from hark.doors.http.connections import Connections, LimitedProtocol, Limits, default_connections
+from hark.doors.http.connections import ConnectionLimits, Connections, LimitedProtocol, default_connections
 from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.reasons import reason
@@ -74,7 +74,7 @@ async def serve(
             routes=METRICS_ROUTES if metrics_only else ROUTES,
             origin_is_known=True,
         )
-        server = Server(config(application, connections), connections)
+        server = LimitedServer(config(application, connections), connections)
 
         def stop() -> None:
             server.should_exit = True
@@ -105,16 +105,16 @@ def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
-def limits(connections: int | None, per_client: int | None) -> Limits:
+def limits(connections: int | None, per_client: int | None) -> ConnectionLimits:
     """The limits of a server; a client address may have half of the connections by default."""
     for name, number in (("max_connections", connections), ("max_connections_per_client", per_client)):
         if number is not None and (type(number) is not int or number < 1):
             raise InvalidInput(f"{name}={number!r}: give a whole number above zero, or leave it out.")
     total = default_connections() if connections is None else connections
-    return Limits(total, max(1, total // 2) if per_client is None else per_client)
+    return ConnectionLimits(total, max(1, total // 2) if per_client is None else per_client)
 
 
-class Server(uvicorn.Server):
+class LimitedServer(uvicorn.Server):
     """uvicorn with the limits of connections."""
 
     def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
