@@ -95,6 +95,20 @@ class DoorAccess:
         finally:
             app._clerk.access = "migrate"
 
+    def has_tables(self) -> bool:
+        """Whether the store of the app, which is not open, has tables of Hark, of any version. Creates nothing."""
+        app = self.app
+        if not connect.exists(app.url):
+            return False
+        app._clerk.access = "read"
+        try:
+            with app:
+                return True
+        except Unmigrated as error:
+            return error.version > 0
+        finally:
+            app._clerk.access = "migrate"
+
     def dump_migrations(self) -> str:
         """The SQL that creates the tables of the app's store. Nothing is run."""
         return connect.dump_migrations(self.app.url, self.app._schema)

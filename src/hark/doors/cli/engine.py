@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hark.doors.cli.remote import RemoteHark
 
 Engine: TypeAlias = "Hark | RemoteHark"
-Access: TypeAlias = Literal["migrate", "write", "read"]
+Access: TypeAlias = Literal["migrate", "create", "write", "read"]
 
 
 @contextmanager
@@ -34,7 +34,8 @@ def open_engine(options: Options, access: Access = "write") -> Iterator[Engine]:
     Args:
         options: the shared options of the command.
         access: "read" for a command that only looks: nothing is written, and a read-only database is enough; "write"
-            for one that changes instances; "migrate" to create or update the store first.
+            for one that changes instances; "create" to create the store first if it has no tables; "migrate" to create
+            or update it.
 
     Raises:
         InvalidInput: the options contradict each other, or there is no such database.
@@ -54,6 +55,8 @@ def open_store(app: "Hark", options: Options, access: Access = "write") -> Itera
     """Open an app as `open_engine` does."""
     from hark.app.door_access import DoorAccess
 
+    if access == "create":
+        access = "write" if DoorAccess(app).has_tables() else "migrate"
     if access == "migrate":
         with app:
             yield app

@@ -39,12 +39,13 @@ def create(
 ) -> None:
     """Make a token and print its secret.
 
-    The secret is shown only this once: the store keeps a hash of it.
+    The secret is shown only this once: the store keeps a hash of it. A store that does not exist is created.
 
     hark token create --scope read --scope answer --name ann --expires 90d
     """
     until = None if expires is None else _parse_expiry(expires)
-    with open_store(local_only_app(options, "token create"), options) as app:
+    # The first token comes before the server that needs it, so the store may be new.
+    with open_store(local_only_app(options, "token create"), options, "create") as app:
         token = app.create_token(scope, name, until).result()
     if options.json:
         print_json(token)
