@@ -24,7 +24,7 @@ class NewOrder(BaseModel):
     item: str
     quantity: int = 1
     amount: int
-    customer: str = "somebody"
+    customer: str = "unknown"
 
 
 class Packed(BaseModel):

@@ -62,6 +62,13 @@ def test_d4_the_first_token_creates_the_store(store: Store) -> None:
     assert [token["name"] for token in cli("token", "list", "--json").json] == ["ann"]
 
 
+def test_d4_a_token_that_is_refused_creates_no_store(tmp_path: Path) -> None:
+    cli = Cli(sqlite_file(tmp_path))
+    assert "no scope 'admin'" in cli("token", "create", "--scope", "admin").error_line(2)
+    assert "--expires soon" in cli("token", "create", "--scope", "read", "--expires", "soon").error_line(2)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("words", [*LOOKING, *WRITING, "token create --scope read"])
 def test_d4_an_older_store_is_not_migrated(cli: Cli, words: str) -> None:
     newest = run_async(query(cli.store, "SELECT max(version) FROM migrations"))[0][0]

@@ -35,7 +35,7 @@ from hark.store.protocol import Store, Unmigrated
 
 
 class DoorAccess:
-    """An app as a door sees it. It holds no state of its own: a door may construct as many as it likes."""
+    """An app as a door sees it. It holds no state of its own: a door may construct several."""
 
     __slots__ = ("app",)
 

@@ -1,7 +1,7 @@
 """Say why something failed, also for exceptions without a text.
 
-`str()` of a TimeoutError, a CancelledError or a reset connection is often empty, and a message that ends in ": ." helps
-nobody.
+`str()` of a TimeoutError, a CancelledError or a reset connection is often empty, and a message that ends in ": ." does
+not help.
 """
 
 from __future__ import annotations

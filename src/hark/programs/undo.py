@@ -29,7 +29,7 @@ class Undo(Run):
     """The undo of a run: as its run, with the result of the run as its argument."""
 
     kind = UNDO
-    keeps_result = False  # nobody reads it, and it need not be JSON
+    keeps_result = False  # it is not read, and need not be JSON
 
     def __init__(self, run: Run) -> None:
         assert run.undo is not None

@@ -111,10 +111,10 @@ _ABBREVIATED = re.compile("[0-9a-f]{8}[0-9a-f-]{0,27}")
 
 
 def find_target(engine: Engine, target: str) -> str:
-    """The target itself, or the id of the one instance whose id begins so: tables print ids without their end.
+    """The target itself, or the id of the one instance whose id begins with it: tables print shortened ids.
 
     Raises:
-        InvalidInput: Several ids begin so.
+        InvalidInput: Several ids begin with it.
     """
     if not _ABBREVIATED.fullmatch(target):
         return target

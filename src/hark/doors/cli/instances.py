@@ -46,7 +46,7 @@ def list_(
     ] = None,
     tag: Tags = None,
     key_prefix: Annotated[
-        str | None, typer.Option("--key-prefix", metavar="TEXT", help="Only with a correlation key that begins so")
+        str | None, typer.Option("--key-prefix", metavar="TEXT", help="Only correlation keys that begin with TEXT")
     ] = None,
     created_after: Annotated[
         str | None, typer.Option("--created-after", metavar="TIME", help="Only later, such as 2026-01-31T09:00:00Z")

@@ -75,7 +75,7 @@ After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Contin
 Wide = Annotated[bool, typer.Option("--wide", help="Print everything, even if it does not fit the terminal")]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="NAME=VALUE", help="A tag, for example tenant=a; can be given several times"),
+    typer.Option("--tag", metavar="NAME=VALUE", help="A tag, for example tenant=a; may be repeated"),
 ]
 Job = Annotated[str | None, typer.Option("--job", metavar="TARGET", help="Only those of this instance")]
 

@@ -14,6 +14,7 @@ from hark.doors.cli.options import Options, Wide
 from hark.doors.cli.output import ago, print_json, printable, when
 from hark.doors.cli.tables import line_width, print_table
 from hark.model.errors import InvalidInput
+from hark.model.tokens import check_scopes
 
 cli = group("Make, list and revoke tokens for the HTTP API.")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -43,6 +44,7 @@ def create(
 
     hark token create --scope read --scope answer --name ann --expires 90d
     """
+    check_scopes(scope)  # before a store is created for it
     until = None if expires is None else _parse_expiry(expires)
     # The first token comes before the server that needs it, so the store may be new.
     with open_store(local_only_app(options, "token create"), options, "create") as app:

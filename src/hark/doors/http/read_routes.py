@@ -34,7 +34,7 @@ class InstancesQuery(msgspec.Struct, forbid_unknown_fields=True):
         definition: Only instances of the definition with this name.
         kind: Only instances of definitions of this kind.
         tags: Only instances that were started with all of these tags, a JSON object.
-        key_prefix: Only instances whose correlation key begins so.
+        key_prefix: Only instances whose correlation key begins with this text.
         created_after: Only instances that were started later than this time.
         created_before: Only instances that were started earlier than this time.
         limit: How many items a page has at most.
