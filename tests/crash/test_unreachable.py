@@ -216,7 +216,7 @@ async def test_x5_a_lock_held_by_another_program_is_a_clear_error(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caller_errors, "PATIENCE", 0.1)
-    monkeypatch.setattr(sqlite, "_MAX_TRIES", 20)
+    monkeypatch.setattr(sqlite, "_MAX_WAIT", 0.05)
     async with Hark(sqlite_store.url) as app:
         await app.start(Patient, id="patient")
         other = apsw.Connection(sqlite.path_of(sqlite_store.url))

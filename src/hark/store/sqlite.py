@@ -29,9 +29,9 @@ from hark.store.sql import R, Sql
 
 _encode: Final = msgspec.json.Encoder().encode
 _LISTS: Final = (list, tuple, set)  # a name, because `list | tuple | set` builds a type for every value
-# How often a writer tries to get the lock of another one: 50 times after 0.2 ms, then after 1 ms, about 10 s in all.
-# `busy_timeout` waits up to 100 ms between two tries: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
-_MAX_TRIES: Final = 10_000
+# How a writer waits for the lock of another one: it tries 50 times after 0.2 ms, then after 1 ms. `busy_timeout` waits
+# up to 100 ms between two tries: beside a busy worker its p95 was 0.6-0.9 s against 24 ms.
+_MAX_WAIT = 10.0  # seconds, by the clock: a sleep of 1 ms takes longer on a busy machine
 _SHORT_TRIES: Final = 50
 _OLDEST_SAFE: Final = (3, 51, 3)
 
@@ -72,10 +72,24 @@ def _fault(error: apsw.Error) -> StoreFault:
     return Full(reason(error)) if isinstance(error, _FULL) else Refused(reason(error))
 
 
-def _busy(count: int) -> bool:
-    """Wait for the lock of another writer, which was tried `count` times before. False: give up."""
+class _Busy:
+    """The busy handler of one connection: waits for the lock of another writer, and gives up after _MAX_WAIT."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def __call__(self, count: int) -> bool:
+        """Wait; the lock was tried `count` times before. False: give up."""
+        if count == 0:
+            self._until = time.monotonic() + _MAX_WAIT
+        _pause(count)
+        return time.monotonic() < self._until
+
+
+def _pause(count: int) -> None:
     time.sleep(0.0002 if count < _SHORT_TRIES else 0.001)
-    return count < _MAX_TRIES
 
 
 def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
@@ -90,7 +104,7 @@ def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
 
 def _open(name: str, flags: int) -> apsw.Connection:
     db = apsw.Connection(name, flags=flags, statementcachesize=256)
-    db.set_busy_handler(_busy)
+    db.set_busy_handler(_Busy())
     return db
 
 
@@ -136,12 +150,13 @@ def _look(path: str) -> apsw.Connection:
 
 def _use_wal(db: apsw.Connection) -> None:
     """Switch to WAL. SQLite calls no busy handler here, so processes that open a new file together have to retry."""
+    busy = _Busy()
     for count in itertools.count():
         try:
             db.execute("PRAGMA journal_mode = WAL").fetchall()
             return
         except apsw.BusyError:
-            if not _busy(count):
+            if not busy(count):
                 raise
 
 
@@ -211,7 +226,7 @@ class SqliteStore:
     def __init__(
         self, url: str, *, schema: str = "", lease: float = 0.0, clock: Callable[[], int] | None = None
     ) -> None:
-        # Ignores the schema (a file has one) and the lease (a write gives up after _MAX_TRIES).
+        # Ignores the schema (a file has one) and the lease (a write gives up after _MAX_WAIT).
         self._url = url
         self._path = path_of(url)
         self._clock = clock or _clock
@@ -334,13 +349,14 @@ class SqliteStore:
 
     async def _take_write_lock(self, db: apsw.Connection) -> None:
         """Begin the transaction. While another program has the lock, this loop serves the reads."""
+        until = time.monotonic() + _MAX_WAIT
         try:
-            for count in itertools.count(_SHORT_TRIES):
+            while True:
                 try:
                     db.execute("BEGIN IMMEDIATE")
                     return
                 except apsw.BusyError:
-                    if count >= _MAX_TRIES:
+                    if time.monotonic() >= until:
                         raise
                 self._may_block = False
                 await asyncio.sleep(0.001)
@@ -351,7 +367,10 @@ class SqliteStore:
 
     def _busy(self, count: int) -> bool:
         """The busy handler of the clerk's connection: blocks for 10 ms, and no more once it waits in the loop."""
-        return self._may_block and count < _SHORT_TRIES and _busy(count)
+        if not self._may_block or count >= _SHORT_TRIES:
+            return False
+        _pause(count)
+        return True
 
     def has_other_writers(self) -> bool:
         return time.monotonic() < self._other_writers_until
