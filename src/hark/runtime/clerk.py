@@ -212,7 +212,7 @@ class Clerk:
             try:
                 answer = await question(cast("Store", store))
             except (Conflicted, Lost) as error:
-                if not store.over and not self.loop.closing:
+                if store.may_ask_again() and not self.loop.closing:
                     await asyncio.sleep(0.1)
                     continue
                 answer = caller_errors.unavailable(error)

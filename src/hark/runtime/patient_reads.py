@@ -1,7 +1,8 @@
 """PatientReads: a store as a caller reads it, who waits for an answer only so long (X5).
 
 The driver's timeouts are for one connection and one statement, and a read that failed is tried again; a caller counts
-all of it. The time begins anew with each answer: a question of many statements may take longer.
+all of it. The time begins anew with each answer, because a question of many statements may take longer. Once one has
+failed it does not: a question whose second statement always fails would be asked for ever.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ class PatientReads:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._until = time.monotonic() + caller_errors.PATIENCE
+        self._failed = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    @property
-    def over(self) -> bool:
-        """Whether the caller has waited long enough since the last answer."""
-        return time.monotonic() >= self._until
+    def may_ask_again(self) -> bool:
+        """A statement has failed: whether the caller still waits. Then all that is asked again has the time that is
+        left."""
+        self._failed = True
+        return time.monotonic() < self._until
 
     async def read(self, sql: Sql[Any], rows: Any = None, **values: Any) -> list[Any]:
         return await self._bounded(self._store.read(sql, rows, **values))
@@ -46,5 +49,6 @@ class PatientReads:
                 found = await answer
         except TimeoutError:
             raise Lost(f"no answer within {caller_errors.PATIENCE:g} s") from None
-        self._until = time.monotonic() + caller_errors.PATIENCE
+        if not self._failed:
+            self._until = time.monotonic() + caller_errors.PATIENCE
         return found
