@@ -1,5 +1,6 @@
 """X6: one trace from the caller's span through start, steps, runs, waits and answers; nothing without a provider."""
 
+import asyncio
 import contextlib
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from hark import (
     InstanceFailed,
     Machine,
     Next,
+    RetryPolicy,
     RunFailed,
     step,
     workflow,
@@ -170,6 +172,102 @@ async def test_x6_a_duplicate_does_not_change_the_trace_of_the_holder(
         await app.cancel("n-1")
     first = spans.get_finished_spans()[0]
     assert named(spans)["cancel"].context.trace_id == first.context.trace_id
+
+
+@workflow
+async def sections(ctx: FunctionContext) -> None:
+    with trace.get_tracer("test").start_as_current_span("section"):
+        await ctx.run(build, "1")
+        await ctx.run(build, "2")
+        await ctx.wait_for_signal("go", timeout=600)
+        await ctx.run(build, "3")
+
+
+async def test_x6_code_of_a_function_can_make_spans_around_its_operations(
+    store: Store, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(sections)
+    async with app, app.worker():
+        job = await app.start(sections)
+        await job.wait_for("awaiting_signal", timeout=30)
+        await job.signal("go")
+        await job.result(timeout=30)
+    assert [record.getMessage() for record in caplog.records] == []  # OpenTelemetry logs a context that was left open
+    ids = {span.context.span_id: span for span in spans.get_finished_spans()}
+    found = [span for span in spans.get_finished_spans() if span.name in ("section", "run build")]
+    assert [span.name for span in found].count("run build") == 3
+    assert {ids[parent(span)].name for span in found} == {"workflow sections"}
+
+
+@workflow
+async def undone(ctx: FunctionContext) -> None:
+    await ctx.run(build, "1", undo=lambda image: None)
+    await ctx.run(fail, retries=RetryPolicy(2, delay=0.001))
+
+
+async def test_x6_runs_and_undos_have_spans_with_the_instance_the_attempt_and_the_error(
+    store: Store, spans: InMemorySpanExporter
+) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(undone)
+    async with app, app.worker():
+        job = await app.start(undone)
+        with pytest.raises(InstanceFailed):
+            await job.result(timeout=30)
+    attempts = [span for span in spans.get_finished_spans() if span.name == "run fail"]
+    assert [(span.attributes or {})["hark.attempt"] for span in attempts] == [0, 1, 2]
+    for span in attempts:
+        assert span.status.description == "KeyError: 'x'"
+        assert (span.attributes or {})["error.type"] == "KeyError"
+        [event] = span.events
+        assert "in fail" in str((event.attributes or {})["exception.stacktrace"])
+    about = named(spans)["undo build"].attributes or {}
+    assert (about["hark.instance"], about["hark.definition"]) == (job.id, "undone")
+
+
+class Endless(Machine):
+    @step
+    async def start(self, ctx: Context) -> Done:
+        await asyncio.sleep(3600)
+        return Done()
+
+
+@workflow
+async def endless(ctx: FunctionContext) -> None:
+    await ctx.gather(ctx.run(asyncio.sleep, 3600), ctx.run(asyncio.sleep, 3600))
+
+
+async def test_x6_no_span_stays_open_when_code_is_cancelled_or_handed_back(
+    store: Store, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Endless, endless)
+    async with app:
+        async with app.worker(grace=0):
+            cancelled = [await app.start(definition) for definition in (Endless, endless)]
+            for handle in cancelled:
+                await handle.wait_for("executing", timeout=30)
+                await handle.cancel()
+            for definition in (Endless, endless):
+                await (await app.start(definition)).wait_for("executing", timeout=30)
+
+        async def all_ended() -> bool:
+            names = [span.name for span in spans.get_finished_spans()]
+            return names.count("step Endless.start") == names.count("workflow endless") == 2
+
+        await until(all_ended, "the spans")
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("opentelemetry")] == []
+
+
+async def test_x6_the_name_of_a_span_does_not_depend_on_how_many_are_started(
+    store: Store, spans: InMemorySpanExporter
+) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Note)
+    async with app:
+        await app.start_many([(Note, {}), (Note, {})])
+    assert (named(spans)["start instances"].attributes or {})["hark.instances"] == 2
 
 
 def test_x6_without_opentelemetry_nothing_of_it_is_imported() -> None:

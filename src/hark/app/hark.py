@@ -173,7 +173,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         if "opentelemetry.metrics" in sys.modules and not self._exports_metrics:
             from hark.runtime.otel_metrics import export_metrics
 
-            self._exports_metrics = export_metrics(self._read_metrics)
+            self._exports_metrics = export_metrics(self._read_metrics, self._clerk.counters)
 
     def _read_metrics(self) -> Reply[Metrics]:
         return self._read(lambda store: metrics.read(store, self._clerk.counters))

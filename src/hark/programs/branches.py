@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from hark.model.errors import InvalidOutcome
@@ -105,6 +106,8 @@ class Branch(Promise[Any]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], ready: ReadyQueue) -> None:
         self._coroutine = coroutine
+        # Its own from the first line to the last, as in a task: the parts between two commits run in different tasks.
+        self._context = copy_context()
         self._ready = ready
         self._waits_for: Promise[Any] | None = None
         ready.append(self)
@@ -121,9 +124,9 @@ class Branch(Promise[Any]):
             return
         self._waits_for = None
         try:
-            awaited = self._coroutine.send(None)
+            awaited = self._context.run(self._coroutine.send, None)
             while not isinstance(awaited, Promise):
-                awaited = self._coroutine.throw(_foreign_awaitable(awaited))
+                awaited = self._context.run(self._coroutine.throw, _foreign_awaitable(awaited))
         except StopIteration as end:
             self.resolve(end.value)
         except Exception as error:
@@ -144,7 +147,7 @@ class Branch(Promise[Any]):
         self.close()
 
     def close(self) -> None:
-        self._ready.close_code(self._coroutine.close)
+        self._ready.close_code(lambda: self._context.run(self._coroutine.close))
 
 
 class Branches:

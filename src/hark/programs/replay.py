@@ -126,7 +126,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._journal = Journal(claim.journal)
         self._inbox = FunctionInbox()
-        self._runs = Runs(services)
+        self._runs = Runs(claim, services)
         self._branches = Branches()
         self._ready = self._branches.ready
         self._open: dict[int, Operation] = {}  # by entry: asked for, not resolved

@@ -13,7 +13,7 @@ from inspect import CO_COROUTINE
 from typing import Any
 
 from hark.model import json
-from hark.model.activation import WaitRow
+from hark.model.activation import Claim, WaitRow
 from hark.model.error_codec import encode_error
 from hark.model.errors import RunFailed
 from hark.model.failures import failure_of
@@ -27,10 +27,11 @@ from hark.programs.steps import is_cancelled
 class Runs:
     """The functions of one activation that run in tasks, and the listener that interrupts waiting for them."""
 
-    __slots__ = ("_services", "execute", "listener", "tasks")
+    __slots__ = ("_claim", "_services", "execute", "listener", "tasks")
 
-    def __init__(self, services: FunctionServices) -> None:
+    def __init__(self, claim: Claim, services: FunctionServices) -> None:
         self.listener: InboxListener | None = None
+        self._claim = claim
         self._services = services
         self.execute = self._execute if services.tracing is None else self._execute_traced
         self.tasks: dict[int, tuple[Run, asyncio.Task[Result | BaseException]]] = {}
@@ -80,9 +81,10 @@ class Runs:
 
     async def _execute_traced(self, run: Run) -> Result:
         assert self._services.tracing is not None
-        with self._services.tracing.run(run.name or "") as end:
+        with self._services.tracing.run(self._claim, run.label, run.attempt) as fail:
             result = await self._execute(run)
-            end(result[1])
+            if result[1] is not None and run.failure is not None:
+                fail(run.failure)
             return result
 
     def start(self, runs: Iterable[Run]) -> None:

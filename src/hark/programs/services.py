@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from hark.model.activation import Claim
+from hark.model.failures import Failure
 from hark.programs.steps import StepServices
 
 
@@ -27,8 +29,8 @@ class InboxListener(Protocol):
 class RunTracing(Protocol):
     """Makes the spans of runs."""
 
-    def run(self, name: str) -> AbstractContextManager[Callable[[str | None], None]]:
-        """A span around one attempt; the function it gives takes the error of the attempt, if there is one."""
+    def run(self, claim: Claim, label: str, attempt: int) -> AbstractContextManager[Callable[[Failure], None]]:
+        """A span around one attempt of a run or an undo; the function it gives is called if the attempt fails."""
         ...
 
 

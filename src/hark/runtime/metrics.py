@@ -66,9 +66,9 @@ class Metrics(Struct):
     """By queue: how many are claimable, and seconds since the oldest of them became so."""
 
     @staticmethod
-    def empty() -> Metrics:
-        """Nothing counted, nothing read."""
-        return Metrics(ProcessCounters(), waits=dict.fromkeys(_KINDS, (0, 0.0)))
+    def unread(counters: ProcessCounters) -> Metrics:
+        """Nothing of the store."""
+        return Metrics(counters, waits=dict.fromkeys(_KINDS, (0, 0.0)))
 
 
 async def read(store: Store, counters: ProcessCounters) -> Metrics:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hark.model.errors import HarkError
 from hark.runtime.metric_families import Family, families
-from hark.runtime.metrics import Metrics
+from hark.runtime.metrics import Metrics, ProcessCounters
 from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:
@@ -26,18 +26,21 @@ _PATIENCE = 10.0  # seconds that an export waits for the store
 Read = Callable[[], Reply[Metrics]]
 
 
-def export_metrics(read: Read) -> bool:
+def export_metrics(read: Read, counters: ProcessCounters) -> bool:
     """Create the instruments, if a meter provider is configured. Returns whether it is.
 
-    `read` is a bound method; the instruments do not keep its object alive."""
+    Args:
+        read: A bound method; the instruments do not keep its object alive.
+        counters: Of this process: exported also when there is no store to read, as in the last export before it exits.
+    """
     api = sys.modules.get(_MODULE)
     if api is None or type(api.get_meter_provider()).__module__.startswith(_MODULE):  # the API's own does nothing
         return False
     from importlib.metadata import version
 
     meter = api.get_meter("hark", version("hark"))
-    readings = _Readings(read)
-    for family in families(Metrics.empty()):
+    readings = _Readings(read, counters)
+    for family in families(Metrics.unread(counters)):
         name, unit = _name(family.name), "s" if family.name.endswith("_seconds") else ""
         if family.kind == "gauge":
             meter.create_observable_gauge(name, [readings.of(family)], unit, family.about)
@@ -57,8 +60,9 @@ def _name(name: str) -> str:
 class _Readings:
     """The latest reading of the metrics."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, counters: ProcessCounters) -> None:
         self._read = weakref.WeakMethod(read)
+        self._counters = counters
         self._at = 0.0
         self._found: dict[str, list[tuple[dict[str, str], float]]] = {}
 
@@ -76,11 +80,15 @@ class _Readings:
 
     def _latest(self) -> dict[str, list[tuple[dict[str, str], float]]]:
         if time.monotonic() - self._at > _FRESH:
-            read = self._read()
-            try:
-                found = None if read is None else read().result(timeout=_PATIENCE)
-            except (HarkError, TimeoutError):  # the app is closed, or the store is away: there is nothing to report
-                found = None
-            self._found = {} if found is None else {family.name: family.samples for family in families(found)}
+            self._found = {family.name: family.samples for family in self._collect()}
             self._at = time.monotonic()
         return self._found
+
+    def _collect(self) -> list[Family]:
+        read = self._read()
+        if read is None:
+            return []
+        try:
+            return families(read().result(timeout=_PATIENCE))
+        except (HarkError, TimeoutError):  # the app is closed, or the store is away
+            return [family for family in families(Metrics.unread(self._counters)) if family.kind != "gauge"]

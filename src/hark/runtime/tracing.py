@@ -8,6 +8,7 @@ and nothing of OpenTelemetry is imported: this module imports it only when it is
       step Checkout.start       of a machine: one for each step
       workflow deploy           of a function: from its claim to its park or end
         run build               one for each attempt of `ctx.run`
+        undo build              one for each attempt of its undo
       wait signal paid          from the commit that began to wait to the arrival of the answer
       signal paid               from the call to its commit; linked to the caller's span
 """
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hark.kernel.requests import (
@@ -33,8 +35,8 @@ from hark.kernel.requests import (
 )
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, Proceed, runs_ahead
-from hark.model.error_codec import decode_error
 from hark.model.errors import NotOpen
+from hark.model.failures import Failure
 from hark.model.values import Delivery
 from hark.runtime.reply import Reply
 from hark.store import reads
@@ -113,11 +115,14 @@ class Tracing:
     def _start_or_broadcast(self, request: StartInstances | SignalWithStart | Publish) -> Callable[[Any], None]:
         span = self._tracer.start_span(_name(request), kind=self._api.SpanKind.PRODUCER)
         if isinstance(request, StartInstances):
+            traceparent = self._traceparent(span)
             for item in request.items:
-                item.trace = self._traceparent(span)
+                item.trace = traceparent
             if len(request.items) == 1:
                 [item] = request.items
                 span.set_attributes({"hark.instance": item.id, "hark.definition": item.definition})
+            else:
+                span.set_attribute("hark.instances", len(request.items))
         elif isinstance(request, SignalWithStart):
             request.item.trace = self._traceparent(span)
             span.set_attribute("hark.definition", request.item.definition)
@@ -194,10 +199,12 @@ class Tracing:
             claim.span = self._begin(claim)
         activation: ActivationSpan = claim.span
         activation.running = True
-        with self._api.use_span(activation.span, record_exception=False, set_status_on_exception=False):
-            yield
-        if activation.running:  # no outcome: it was cancelled, reclaimed or handed back
-            activation.end()
+        try:
+            with self._api.use_span(activation.span, record_exception=False, set_status_on_exception=False):
+                yield
+        finally:
+            if activation.running:  # no outcome: it was cancelled, reclaimed or handed back, or the process exits
+                activation.end()
 
     def _begin(self, claim: Claim) -> ActivationSpan:
         parent = self._context(claim.trace)
@@ -232,21 +239,26 @@ class Tracing:
         if isinstance(decision.move, Proceed) and runs_ahead(decision.move):
             return
         activation.span.set_attribute("hark.outcome", decision.label)
-        failure = decision.failure
-        if failure is not None:
-            about = {"exception.type": failure.type or "", "exception.message": failure.message}
-            activation.span.add_event("exception", about | {"exception.stacktrace": failure.traceback or ""})
-            activation.span.set_status(self._api.StatusCode.ERROR, failure.text)
+        if decision.failure is not None:
+            self._record(activation.span, decision.failure)
         elif isinstance(decision.move, Finish) and decision.move.status == "failed":
             activation.span.set_status(self._api.StatusCode.ERROR, decision.move.error)
         activation.end()
         claim.span = None
 
     @contextmanager
-    def run(self, name: str) -> Iterator[Callable[[str | None], None]]:
+    def run(self, claim: Claim, label: str, attempt: int) -> Iterator[Callable[[Failure], None]]:
         """See programs/services.py."""
-        with self._tracer.start_as_current_span(f"run {name}", record_exception=False) as span:
-            yield lambda error: None if error is None else self._fail(span, decode_error(error))
+        about = _about(claim) | {"hark.step": label, "hark.attempt": attempt}
+        with self._tracer.start_as_current_span(label, attributes=about, record_exception=False) as span:
+            yield partial(self._record, span)
+
+    def _record(self, span: Span, failure: Failure) -> None:
+        """A failed attempt."""
+        about = {"exception.type": failure.type or "", "exception.message": failure.message}
+        span.add_event("exception", about | {"exception.stacktrace": failure.traceback or ""})
+        span.set_attribute("error.type", failure.type or "")
+        span.set_status(self._api.StatusCode.ERROR, failure.text)
 
 
 class ActivationSpan:
@@ -297,7 +309,7 @@ class _TracedReply(Reply[T]):
 def _name(request: Request) -> str:
     match request:
         case StartInstances(items=items):
-            return f"start {items[0].definition}" if len(items) == 1 else f"start {len(items)} instances"
+            return f"start {items[0].definition}" if len(items) == 1 else "start instances"
         case SignalWithStart(item=item):
             return f"signal_with_start {item.definition}"
         case Publish(name=name):
