@@ -25,7 +25,7 @@ from hark.doors.http.api import ROUTES
 from hark.doors.http.connections import Connections
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest, Route, RouteTable
-from hark.doors.http.server import Server, address, config, limits, listen
+from hark.doors.http.server import LimitedServer, address, config, limits, listen
 from hark.doors.http.write_routes import Resolved
 
 STEPS = 10
@@ -161,7 +161,7 @@ async def served(app: Hark) -> AsyncIterator[int]:
     listener = listen("127.0.0.1", 0)
     DoorAccess(app).origin = address(listener)
     connections = Connections(limits(None, None))
-    server = Server(config(Beside(app), connections), connections)
+    server = LimitedServer(config(Beside(app), connections), connections)
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started:
         await asyncio.sleep(0.01)

@@ -27,7 +27,15 @@ def checks(schema: Any, answer: Any, *, limit: int = NO_LIMIT, remembered: bool 
         ({"properties": {"a": {"anyOf": [{}, {}]}}, "additionalProperties": {}}, {"a": 1, "b": 2}, 1 + 3 + 1),
         ({"patternProperties": {"ab": {}, "c": {}}}, {"abc": 1}, 1 + (2 + 1) * 3 + 2),
         ({"pattern": "abc"}, "12345", 1 + 3 * 5),
-        ({"propertyNames": {"pattern": "ab"}}, {"abc": 1}, 1 + 3 * 3),
+        ({"propertyNames": {"pattern": "ab"}}, {"abc": 1}, 1 + (1 + 2 * 3)),
+        (
+            {"propertyNames": {"anyOf": [{}, {"$ref": "#/$defs/a"}], "$defs": {"a": {}}}, "$defs": {"a": {"not": {}}}},
+            {"a": 1, "b": 2},
+            1 + 2 * (1 + 1 + 1 + 2),
+        ),
+        ({"multipleOf": 0.01}, 19.99, 1),
+        ({"multipleOf": 0.01}, 5e-324, 1 + 1073 - 64),
+        ({"items": {"multipleOf": 0.01}}, [10**300, 1e300], 1 + 1 + (1 + 997 - 64)),
         ({"enum": [1, 2, 3]}, 1, 1),
         ({"enum": [[1], {"a": [2]}]}, 1, 1 + 2 + 3),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"not": {}}}}, 1, 3),
@@ -40,6 +48,22 @@ def checks(schema: Any, answer: Any, *, limit: int = NO_LIMIT, remembered: bool 
 def test_a8_each_part_of_a_schema_is_counted_where_it_applies(schema: Any, answer: Any, expected: int) -> None:
     # What is listed counts the characters of a text less than what is only validated.
     assert checks(schema, answer, remembered=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"required": [f"r{n}" for n in range(500)]}, {f"k{n}": 1 for n in range(1000)}),
+        ({"required": [f"r{n}" for n in range(500)]}, {"text": "x" * 100_000}),
+        ({"required": [f"r{n}" for n in range(500)]}, {"x" * 100_000: "text"}),
+        ({"dependentRequired": {"k0": [f"r{n}" for n in range(500)]}}, {f"k{n}": 1 for n in range(1000)}),
+        ({"allOf": [{"maxProperties": 1}] * 500}, {f"k{n}": 1 for n in range(1000)}),
+        ({"propertyNames": {"maxLength": 1}}, {f"k{n}": 1 for n in range(1000)}),
+    ],
+)
+def test_a8_an_error_that_is_listed_counts_with_the_value_that_it_copies(schema: Any, answer: Any) -> None:
+    assert checks(schema, answer) > 5000
+    assert checks(schema, answer, remembered=True) <= 1501
 
 
 TWICE = {"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}

@@ -9,6 +9,7 @@ The count is an upper limit: every alternative is counted, although the validato
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urljoin
@@ -24,6 +25,10 @@ _OF_ANY_NAME = ("unevaluatedProperties",)
 _OF_ITEMS = ("contains", "additionalItems", "unevaluatedItems")
 _MAX_STATES = 1000  # kept for the next answer
 _CHARACTERS_PER_ERROR = 100  # that are matched in the time of a check whose error is listed
+_COPIED_PER_CHECK = 100  # values in an error, which has a copy of the value that it is about, in that time
+_CHARACTERS_PER_VALUE = 50  # that are copied in the time of a value
+_SMALL_EXPONENT = 64  # of a float; dividing one with a larger exponent takes longer for each bit
+_NAMES = -1  # instead of the index of an item: the names of the properties
 _CAP = 1 << 60  # multiplied no further
 
 PatternCost = Callable[[str], int]
@@ -64,6 +69,8 @@ class SchemaWork:
         while todo:
             value, state = todo.pop()
             total += state.weight
+            if not remembered and isinstance(value, str | list | dict):
+                total += state.errors * _copied(value) // _COPIED_PER_CHECK
             if isinstance(value, str):
                 total += state.per_character * len(value) // characters_per_check
             elif isinstance(value, list):
@@ -75,12 +82,19 @@ class SchemaWork:
                     total += state.per_key_character * sum(map(len, value)) // characters_per_check
                 if total <= limit:
                     todo += [(item, self._child(state, name, remembered)) for name, item in value.items()]
+                    if state.has_names:
+                        names = self._child(state, _NAMES, remembered)
+                        todo += [(name, names) for name in value]
+                        if not remembered:  # each error has a copy of the whole object
+                            total += names.errors * len(value) * _copied(value) // _COPIED_PER_CHECK
+            elif state.multiples and isinstance(value, float):
+                total += state.multiples * max(0, abs(math.frexp(value)[1]) - _SMALL_EXPONENT)
             if total > limit:
                 break
         return total
 
     def _child(self, state: _State, at: str | int, remembered: bool) -> _State:
-        """The state of the item or property of a value that is in this state."""
+        """The state of the item or property of a value that is in this state, or of the names of its properties."""
         if isinstance(at, str):
             key: str | int | None = at if at in state.names else None
         else:
@@ -89,7 +103,7 @@ class SchemaWork:
         if found is None:
             parts: dict[_Part, int] = {}
             for part, count in state.parts.items():
-                for inner in part.of_property(key) if key is None or isinstance(key, str) else part.of_item(key):
+                for inner in part.at(key):
                     parts[inner] = min(parts.get(inner, 0) + count, _CAP)
             found = state.children[key] = self._state(parts, remembered)
         return found
@@ -116,8 +130,8 @@ class _Part:
     """A schema within the schema, and where its own parts apply."""
 
     __slots__ = (
-        "any_item", "any_name", "first_items", "here", "names", "other_items", "other_names", "per_character",
-        "per_item", "per_key_character", "recursive", "weight",
+        "any_item", "any_name", "errors", "every_name", "first_items", "here", "multiples", "names", "other_items",
+        "other_names", "per_character", "per_item", "per_key_character", "recursive", "weight",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -125,39 +139,42 @@ class _Part:
         self.per_character = 0
         self.per_key_character = 0
         self.per_item = 0
+        self.multiples = 0
+        self.errors = 1  # of this part alone, at one value
         self.recursive = False
         self.here: list[_Part] = []  # apply to the same value
         self.names: dict[str, _Part] = {}
         self.other_names: list[_Part] = []
         self.any_name: list[_Part] = []
+        self.every_name: list[_Part] = []  # applies to the names themselves
         self.first_items: list[_Part] = []
         self.other_items: list[_Part] = []
         self.any_item: list[_Part] = []
 
-    def of_property(self, name: str | None) -> Iterator[_Part]:
-        yield from self.any_name
-        if name in self.names:
-            yield self.names[name]
+    def at(self, key: str | int | None) -> Iterator[_Part]:
+        """What applies to a property (None: one without a part of its own), to an item, or to every name."""
+        if key == _NAMES:
+            yield from self.every_name
+        elif isinstance(key, int):
+            yield from self.any_item
+            yield from [self.first_items[key]] if key < len(self.first_items) else self.other_items
         else:
-            yield from self.other_names
-
-    def of_item(self, at: int) -> Iterator[_Part]:
-        yield from self.any_item
-        if at < len(self.first_items):
-            yield self.first_items[at]
-        else:
-            yield from self.other_items
+            yield from self.any_name
+            yield from [self.names[key]] if key in self.names else self.other_names
 
     def below(self) -> Iterator[_Part]:
         yield from self.names.values()
-        for parts in (self.other_names, self.any_name, self.first_items, self.other_items, self.any_item):
-            yield from parts
+        yield from (*self.other_names, *self.any_name, *self.every_name)
+        yield from (*self.first_items, *self.other_items, *self.any_item)
 
 
 class _State:
     """All parts that apply to a value, each with how many times."""
 
-    __slots__ = ("children", "names", "parts", "per_character", "per_item", "per_key_character", "positions", "weight")
+    __slots__ = (
+        "children", "errors", "has_names", "multiples", "names", "parts", "per_character", "per_item",
+        "per_key_character", "positions", "weight",
+    )  # fmt: skip
 
     def __init__(self, parts: dict[_Part, int]) -> None:
         self.parts = parts
@@ -165,6 +182,9 @@ class _State:
         self.per_character = sum(part.per_character * count for part, count in parts.items())
         self.per_key_character = sum(part.per_key_character * count for part, count in parts.items())
         self.per_item = sum(part.per_item * count for part, count in parts.items())
+        self.errors = sum(part.errors * count for part, count in parts.items())
+        self.multiples = sum(part.multiples * count for part, count in parts.items())
+        self.has_names = any(part.every_name for part in parts)
         self.names = {name for part in parts for name in part.names}
         self.positions = max((len(part.first_items) for part in parts), default=0)
         self.children: dict[str | int | None, _State] = {}
@@ -250,8 +270,11 @@ class _PartBuilder:
             part.per_character += self._pattern_cost(pattern)
         part.per_character += "format" in schema
         part.per_key_character = sum(map(self._pattern_cost, patterns))
-        if isinstance(names := schema.get("propertyNames"), dict):
-            part.per_key_character += 1 + (self._pattern_cost(names["pattern"]) if "pattern" in names else 0)
+        part.every_name = several([schema.get("propertyNames")])
+        part.multiples = int("multipleOf" in schema)
+        part.errors += len(_list(schema.get("required")))
+        for needed in (*_dict(schema.get("dependentRequired")).values(), *_dict(schema.get("dependencies")).values()):
+            part.errors += len(_list(needed))
         part.per_item = 4 if schema.get("uniqueItems") is True else 0
 
     def _resolve(self, reference: str, base: str) -> list[tuple[Any, str]]:
@@ -322,6 +345,19 @@ def _size(value: Any) -> int:
         value = todo.pop()
         size += 1
         todo += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return size
+
+
+def _copied(value: Any) -> int:
+    """The names and values to copy, for a value that an error is about; a long text counts as several."""
+    size, todo = 0, [value]
+    while todo:
+        value = todo.pop()
+        size += 1
+        if isinstance(value, str):
+            size += len(value) // _CHARACTERS_PER_VALUE
+        elif isinstance(value, dict | list):
+            todo += [*value, *value.values()] if isinstance(value, dict) else value
     return size
 
 
