@@ -29,8 +29,11 @@ class Watched:
         self.monotonic += seconds
         self.now += int(seconds * SECOND)
 
-    def dead(self, **how: Any) -> list[str]:
-        found = self.watch.find_dead([(id, until, self.length) for id, until in self.until.items()], self.now, **how)
+    def dead(self, *, answer_takes: float = 0.0, **how: Any) -> list[str]:
+        asked, now = self.monotonic, self.now
+        self.wait(answer_takes)
+        leases = [(id, until, self.length) for id, until in self.until.items()]
+        found = self.watch.find_dead(leases, now, asked, **how)
         assert all(self.until[id] == until for id, until in found.items())
         return sorted(found)
 
@@ -47,6 +50,20 @@ def test_m5_a_worker_is_dead_when_its_lease_is_over_and_not_before(watched: Watc
     assert watched.dead() == []
     watched.wait(0.2)
     assert watched.dead() == ["w"]
+
+
+def test_m5_a_lease_that_ends_while_the_answer_is_on_its_way_is_looked_at_again(watched: Watched) -> None:
+    """The process was suspended between asking and looking, maybe together with the worker."""
+    watched.renew()
+    assert watched.dead() == []
+    assert watched.dead(answer_takes=10 * LEASE) == []
+    watched.renew()
+    assert watched.dead() == []
+    watched.renew("new")
+    assert watched.dead(answer_takes=10 * LEASE) == []
+    watched.wait(LEASE / 3)
+    watched.renew("new")
+    assert "new" not in watched.dead()
 
 
 def test_m5_a_worker_that_renews_its_lease_lives(watched: Watched) -> None:

@@ -144,6 +144,7 @@ class OtherProcesses:
         clerk = self._clerk
         if not clerk.store.durable:
             return {}
+        asked = time.monotonic()
         now = await clerk.store.time()
         clerk.clock.adjust(now)  # the local clock may have been set while no turn ran because all slots were taken
         quiet = not clerk.clock.by_hand and time.monotonic() < clerk.store.no_reclaim_before()
@@ -155,5 +156,5 @@ class OtherProcesses:
         if clerk.clock.by_hand:
             dead |= {id: until for id, until, _ in leases if until < now}
         else:
-            dead |= self._watch.find_dead(leases, now, trust_clock=trust_clock)
+            dead |= self._watch.find_dead(leases, now, asked, trust_clock=trust_clock)
         return dead

@@ -29,7 +29,7 @@ class WorkerWatch:
         self._leases: dict[str, _Lease] = {}  # by worker
 
     def find_dead(
-        self, leases: Iterable[tuple[str, int, float]], now: int, *, trust_clock: bool = False
+        self, leases: Iterable[tuple[str, int, float]], now: int, asked: float, *, trust_clock: bool = False
     ) -> dict[str, int]:
         """Look at the leases of all workers.
 
@@ -37,6 +37,8 @@ class WorkerWatch:
             leases: Of each worker its id, when its lease ends, and how many seconds a renewal lasts (0: unknown). Read
                 after `now`, and just now.
             now: The database's time.
+            asked: The monotonic time before both were read. The answer may have come late, because the database was
+                slow or this process was suspended: a lease that ended meanwhile may have been renewed meanwhile.
             trust_clock: Believe a lease that is seen for the first time and has ended: the caller does not look twice.
 
         Returns:
@@ -50,7 +52,7 @@ class WorkerWatch:
                 known = _Lease(until, at + self._left((until - now) / 1_000_000, length, trust_clock))
             seen[worker] = known
         self._leases = seen
-        return {worker: lease.until for worker, lease in seen.items() if lease.ends < at}
+        return {worker: lease.until for worker, lease in seen.items() if lease.ends < asked}
 
     def _left(self, left: float, length: float, trust_clock: bool) -> float:
         if not trust_clock:
