@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -27,6 +30,7 @@ from hark import (
     step,
     workflow,
 )
+from tests.support.http import serving
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -174,6 +178,20 @@ async def test_x6_a_duplicate_does_not_change_the_trace_of_the_holder(
     assert named(spans)["cancel"].context.trace_id == first.context.trace_id
 
 
+async def test_x6_the_http_api_continues_the_trace_of_a_request(store: Store, spans: InMemorySpanExporter) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Note)
+    trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with app, serving(app) as http:
+        headers = {"traceparent": f"00-{trace_id}-{span_id}-01"}
+        started = (await http.post("/instances", json={"definition": "Note"}, headers=headers)).json()
+        malformed = await http.get(f"/instances/{started['id']}", headers={"traceparent": b"\xff"})
+    assert malformed.status_code == 200
+    found = named(spans)["start Note"]
+    assert f"{found.context.trace_id:x}" == trace_id[1:]
+    assert f"{parent(found):x}" == span_id
+
+
 @workflow
 async def sections(ctx: FunctionContext) -> None:
     with trace.get_tracer("test").start_as_current_span("section"):
@@ -268,6 +286,52 @@ async def test_x6_the_name_of_a_span_does_not_depend_on_how_many_are_started(
     async with app:
         await app.start_many([(Note, {}), (Note, {})])
     assert (named(spans)["start instances"].attributes or {})["hark.instances"] == 2
+
+
+TRACED_MODULE = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+from hark import Hark, workflow
+
+def format(span):
+    return f"span {span.name} of {span.context.trace_id:032x}\\n"
+
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=format)))
+trace.set_tracer_provider(provider)
+app = Hark("sqlite:///traced.db")
+
+@workflow
+async def order(ctx):
+    return await ctx.run(str.upper, "tea")
+
+app.register(order)
+"""
+CALLER = """
+from opentelemetry import trace
+from traced import app, order
+
+with app, trace.get_tracer("page").start_as_current_span("page"):
+    app.start(order).result().result(timeout=60).result()
+"""
+
+
+def test_x6_a_trace_continues_in_hark_worker_when_the_module_of_the_app_configures_a_provider(tmp_path: Path) -> None:
+    (tmp_path / "traced.py").write_text(TRACED_MODULE)
+    hark = Path(sys.executable).parent / "hark"
+    command = [str(hark), "worker", "--app", "traced:app"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as worker:
+        try:
+            caller = subprocess.run(
+                [sys.executable, "-c", CALLER], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=True
+            )
+        finally:
+            worker.send_signal(signal.SIGTERM)
+            there, _ = worker.communicate(timeout=60)
+    traces = re.findall(r"span (.+) of (\w+)\n", caller.stdout + there)
+    assert [name for name, _ in traces] == ["start order", "page", "run upper", "workflow order"]
+    assert len({trace_id for _, trace_id in traces}) == 1
 
 
 def test_x6_without_opentelemetry_nothing_of_it_is_imported() -> None:

@@ -6,7 +6,7 @@ These are not verbs of `Hark`: a user of the library needs none of them, and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 from hark.app.arguments import (
@@ -132,6 +132,15 @@ class DoorAccess:
     def health(self) -> Reply[dict[str, Any]]:
         """The condition of the store as plain facts: `hark doctor` judges them."""
         return self.app._read(health.facts)
+
+    def tracing(self, traceparent: bytes | None) -> AbstractContextManager[None]:
+        """The verbs called inside of it continue the trace of a request, if a tracer provider is configured."""
+        tracing = self.app._services.tracing
+        return (
+            nullcontext()
+            if tracing is None or traceparent is None
+            else tracing.continued(traceparent.decode("latin-1"))
+        )
 
     def metrics(self) -> Reply[list[Family]]:
         """Gauges of the store and counters of this process. Reads indexes only, never a whole table."""

@@ -92,6 +92,17 @@ class Tracing:
     def _context(self, traceparent: str | None) -> Context | None:
         return None if traceparent is None else self._propagator.extract({"traceparent": traceparent})
 
+    @contextmanager
+    def continued(self, traceparent: str) -> Iterator[None]:
+        """What is called inside of it belongs to the trace of a caller in another process, unless there is a span
+        already, as below the middleware of an application that Hark is mounted in."""
+        if self._api.get_current_span().get_span_context().is_valid:
+            yield
+            return
+        caller = self._api.get_current_span(self._context(traceparent))
+        with self._api.use_span(caller, record_exception=False, set_status_on_exception=False):
+            yield
+
     # -- calls --------------------------------------------------------------------------------------
 
     def reply(self, request: Request, convert: Callable[[Any], T] | None, spawn: Callable[..., None]) -> Reply[T]:

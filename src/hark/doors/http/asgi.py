@@ -108,7 +108,10 @@ class AsgiApp:
         if self._origin is not None and caller is not None:
             self._origin.notice(request.origin, caller)
         request.route, request.caller = route, caller or auth.ANONYMOUS_CALLER
-        return await route.handler(request)
+        if caller is None:  # a stranger does not choose which traces are recorded
+            return await route.handler(request)
+        with request.access.tracing(request.header(b"traceparent")):
+            return await route.handler(request)
 
     async def _authenticate(self, scope: Scope) -> Caller | None:
         """Return the caller, or None without a valid way in; raise Forbidden for a drive-by request."""
