@@ -65,6 +65,7 @@ def test_d4_help_on_a_terminal_is_drawn_in_panels_and_plain_elsewhere() -> None:
     drawn = re.sub(r"\x1b\[[0-9;]*m", "", drawn)
     assert "╭─ Options ─" in drawn
     assert "╭─ Store, server and output ─" in drawn
+    assert "<bool>" not in drawn  # a flag takes no value
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", on_a_terminal("instance", "list", "-h", NO_COLOR="1"))
     for plain in (on_a_terminal("instance", "list", "-h", TERM="dumb"), run_process("instance", "list", "-h").out):
         assert plain.startswith("Usage: hark instance list")

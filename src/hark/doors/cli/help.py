@@ -23,7 +23,7 @@ _TASKS = {
 
 class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        _choose_style(self)
+        _choose_style(self, ctx)
         super().format_help(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -32,7 +32,7 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        _choose_style(self)
+        _choose_style(self, ctx)
         super().format_help(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -70,9 +70,12 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _choose_style(command: TyperCommand | TyperGroup) -> None:
+def _choose_style(command: TyperCommand | TyperGroup, ctx: Any) -> None:
     if on_terminal():
         command.rich_markup_mode = "rich"
+        for parameter in command.get_params(ctx):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""  # typer writes <bool>, as if a flag took a value
         command.help = (command.help or "").replace("\b\n", "")  # means "do not wrap" in plain help only
     else:
         command.rich_markup_mode = None
