@@ -28,6 +28,7 @@ PLACES = {
     "postgresql://hark:a?hunter2@db/shop": "***@db/shop",
     "postgresql://hark:a#hunter2@db/shop": "***@db/shop",
     "postgresql://hark:a://hunter2@db/shop": "***@db/shop",
+    "postgresql://hark%3Ahunter2@db/shop": "hark:***@db/shop",
     "postgresql://hark:hunter2": "postgresql://hark:***",
     "postgresql://hark:12hunter2/shop": "postgresql://hark:***",
 }

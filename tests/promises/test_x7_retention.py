@@ -4,6 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from hark import (
@@ -22,7 +23,6 @@ from hark import (
     step,
 )
 from hark.kernel.requests import Retain, RetainEvents, RetryInstance
-from hark.model import json
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
 from hark.runtime import other_processes, retention, views
@@ -308,7 +308,7 @@ async def test_x7_history_can_be_exported_first(store: Store) -> None:
         sent = [(signal["name"], signal["payload"], signal["dedup_key"]) for signal in old["signals"]]
         assert sent == [("news", {"n": 1}, "k"), ("other", "never consumed", None), ("news", "end", None)]
         assert (younger["status"], younger["error"]) == ("failed", "as asked")
-        assert json.parse(json.dump(exported))  # it can be written as JSON
+        assert msgspec.json.decode(msgspec.json.encode(exported))  # it can be written as JSON
         # Exporting removes nothing, and what is removed next is what was exported.
         assert await app.export(before=before) == exported
         assert [history["id"] for history in await app.export(before=before, limit=1)] == ["old"]
@@ -436,3 +436,10 @@ async def test_x7_old_events_are_removed_a_batch_at_a_time_and_only_the_head_of_
 def test_x7_a_malformed_retention_is_refused(option: str, wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=option):
         Harness(**{option: wrong})
+
+
+def test_x7_events_that_may_have_to_prove_a_commit_cannot_be_removed() -> None:
+    """A turn whose connection was cut in COMMIT is recognised by its events, after an outage of hours too."""
+    with pytest.raises(InvalidInput, match="at least 86400 seconds"):
+        Harness(event_retention=DAY - 1)
+    Harness(event_retention=DAY)

@@ -18,6 +18,7 @@ from hark.runtime.listing import Filters
 
 MAX_PAGE = 10_000
 MAX_TAGS = 20
+MIN_EVENT_RETENTION = 86_400
 
 
 def target_of(target: Any) -> str:
@@ -103,6 +104,19 @@ def seconds(duration: Duration, what: str, *, zero: bool = False) -> float:
 def optional_seconds(duration: Duration | None, what: str) -> float | None:
     """How long to wait, as seconds, 0 included; None for ever."""
     return None if duration is None else seconds(duration, what, zero=True)
+
+
+def check_event_retention(duration: Duration | None) -> float | None:
+    """The option `event_retention`, as seconds. After a connection that was cut in COMMIT, the events of the turn prove
+    that it happened: if retention had removed them, the turn would run twice."""
+    if duration is None:
+        return None
+    found = seconds(duration, "event_retention")
+    if found < MIN_EVENT_RETENTION:
+        raise InvalidInput(
+            f"event_retention={duration!r} is too short: give at least {MIN_EVENT_RETENTION} seconds (a day), or None."
+        )
+    return found
 
 
 def check_rates(given: Any) -> dict[str, Rate]:

@@ -12,7 +12,14 @@ from typing import Any, Self
 
 from hark.app.answer_links import AnswerLinks
 from hark.app.answering import AnswerVerbs
-from hark.app.arguments import UnavailableDefault, check_count, check_rates, refuse_unavailable, seconds
+from hark.app.arguments import (
+    UnavailableDefault,
+    check_count,
+    check_event_retention,
+    check_rates,
+    refuse_unavailable,
+    seconds,
+)
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
 from hark.app.signalling import SignalVerbs
@@ -55,7 +62,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         max_payload: How many bytes of JSON a payload, state or result may have.
         retention: Seconds that finished instances are kept. A process with a worker removes older ones, every minute.
         event_retention: Seconds that events are kept, also those of live instances, for definitions that run for
-            months; None keeps them for as long as their instance.
+            months, at least a day; None keeps them for as long as their instance.
         rate_limits: Rate limits by name, each a `Rate` or a dict of its parameters: `{"stripe": Rate(100, 60)}`.
         concurrency: How many instances execute at once under a concurrency key, by the part of the key before `:`. A
             key that is not named has 1.
@@ -118,10 +125,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
             connect.factory(url, schema=schema, lease=self._lease, clock=clock),
             rules,
             lease=self._lease,
-            retention=Retention(
-                seconds(retention, "retention"),
-                None if event_retention is None else seconds(event_retention, "event_retention"),
-            ),
+            retention=Retention(seconds(retention, "retention"), check_event_retention(event_retention)),
             clock=clock,
         )
         self._links = AnswerLinks(secret, base_url, self._clerk.now)

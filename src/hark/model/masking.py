@@ -54,5 +54,5 @@ def _mask_authority(rest: str, *, has_scheme: bool) -> str:
         return rest
     if re.search(r"[/?#@]", credentials):  # not escaped in the password, so the parts are unclear
         return f"{_MASK}@{location}"
-    user, colon, _ = credentials.partition(":")
-    return f"{user}:{_MASK}@{location}" if colon else rest
+    user, *password = re.split(r":|%3a", credentials, maxsplit=1, flags=re.IGNORECASE)
+    return f"{user}:{_MASK}@{location}" if password else rest
