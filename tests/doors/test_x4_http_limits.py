@@ -6,6 +6,7 @@ Time is counted in ticks of the server. The limits of these tests are so high th
 import asyncio
 import contextlib
 import json
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -466,6 +467,33 @@ async def test_x4_more_silent_connections_than_descriptors_do_not_shut_the_serve
         assert await process.wait() == 0
         for sock in silent:
             sock.close()
+
+
+@pytest.mark.slow
+async def test_x4_a_burst_of_connections_does_not_take_all_descriptors(tmp_path: Path) -> None:
+    code = f"""
+import asyncio, resource
+from hark import Hark
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+asyncio.run(Hark("sqlite:///{tmp_path / "hark.db"}").serve(port=0))
+"""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=pipe, stderr=pipe)
+    silent: list[socket.socket] = []
+    try:
+        assert process.stdout is not None
+        port = int((await process.stdout.readline()).split()[2].rstrip(b";").rpartition(b":")[2])
+        process.send_signal(signal.SIGSTOP)  # all of them wait when it continues
+        silent += [socket.create_connection(("127.0.0.1", port)) for _ in range(400)]
+        process.send_signal(signal.SIGCONT)
+        await until(lambda: _is_healthy(port), "the server to respond", 100)
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        _, errors = await process.communicate()
+        for sock in silent:
+            sock.close()
+    assert b"out of system resource" not in errors
 
 
 async def _is_healthy(port: int) -> bool:

@@ -30,6 +30,9 @@ from hark.model.reasons import reason
 
 _log = logging.getLogger("hark.http")
 _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
+_WAITING_TO_CONNECT = 2048
+# An event loop accepts so many connections before it looks at the first of them, and so before the limits apply.
+_ACCEPTED_AT_ONCE = 16
 
 
 async def serve(
@@ -91,6 +94,7 @@ async def serve(
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
             if server.started:
+                listener.listen(_WAITING_TO_CONNECT)  # again: uvicorn has set both numbers to the same
                 serving_what = "working; metrics" if metrics_only else "serving"
                 say(f"{serving_what} on {address(listener)}; press Ctrl-C or send SIGTERM to stop")
             try:
@@ -141,6 +145,7 @@ def config(application: Any, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         application, http=protocol, loop="none", lifespan="off", access_log=False, log_config=None, proxy_headers=False,
         server_header=False, date_header=True, ws="none", timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
+        backlog=_ACCEPTED_AT_ONCE,
     )  # fmt: skip
 
 
@@ -154,7 +159,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(2048)
+        listener.listen(_WAITING_TO_CONNECT)
     except OSError as error:
         listener.close()
         raise InvalidInput(
