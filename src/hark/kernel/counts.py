@@ -20,7 +20,7 @@ class Counts:
     def __init__(self) -> None:
         self.started: Counter[str] = Counter()  # by definition
         self.ended: Counter[tuple[str, str]] = Counter()  # by status and definition
-        self.happened: Counter[str] = Counter()  # by what: the type of an event, "cancel", "published", "late_answer"
+        self.happened: Counter[str] = Counter()  # "retry", "timeout", "cancel", …: see `add_up`
 
     def __bool__(self) -> bool:
         return bool(self.started or self.ended or self.happened)
@@ -29,10 +29,14 @@ class Counts:
 def add_up(turn: Turn) -> None:
     """Count what the turn did that its verbs have not counted. Its last phase."""
     happened = turn.result.counts.happened
-    happened.update(type for _, type, _, _ in turn.history.events)
+    if turn.history.retries:
+        happened["retry"] += turn.history.retries
+    if turn.history.timeouts:
+        happened["timeout"] += turn.history.timeouts
     cancelled = [r for r in turn.batch.of(Cancel) if r.sender is None and isinstance(r.result, str)]
     if cancelled:
-        happened["cancel"] += len([r for r in cancelled if r not in turn.result.again])
+        again = set(map(id, turn.result.again))
+        happened["cancel"] += sum(id(request) not in again for request in cancelled)
     late = sum(isinstance(request.result, AlreadySettled) for request in turn.batch.of(SettleAwakeable))
     if late:
         happened["late_answer"] += late

@@ -23,13 +23,15 @@ _MAX_WAITS = 20  # that one event lists
 class History:
     """The events and near misses of one turn, written by its last statements."""
 
-    __slots__ = ("_written", "events", "failures", "near_misses", "now")
+    __slots__ = ("_written", "events", "failures", "near_misses", "now", "retries", "timeouts")
 
     def __init__(self, now: int) -> None:
         self.now = now
         self.events: list[tuple[str, EventType, str | None, str | None]] = []
         self.near_misses: list[tuple[str, str, str, str, str | None]] = []
         self.failures: list[Failed] = []
+        self.retries = 0  # events of this type
+        self.timeouts = 0
         self._written = 0  # how many of the events are in the store
 
     def event(self, id: str, type: EventType, step: str | None = None, /, **data: Any) -> None:
@@ -47,6 +49,7 @@ class History:
 
     def _retried(self, claim: Claim, decision: Decision, until: int | None) -> None:
         failure, attempt = decision.failure, claim.attempt
+        self.retries += 1
         if failure is None:  # the step returned `Retry`
             self.event(claim.id, "retry", decision.step, attempt=attempt, until=_time(until))
             return
@@ -90,6 +93,7 @@ class History:
             failure, until = failed.failure, None
             limit = {} if failed.retries is None else {"retries": failed.retries}
             if failed.type == "retry":
+                self.retries += 1
                 until = self._next_attempt(decision, failed.place)
                 self.event(
                     claim.id, "retry", failed.step,
@@ -131,6 +135,7 @@ class History:
 
     def timed_out(self, id: str, waits: list[WaitRow]) -> None:
         """The event of waits that reached their deadline together."""
+        self.timeouts += 1
         listed, more = _listed(waits)
         self.event(id, "timeout", None, until=_time(waits[0].deadline), waits=listed, **more)
 
