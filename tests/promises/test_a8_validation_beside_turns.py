@@ -96,6 +96,24 @@ async def test_a8_closing_the_app_answers_a_caller_whose_answer_is_being_validat
             await slow
 
 
+async def test_a8_a_caller_is_told_when_the_validation_itself_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Panic(BaseException):
+        pass
+
+    def fail(text: str, payload: str) -> list[str]:
+        raise Panic("out of range")
+
+    async with harness(store, Asker) as app:
+        id = await ask(app, store, schema=NUMBERS)
+        with monkeypatch.context() as broken:
+            broken.setattr(validation, "problems", fail)
+            with pytest.raises(Panic):
+                await asyncio.wait_for(app.resolve(id, MANY), 60)
+        assert (await app.resolve(id, MANY)).status == "RESOLVED"
+
+
 async def test_a8_a_large_answer_from_a_step_commits_with_its_outcome(store: Store) -> None:
     class Settler(Machine):
         @step

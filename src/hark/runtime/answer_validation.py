@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hark.kernel import settle
 from hark.kernel.requests import SettleAwakeable
+from hark.runtime.reply import answer_all
 from hark.runtime.request_queue import Queued, RequestQueue
 from hark.runtime.thread_loop import ThreadLoop
 
@@ -33,7 +34,12 @@ class AnswerValidation:
 
     async def _validate(self, item: Queued, thread: ThreadPoolExecutor) -> None:
         assert isinstance(item.request, SettleAwakeable)
-        await asyncio.get_running_loop().run_in_executor(thread, settle.validate, item.request)
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, settle.validate, item.request)
+        except BaseException as error:  # a panic of the validator is no Exception; nobody else tells the caller
+            if item.reply is not None:
+                answer_all([(item.reply, error)])
+            raise
         self._queue.put_back([item])
         self._loop.wake()
 
