@@ -449,6 +449,30 @@ async def test_x8_a_quarantined_undo_can_be_retried(store: Store) -> None:
         assert (found.status, found.error, found.cancel_reason) == ("cancelled", "out of stock", None)
 
 
+async def test_x8_an_undo_whose_step_is_missing_fails_and_a_retry_continues_it(store: Store) -> None:
+    """The code has changed, and was deployed under the same version."""
+
+    class Renamed(Machine, name="Order"):
+        @step
+        async def start(self, ctx: Context) -> Outcome:
+            return Done()
+
+    async with harness(store, Order) as app:
+        await _start(app)
+        await app.cancel("o", "out of stock")
+    async with harness(store, Renamed) as app:
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.cancel_reason) == ("failed", "out of stock")
+        assert "has no step 'undo'" in (found.error or "")
+        assert "It was being cancelled (out of stock), and its undo has not finished" in (found.error or "")
+    async with harness(store, Order) as app:
+        await app.retry("o")
+        await app.drain()
+        found = await app.get("o")
+        assert (found.status, found.error, found.state["undone"][0]) == ("cancelled", "out of stock", "out of stock")
+
+
 async def test_x8_the_undo_of_a_blocked_or_limited_step_runs_without_its_limit(store: Store) -> None:
     async with harness(store, Order, Waiter) as app, Turns(store, app.clock) as turns:
         await app.start(Waiter, GO, id="holder", concurrency_key="k")

@@ -371,6 +371,27 @@ async def test_x9_a_function_that_is_undone_logs_nothing_again(store: Store, cap
     assert messages(caplog) == ["booked"]
 
 
+async def test_x9_the_log_says_that_a_function_failed_and_is_undone(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once before its undo, as a warning, and once when it has failed."""
+    caplog.set_level(logging.WARNING, logger="hark")
+
+    @workflow
+    async def trip(ctx: FunctionContext) -> None:
+        await ctx.run(str, "flight", undo=print)
+        raise ValueError("no hotel")
+
+    async with harness(store, trip) as app:
+        await app.start(trip, id="t")
+        await app.drain()
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert logged == [
+        ("WARNING", "trip t failed at run str, and its undo runs now: ValueError: no hotel"),
+        ("ERROR", "trip t failed at undo str: ValueError: no hotel"),
+    ]
+
+
 async def test_x9_the_log_of_a_function_works_after_a_failed_run(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -40,7 +40,7 @@ def add_up(turn: Turn) -> None:
     late = sum(isinstance(request.result, AlreadySettled) for request in turn.batch.of(SettleAwakeable))
     if late:
         happened["late_answer"] += late
-    if turn.history.failures:
-        happened["failed_attempt"] += len(turn.history.failures)
+    if turn.history.failures:  # a function that is undone is counted when it has failed
+        happened["failed_attempt"] += sum(failed.type != "undoing" for failed in turn.history.failures)
     if turn.broadcasts.published:
         happened["published"] += len(turn.broadcasts.published)

@@ -13,6 +13,7 @@ from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
 from hark.model.decisions import Finish
+from hark.model.errors import unfinished_undo
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -48,9 +49,8 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
                 result, error, traceback = None, claim.cancel_reason, None
                 turn.history.event(claim.id, "cancelled", decision.step, error=error)
             else:
-                turn.history.failed(
-                    claim.id, claim.definition, decision.step, claim.attempt, error or "", decision.failure
-                )
+                error = f"{error or ''} {unfinished_undo(claim.cancel_reason)}".lstrip()
+                turn.history.failed(claim.id, claim.definition, decision.step, claim.attempt, error, decision.failure)
         rows.append((claim.id, claim.epoch, status, decision.step, decision.state, result, error, traceback))
         turn.rows[claim.id].status = status
         turn.result.counts.ended[status, claim.definition] += 1

@@ -192,7 +192,8 @@ class JournalLine(Struct, gc=False):
 class FailedAttempt(Struct, gc=False):
     """A failed attempt that the outcome itself does not show: an event before that of the outcome (X9)."""
 
-    type: Literal["retry", "error", "undo_failed"]  # `retry`: another attempt follows
+    # `retry`: another attempt follows. `undoing`: of the function itself, which is undone before it fails.
+    type: Literal["retry", "error", "undoing", "undo_failed"]
     step: str  # or the operation of a function
     failure: Failure
     attempt: int  # how often it was retried before, from 0

@@ -54,7 +54,7 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
     ),
     "error": EventInfo(
         "An attempt failed and is not repeated, but the instance goes on: `handle` chose another outcome than `Retry` "
-        "and `Stop`, or the function got `RunFailed`.",
+        "and `Stop`, or the function got `RunFailed`, or it has failed and is undone now.",
         {
             **_FAILURE,
             "attempt": "how often it was retried before, from 0",

@@ -583,7 +583,7 @@ class Session:
         self._withdrawn.update(entry_of(wait.place) for wait in self.claim.waits)
         changes = self._wait_changes()
         failure = failure_of(error)
-        self._failed_attempts.append(FailedAttempt("error", self.claim.step, failure, 0))
+        self._failed_attempts.append(FailedAttempt("undoing", self.claim.step, failure, 0))
         text = msgspec.json.encode(failure).decode()
         self._journal.write(UNDOING, self._journal.next_entry, None, (text, None))
         move = Proceed(disarm=changes.disarmed_ids, keep_slot=not self._journal.has_doubled())

@@ -313,6 +313,7 @@ def _handed(claim: Claim) -> list[int]:
 async def run(program: StepProgram, claim: Claim, services: StepServices) -> Decision:
     """Run the step the instance was claimed for."""
     context: Context[Any] = Context(claim, services, None)
+    begun = False
     try:
         context.state = program.codec.load(claim.state)
         step = program.steps.get(claim.step)
@@ -321,6 +322,7 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
                 f"{program.name} version {program.version} has no step {claim.step!r}. "
                 f"It has: {', '.join(program.steps)}. Add the step, then retry the instance."
             )
+        begun = True
         if step.is_async:
             outcome = await step.function(program.machine, context)
         else:
@@ -329,7 +331,10 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
     except Exception as error:
         if is_cancelled():
             raise asyncio.CancelledError from error
-        return await recover(program, claim, services, error)
+        decision = await recover(program, claim, services, error)
+        if not begun and isinstance(decision.move, Finish) and decision.move.status == "failed":
+            decision.move.keeps_undo = True  # the code has changed: an undo that has not begun is not lost
+        return decision
 
 
 async def recover(program: StepProgram, claim: Claim, services: StepServices, error: BaseException) -> Decision:

@@ -17,7 +17,6 @@ import msgspec
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, FailedAttempt, Finish, JournalLine, Move, Park, Proceed, stop
-from hark.model.errors import unfinished_undo
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of
 from hark.programs.journal import NEW_VISIT, UNDO, UNDONE, Journal, Line
@@ -52,11 +51,7 @@ def start_over(claim: Claim, journal: Journal, step: str) -> Decision:
 
 def cannot_go_on(claim: Claim, error: BaseException) -> Decision:
     """Fail an instance whose code cannot go on. A retry continues from its journal, also in the middle of an undo."""
-    failure = failure_of(error)
-    if claim.cancel_reason is not None:
-        message = f"{failure.message} {unfinished_undo(claim.cancel_reason)}"
-        failure = Failure(failure.type, message, failure.traceback)
-    return stop(claim.step, claim.state, failure, keeps_undo=True)
+    return stop(claim.step, claim.state, failure_of(error), keeps_undo=True)
 
 
 class Undoing:

@@ -50,6 +50,8 @@ def _what(failed: Failed, now: int) -> str:
         case "error":
             text = attempt_text(failed.attempt, failed.retries, failed.failure, None)
             return f"at {failed.step}: {text}; it is not retried, and the instance goes on"
+        case "undoing":
+            return f"failed at {failed.step}, and its undo runs now: {failed.failure.brief}"
         case "undo_failed":
             return f"at {failed.step}: a part of its undo failed: {failed.failure.brief}"
         case _:
