@@ -29,6 +29,18 @@ def harness(store: Store, *definitions: Any) -> Harness:
     return Harness(*definitions, url=store.url, **store.options)
 
 
+async def test_a_function_that_continues_as_new_shows_progress_from_its_first_line_on(store: Store) -> None:
+    @workflow
+    async def pages(ctx: FunctionContext, page: int) -> Any:
+        ctx.progress(page)
+        return ctx.continue_as_new({"page": page + 1}) if page < 3 else page
+
+    async with harness(store, pages) as app:
+        it = await app.start(pages, {"page": 1})
+        await app.drain()
+        assert (await it.result(), (await it.get()).progress) == (3, 3)
+
+
 async def test_a_function_shows_its_progress_while_it_runs_and_waits(store: Store) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 

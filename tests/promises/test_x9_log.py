@@ -253,6 +253,26 @@ async def test_x9_a_function_logs_each_line_once_across_parks(store: Store, capl
     assert {record.instance for record in records(caplog, "hark.workflow")} == {run.id}
 
 
+async def test_x9_a_function_that_continues_as_new_logs_from_its_first_line_on(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="hark")
+
+    @workflow
+    async def pages(ctx: FunctionContext, page: int) -> Any:
+        ctx.log.info("page %d", page)
+        await ctx.sleep(10)
+        ctx.log.info("slept %d", page)
+        return ctx.continue_as_new({"page": page + 1}) if page < 3 else page
+
+    async with harness(store, pages) as app:
+        await app.start(pages, {"page": 1})
+        for _ in range(4):
+            await app.drain()
+            await app.advance(10)
+    assert messages(caplog) == ["page 1", "slept 1", "page 2", "slept 2", "page 3", "slept 3"]
+
+
 async def test_x9_a_function_logs_what_follows_a_run_while_another_run_is_to_be_repeated(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -91,7 +91,9 @@ class Journal:
     # -- reading ----------------------------------------------------------------------------------
 
     def start_replay(self) -> None:
-        self.unread.extend([line for line in self.lines if line.kind not in KNOWN_WHEN_ASKED])
+        # Without the line that begins a visit: all of a new visit is new, what it logs and its progress included.
+        skipped = KNOWN_WHEN_ASKED | {NEW_VISIT}
+        self.unread.extend([line for line in self.lines if line.kind not in skipped])
 
     def end_replay(self) -> None:
         """New operations of a retry get entries of their own, so an awakeable that is created again has a new id."""
