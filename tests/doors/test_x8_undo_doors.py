@@ -104,3 +104,14 @@ async def test_x8_show_and_why_say_that_the_undo_runs(shop: Shop, where: str) ->
     why = (await shop.hark(where, "instance", "why", "o")).out
     assert "It is being cancelled: undo runs (out of stock). It waits for " in why
     assert "hark signal o released" in why
+
+
+async def test_x8_why_says_once_what_holds_up_an_undo(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    app.register(Checkout)
+    async with app:
+        await app.start(Checkout, id="o")
+        await app.cancel("o", "out of stock")
+        why = (await asyncio.to_thread(run_cli, "instance", "why", "o", *store_options(store))).out
+    assert "It is being cancelled: undo runs (out of stock)." in why
+    assert why.count("No live worker") == 1

@@ -305,6 +305,40 @@ async def test_x8_a_step_in_another_process_is_undone(store: Store) -> None:
             await other.result("o", timeout=30)
 
 
+async def test_x8_a_worker_that_claims_the_undo_of_its_own_step_ends_the_step_and_keeps_one_slot(store: Store) -> None:
+    """With a free slot it may claim the undo before it has noticed that another process cancelled its step."""
+    told: list[str] = []
+
+    class Executing(Machine, on_cancel="undo"):
+        @step
+        async def start(self, ctx: Context) -> Outcome:
+            gate = gates[ctx.id]
+            try:
+                await gate.hold()
+            except asyncio.CancelledError:
+                told.append(ctx.id)
+                gate.open.set()
+                raise
+            return Done("never")
+
+        @step
+        async def undo(self, ctx: Context) -> Outcome:
+            await gates[ctx.id].open.wait()
+            return Done()
+
+    gates = {id: Gate() for id in ("a", "b", "c")}
+    worker, other = Hark(store.url, **store.options), Hark(store.url, **store.options)
+    worker.register(Executing)
+    async with worker, other, worker.worker({"default": 2}):
+        for id in gates:  # more often than there are slots
+            await worker.start(Executing, id=id)
+            await asyncio.wait_for(gates[id].reached.wait(), 30)
+            await other.cancel(id)
+            with pytest.raises(InstanceCancelled):
+                await other.result(id, timeout=30)
+    assert told == ["a", "b", "c"]
+
+
 class Family(Machine):
     """A parent without undo, over a tree of orders."""
 

@@ -47,7 +47,8 @@ class AttachedWorker:
     def receive(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
         """Outcomes that were committed, fenced or refused, and new claims.
 
-        An instance that runs ahead, or whose outcome was refused, keeps its slot.
+        An instance that runs ahead, or whose outcome was refused, keeps its slot. A new claim ends an older one of the
+        same instance.
         """
         begin = list(claims)
         refused, closed = [], []
@@ -60,6 +61,8 @@ class AttachedWorker:
                     closed.append(commit.claim)
             else:
                 refused.append(commit)
+        if claims:  # another process cancelled our step, and we claimed its undo before we noticed the cancel
+            self.abandon({claim.id for claim in claims})
         self._slots.take(claims)
         self._call(self._activations.start, begin, refused, closed)
 

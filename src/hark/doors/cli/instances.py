@@ -198,7 +198,7 @@ def why(options: Options, target: Target) -> None:
         if wait.wake:
             print(f"    {colored(printable(wait.wake) + options.as_given(), 'bold')}")
     for blocker in found.blockers:
-        if blocker.text != found.text:
+        if blocker.text not in found.text:
             print(f"\n{printable(options.add_to_commands(blocker.text))}")
         if blocker.until is not None:
             print(f"  until {exact(blocker.until)} ({ago(blocker.until)})")
