@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -13,6 +14,7 @@ import pytest
 from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
 from hark.runtime import caller_errors
 from hark.store import postgres, sqlite
+from hark.store.protocol import Lost
 from tests.crash.machines import Gated
 from tests.crash.processes import Workers
 from tests.support.inspect import query, until
@@ -226,3 +228,42 @@ async def test_x5_a_lock_held_by_another_program_is_a_clear_error(
         other.execute("ROLLBACK")
         other.close()
         assert (await app.signal("patient", "tick")).status == "stored"
+
+
+async def test_x5_a_database_that_is_slow_after_an_outage_is_asked_about_a_commit_until_it_answers(
+    pg_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The callers are told that the outcome is unknown; then each question has ten seconds of its own."""
+    monkeypatch.setattr(caller_errors, "PATIENCE", 2.0)
+    commit = postgres.PostgresTx.commit
+
+    async def cut_after(tx: postgres.PostgresTx) -> None:
+        monkeypatch.setattr(postgres.PostgresTx, "commit", commit)
+        await commit(tx)
+        raise Lost("cut")
+
+    async with Hark(pg_store.url, **pg_store.options) as app:
+        await app.start(Patient, id="patient")
+        store = app._clerk.store
+        committed, told = store.committed, False
+
+        async def answer_slowly(xid: int) -> bool:
+            if not told:
+                raise Lost("away")
+            await asyncio.sleep(1.2)
+            return await committed(xid)
+
+        monkeypatch.setattr(store, "committed", answer_slowly)
+        monkeypatch.setattr(postgres.PostgresTx, "commit", cut_after)
+        with pytest.raises(StoreUnavailable, match="outcome is unknown"):
+            await asyncio.wait_for(app.signal("patient", "tick", dedup_key="1"), 60)
+        told = True
+        await until(lambda: has_signalled(app), "the clerk to go on")
+    assert await query(pg_store, "SELECT dedup_key FROM signals ORDER BY 1") == [("1",), ("2",)]
+
+
+async def has_signalled(app: Hark) -> bool:
+    with suppress(StoreUnavailable):
+        await app.signal("patient", "tick", dedup_key="2")
+        return True
+    return False

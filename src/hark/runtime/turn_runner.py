@@ -128,8 +128,10 @@ class TurnRunner:
         xid, since = result.xid, time.monotonic()
         store = self._clerk.store
         while True:
+            left = since + caller_errors.PATIENCE - time.monotonic()
             try:
-                async with asyncio.timeout(max(1.0, since + caller_errors.PATIENCE - time.monotonic())):
+                # Once the callers have their answer there is time: a connection to a database far away takes a second.
+                async with asyncio.timeout(left if left > 0 else caller_errors.PATIENCE):
                     committed = await store.committed(xid)
                     if committed and result.provable:
                         committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=result.now))
