@@ -388,6 +388,7 @@ class PostgresStore:
         """Borrow a read connection; at most _READERS are open."""
         async with self._may_read:
             db = self._idle_readers.pop() if self._idle_readers else None
+            gave_up = False
             try:
                 if db is None or db.is_closed():
                     self._was_cut = self._was_cut or db is not None
@@ -396,13 +397,14 @@ class PostgresStore:
             except _FAULTS as error:
                 raise _failed(db, error) from error
             except asyncio.CancelledError:
+                gave_up = True  # maybe because too many read at a time: dead workers must be found nevertheless
                 if db is not None:
-                    db.terminate()  # the caller gave up; the server may never answer on this connection
+                    db.terminate()  # the server may never answer on this connection
                 raise
             finally:
                 if db is not None and not db.is_closed():
                     self._idle_readers.append(db)
-                else:
+                elif not gave_up:
                     self._was_cut = True
 
     async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
