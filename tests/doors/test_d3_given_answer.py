@@ -103,6 +103,16 @@ async def test_d3_the_page_shows_the_answer_its_answerer_and_its_time(store: Sto
         assert as_json["payload"]["address"] == {"street": "<b>1 Main St</b>"}
 
 
+async def test_d3_neither_the_page_nor_its_json_shows_a_password(store: Store) -> None:
+    account = {"properties": {"user": {"type": "string"}, "key": {"type": "string", "format": "password"}}}
+    schema = {"type": "object", "properties": {"account": {"type": "object", **account}}}
+    async with served_question(store, schema=schema) as (app, client, id, url):
+        await app.resolve(id, {"account": {"user": "ann", "key": "hunter2"}})
+        assert "hunter2" not in (await client.get(url)).text
+        as_json = (await client.get(url, headers={"Accept": "application/json"})).json()
+        assert as_json["payload"] == {"account": {"user": "ann", "key": None}}
+
+
 async def test_d3_the_page_shows_the_reason_of_a_rejection(store: Store) -> None:
     async with served_question(store, schema=Payment) as (app, client, id, url):
         await app.reject(id, "too <dear>")

@@ -28,7 +28,7 @@ import msgspec
 from hark.doors.errors import NoRoute
 from hark.doors.http import parsing
 from hark.doors.http.form import Form
-from hark.doors.http.given_answer import GivenValue, given_answer
+from hark.doors.http.given_answer import GivenValue, given_answer, without_passwords
 from hark.doors.http.responses import (
     Headers,
     Response,
@@ -78,7 +78,7 @@ class Question(msgspec.Struct):
         timeout_at: When it times out, or None.
         answered_by: The answerer's name, or None.
         resolved_at: When it was settled, or None.
-        payload: The answer, once it is resolved.
+        payload: The answer, once it is resolved; a password in it is null.
         error: The reason, once it is rejected.
     """
 
@@ -363,7 +363,8 @@ def _message_page(
 def _question_json(question: Awakeable) -> Question:
     return Question(
         question.id, question.status, question.title, question.description, question.schema, question.assignees,
-        question.timeout_at, question.answered_by, question.resolved_at, question.payload, question.error,
+        question.timeout_at, question.answered_by, question.resolved_at,
+        without_passwords(question.schema, question.payload), question.error,
     )  # fmt: skip
 
 

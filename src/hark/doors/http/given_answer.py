@@ -40,6 +40,20 @@ def given_answer(schema: Any, payload: Any) -> list[GivenValue]:
     return [shown]
 
 
+def without_passwords(schema: Any, payload: Any) -> Any:
+    """The answer with null in place of each password, which the page does not show either."""
+    return payload if schema is None else _without_passwords(FieldBuilder(schema).build(), payload)
+
+
+def _without_passwords(field: Field, value: Any) -> Any:
+    if field.input == "password":
+        return None
+    if not field.fields or not isinstance(value, dict):
+        return value
+    known = {inner.path[-1]: inner for inner in field.fields}
+    return {name: _without_passwords(known[name], inner) if name in known else inner for name, inner in value.items()}
+
+
 def _show(field: Field | None, value: Any, left: Iterator[int], label: str = "") -> GivenValue | None:
     """One value; None when enough are shown."""
     if next(left, None) is None:
