@@ -9,7 +9,20 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hark import AlreadySettled, Await, Conflict, Context, Done, Hark, InstanceFailed, Machine, Retry, step
+from hark import (
+    AlreadySettled,
+    Await,
+    Conflict,
+    Context,
+    Done,
+    FunctionContext,
+    Hark,
+    InstanceFailed,
+    Machine,
+    Retry,
+    step,
+    workflow,
+)  # fmt: skip
 from hark.runtime import health
 from tests.doors.support_cli import HARK, store_options
 from tests.support.http import app_on, ask, serving
@@ -155,6 +168,21 @@ async def test_x6_what_happened_to_instances_is_counted(http: httpx.AsyncClient,
     assert after["hark_timeouts_total"] == 1
     assert after["hark_broadcasts_total"] == 1
     assert after["hark_late_answers_total"] == 1
+
+
+async def test_x6_a_function_that_is_undone_failed_once(http: httpx.AsyncClient, app: Hark) -> None:
+    @workflow
+    async def trip(ctx: FunctionContext) -> None:
+        await ctx.run(str, "flight", undo=print)
+        raise ValueError("no hotel")
+
+    app.register(trip)
+    await app.start("trip", id="t")
+    with pytest.raises(InstanceFailed):
+        await app.result("t", timeout=30)
+    after = await scrape(http)
+    assert after["hark_failed_attempts_total"] == 1
+    assert after['hark_instances_finished_total{status="failed",definition="trip"}'] == 1
 
 
 async def test_x6_an_awakeable_that_times_out_counts_as_a_timeout(store: Store) -> None:

@@ -468,6 +468,33 @@ async def test_x8_concurrent_runs_are_undone_in_reverse_order_of_completion(worl
         assert world.log == ["quick", "slow", "-slow", "-quick"]
 
 
+async def test_x8_runs_beside_one_that_failed_are_undone_if_the_function_waits_for_them(
+    world: World, harness: Any
+) -> None:
+    gate = Gate()
+
+    async def make_late() -> dict[str, str]:
+        await gate.hold()
+        return await world.make("late")
+
+    async def fail() -> None:
+        gate.open.set()
+        raise ValueError("no")
+
+    @workflow
+    async def order(ctx: FunctionContext) -> None:
+        beside = ctx.run(make_late, undo=world.remove), ctx.run(fail)
+        for found in await ctx.gather(*beside, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found
+
+    async with harness(order) as app:
+        await app.start(order, id="o")
+        await app.drain()
+        assert world.log == ["late", "-late"]
+        assert await statuses(app, "o") == ["failed"]
+
+
 async def test_x8_a_finished_run_that_first_gave_up_is_undone_too(world: World, harness: Any) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
