@@ -679,6 +679,15 @@ class Normalised(pydantic.BaseModel):
         return {"name": f"{data['first']} {data['last']}"}
 
 
+class Doubled(pydantic.BaseModel):
+    number: int
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return 2 * self.number
+
+
 class Sizes(TypedDict):
     small: int
 
@@ -700,6 +709,7 @@ class Hamper:
         (Extra, {"name": "Ann", "age": 5}),
         (Ignored, {"name": "Ann", "age": 5}),
         (Normalised, {"first": "Ann", "last": "Lee"}),
+        (Doubled, Doubled(number=1).model_dump()),
         (Hamper, {"points": [{"x": 1}], "by_day": {date(2024, 5, 1): 1}, "sizes": {"small": 1}, "days": {AT.date()}}),
         (Hamper, {"points": [Point(1)], "by_day": {"2024-05-01": 1}, "days": ["2024-05-01"]}),
     ],

@@ -125,7 +125,7 @@ def _model_keys(kind: Any) -> Mapping[Any, str] | None:
     validators = kind.__pydantic_decorators__.model_validators.values()
     if "extra" in kind.model_config or any(one.info.mode != "after" for one in validators):
         return None
-    keys: dict[Any, str] = {}
+    keys: dict[Any, str] = {name: name for name in kind.model_computed_fields}  # as `model_dump` writes them
     for name, field in kind.model_fields.items():
         keys[name] = name
         for alias in (field.alias, field.validation_alias):

@@ -51,8 +51,8 @@ def dump(value: object, *, limit: int | None = None, what: str = "payload") -> s
 
 
 def dump_unchecked(value: object, *, limit: int | None = None, what: str = "payload") -> str:
-    """As `dump`, but dates and the like may become text: for texts that people read, for a value whose reader sees at
-    once what became of it, and for one that is read back as types and compared by `check_input`."""
+    """As `dump`, but dates and the like may become text: for texts that people read, for results, whose reader sees at
+    once what became of them, and for a value that is read back as types and compared by `check_input`."""
     return _write(value, _encode, load, limit, what, InvalidInput, compare=False)
 
 

@@ -48,7 +48,7 @@ def reject(awakeable_id: str, error: str, by: str) -> Settle:
 
 def progress(value: Any) -> str:
     """A value for `Instance.progress`, as JSON text. It is small: lists show it, and a loop may set it often."""
-    text = json.dump(value, what="progress")
+    text = json.dump_unchecked(value, what="progress")
     size = len(text.encode())
     if size > MAX_PROGRESS:
         raise PayloadTooLarge(

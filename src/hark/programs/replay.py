@@ -556,7 +556,8 @@ class Session:
                 check_all_awaited(self.claim, self.program.name, self._open, early, unfinished)
             if isinstance(value, ContinueAsNew):
                 return self._continue_as_new(value.input)
-            result = json.dump(value, limit=self.services.max_payload, what=f"result of {self.program.name}")
+            what = f"result of {self.program.name}"
+            result = json.dump_unchecked(value, limit=self.services.max_payload, what=what)
         except Exception as error:
             if self.undoable and succeeded(self._journal.lines, self.undoable):
                 return self._begin_undo(error)

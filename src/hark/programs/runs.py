@@ -42,7 +42,6 @@ class Runs:
             result = await (self._call(run) if run.timeout is None else self._call_within(run, run.timeout))
             if result is None or not run.keeps_result:
                 return "null", None
-            # A date may become text here: the code that awaits the run receives the text, live and in a replay alike.
             return json.dump_unchecked(result, limit=self._services.max_payload, what=f"result of {run.name}"), None
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():  # the activation is cancelled: its outcome is not used any more (X8)

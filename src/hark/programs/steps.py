@@ -418,7 +418,7 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
             move = Park((Arm("children", new_id(), children=children, join=outcome.join),))
             label, consume = "spawn", (*handed, *directed)
         case Done():
-            result = json.dump(outcome.result, limit=services.max_payload, what="result")
+            result = json.dump_unchecked(outcome.result, limit=services.max_payload, what="result")
             label, step, move, consume = "done", claim.step, Finish("done", result=result), ()
         case Stop():
             label, step, consume, failure = "stop", claim.step, (), failure_of(outcome.reason)
