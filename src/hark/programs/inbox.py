@@ -21,12 +21,11 @@ class FunctionInbox:
     name, so that they cost nothing until they are awaited.
     """
 
-    __slots__ = ("_directed", "_read_again", "_signals", "consumed", "restored")
+    __slots__ = ("_directed", "_signals", "consumed", "restored")
 
     def __init__(self) -> None:
         self._directed: dict[int, InboxRow] = {}  # to a wait or an awakeable, by seq
         self._signals: dict[tuple[str, str], deque[InboxRow]] = {}  # signals and broadcasts by kind and name, in order
-        self._read_again = False  # the next rows are the whole inbox
         self.consumed: list[int] = []
         self.restored: list[int] = []  # signals whose lines a retry has cut
 
@@ -35,10 +34,6 @@ class FunctionInbox:
 
     def add(self, rows: Iterable[InboxRow]) -> None:
         """Rows that the last commit has read, in order of arrival."""
-        if self._read_again:
-            self._read_again = False
-            self._directed.clear()
-            self._signals.clear()
         for row in rows:
             if row.wait_id is not None or row.kind == "awakeable":
                 self._directed[row.seq] = row
@@ -89,7 +84,9 @@ class FunctionInbox:
             return (), ()
         consumed, self.consumed = tuple(self.consumed), []
         restored, self.restored = tuple(self.restored), []
-        self._read_again = bool(restored)
+        if restored:  # the commit gives the whole inbox again, in which these are the first
+            self._directed.clear()
+            self._signals.clear()
         return consumed, restored
 
 

@@ -108,7 +108,8 @@ class Journal:
     def has_doubled(self) -> bool:
         """Whether this activation has added at least as many lines as it replayed, and at least one: functions that
         give up their slot before they have added any would take turns forever."""
-        return len(self.lines) >= max(2 * self._replayed, 1)
+        lines = len(self.lines)
+        return lines > 0 and lines >= 2 * self._replayed
 
     # -- writing ----------------------------------------------------------------------------------
 

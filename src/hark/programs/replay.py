@@ -421,7 +421,8 @@ class Session:
     def _read_inbox(self) -> None:
         """Resolve operations with the rows of the inbox, one at a time: each may lead to new operations."""
         inbox = self._inbox
-        inbox.add(self.claim.inbox)
+        if self.claim.inbox:
+            inbox.add(self.claim.inbox)
         while inbox and self._can_continue():
             match = inbox.take_match(self._open, self.claim.waits)
             if match is None:
@@ -442,7 +443,7 @@ class Session:
 
     def _only_run(self) -> Run | None:
         """The usual case, which needs no task and no waits: one function after the other, with nothing else open."""
-        if len(self._open) == 1 and not self._has_uncommitted() and not self.claim.waits:
+        if len(self._open) == 1 and not self._journal.uncommitted and self._progress is None and not self.claim.waits:
             for operation in self._open.values():
                 if type(operation) is Run and not operation.started and not operation.attempt:
                     operation.started = True

@@ -39,7 +39,12 @@ class Runs:
     async def _execute(self, run: Run) -> Result:
         """Call the user's function; its return value or its error as text."""
         try:
-            result = await (self._call(run) if run.timeout is None else self._call_within(run, run.timeout))
+            if run.timeout is not None:
+                result = await self._call_within(run, run.timeout)
+            elif run.kwargs is None and _is_async(run.function):  # the usual case, without another call
+                result = await run.function(*run.args)
+            else:
+                result = await self._call(run)
             if result is None or not run.keeps_result:
                 return "null", None
             return json.dump_unchecked(result, limit=self._services.max_payload, what=f"result of {run.name}"), None
