@@ -130,13 +130,14 @@ class History:
 
     def parked(self, claim: Claim, decision: Decision, waits: Iterable[WaitRow]) -> None:
         """The event of an instance that begins to wait: for what, and until when."""
-        data = _waits([wait for wait in waits if wait.fired_at is None])
-        self.events.append((claim.id, decision.label, decision.step, data))
+        until, listed, more = _listed([wait for wait in waits if wait.fired_at is None])
+        self.event(claim.id, decision.label, decision.step, until=until, waits=listed, **more)
 
     def timed_out(self, id: str, waits: list[WaitRow]) -> None:
         """The event of waits that reached their deadline together."""
         self.timeouts += 1
-        self.events.append((id, "timeout", None, _waits(waits)))
+        until, listed, more = _listed(waits)
+        self.event(id, "timeout", None, until=until, waits=listed, **more)
 
     def near_miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:
         """Record a signal or message that was not stored: no inbox has it, and `hark instance why` reads it here."""
@@ -154,7 +155,7 @@ class History:
 
 
 class _Wait(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A wait in the data of an event."""
+    """A wait in the data of an event. Not a dict: every park writes one."""
 
     kind: str
     name: str | None = None
@@ -162,15 +163,8 @@ class _Wait(Struct, frozen=True, gc=False, omit_defaults=True):
     remaining: int | None = None
 
 
-class _Waits(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The data of an event about waits. Structs, because every park writes one: a dict takes twice as long."""
-
-    until: datetime | None
-    waits: list[_Wait]
-    more: int = 0  # that are not listed
-
-
-def _waits(waits: list[WaitRow]) -> str:
+def _listed(waits: list[WaitRow]) -> tuple[datetime | None, list[_Wait], dict[str, int]]:
+    """The first deadline of these waits, the waits as the data of an event lists them, and how many are not listed."""
     until: int | None = None
     listed: list[_Wait] = []
     for wait in waits:
@@ -178,7 +172,7 @@ def _waits(waits: list[WaitRow]) -> str:
             until = wait.deadline
         if len(listed) < _MAX_WAITS:
             listed.append(_Wait(wait.kind, wait.name, wait.key, wait.remaining))
-    return _encode(_Waits(_time(until), listed, len(waits) - len(listed))).decode()
+    return _time(until), listed, {"more": len(waits) - _MAX_WAITS} if len(waits) > _MAX_WAITS else {}
 
 
 def _time(at: int | None) -> datetime | None:

@@ -61,7 +61,7 @@ def _changed(value: Any, back: Any, path: str) -> tuple[str, Any] | None:
         pairs = ((f".{key}", inner, _member(back, key)) for key, inner in value.items() if type(inner) not in _ATOMS)
     elif isinstance(value, _LISTS):
         if isinstance(back, _LISTS):
-            pairs = ((f"[{n}]", *both) for n, both in enumerate(zip(value, back, strict=False)))
+            pairs = _items(value, back)
     elif type(value) is type(back):
         pairs = ((f".{name}", getattr(value, name, None), getattr(back, name, None)) for name in field_names(value))
     for step, inner, other in pairs:
@@ -94,11 +94,19 @@ def unknown_key(value: Any, back: Any, path: str = "$") -> str | None:
             if type(inner) not in _ATOMS
         )
     elif isinstance(value, _LISTS) and isinstance(back, _LISTS):
-        pairs = ((f"[{n}]", *both) for n, both in enumerate(zip(value, back, strict=False)))
+        pairs = _items(value, back)
     for step, inner, other in pairs:
         if found := unknown_key(inner, other, path + step):
             return found
     return None
+
+
+def _items(value: Any, back: Any) -> Iterable[tuple[str, Any, Any]]:
+    """The items of two lists side by side, with their path; without those that cannot have lost anything."""
+    if _ATOMS.issuperset(map(type, value)):
+        return ()
+    both = enumerate(zip(value, back, strict=False))
+    return ((f"[{n}]", one, other) for n, (one, other) in both if type(one) not in _ATOMS)
 
 
 def _member(back: Any, key: Any) -> Any:
