@@ -62,6 +62,17 @@ def test_x9_a_failed_instance_is_printed_with_its_error_and_its_traceback(cli: C
     assert '    {}["x"]\n' in out
 
 
+@pytest.mark.parametrize("definition", [Waits, pay], ids=["a step", "a run"])
+def test_x9_events_show_the_error_of_a_failed_attempt_on_80_columns(
+    cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch, definition: Any
+) -> None:
+    run_until(store, definition, "runnable" if definition is Waits else "awaiting_signal")
+    monkeypatch.setenv("COLUMNS", "80")
+    [line] = [line for line in cli("events", "--job", "o-1").out.splitlines() if " retry " in line]
+    assert line.endswith("  KeyError: 'x'")
+    assert '"traceback"' in cli("events", "--job", "o-1", "--wide").out
+
+
 @pytest.mark.parametrize("command", ["show", "why"])
 @pytest.mark.parametrize(
     ("definition", "status", "text"),

@@ -64,11 +64,20 @@ def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any],
 def print_events(options: Options, found: Iterable[Any], wide: bool = False) -> None:
     found, limit = list(found), line_width(wide)
     ids = shown_ids((event.instance_id for event in found), wide)
-    for event in found:
+    steps = [shorten(event.step or "-", 30) for event in found]
+    width = min(max(map(len, steps), default=0), 20)
+    for event, step in zip(found, steps, strict=True):
         if options.json:
             print_json(event)
         else:
-            data = "" if event.data is None else printable(event.data) if wide else shorten(event.data, 100)
-            step = shorten(event.step or "-", 30)
-            line = f"{event.at:%Y-%m-%d %H:%M:%S}  {ids[event.instance_id]}  {event.type:<12} {step:<20} {data}"
+            data = "" if event.data is None else printable(event.data) if wide else _summary(event.data)
+            line = f"{event.at:%Y-%m-%d %H:%M:%S}  {ids[event.instance_id]}  {event.type:<12} {step:<{width}}  {data}"
             print(cut_line(line.rstrip(), limit))
+
+
+def _summary(data: Any) -> str:
+    """The data of an event on one line. Of a failed attempt: its error, which the JSON has behind other things."""
+    if isinstance(data, dict) and isinstance(data.get("message"), str):
+        kind = data.get("type")
+        data = f"{kind}: {data['message']}" if kind else data["message"]
+    return shorten(data, 100)
