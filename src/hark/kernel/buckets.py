@@ -253,9 +253,9 @@ async def _save(turn: Turn, buckets: Iterable[Bucket]) -> None:
 async def release(turn: Turn) -> None:
     """Make the buckets of freed slots due, if rows are blocked on them, and those of rate limits when the first row
     that is blocked on them now has its tokens."""
-    names = {("slot", key) for key in turn.buckets.freed} | {("rate", key) for key in turn.buckets.left}
-    if not names:
+    if not turn.buckets.freed and not turn.buckets.left:
         return
+    names = {("slot", key) for key in turn.buckets.freed} | {("rate", key) for key in turn.buckets.left}
     held: _Shards = {}
     for row in await turn.tx.fetch(sql.hold_buckets, sorted(names)):
         bucket = Bucket(*row)

@@ -47,10 +47,12 @@ class ProcessCounters(Struct):
         if claims and requests:
             self.wakes += 1
             self.woke += seconds
-        if counts:
-            self.started.update(counts.started)
-            self.finished.update(counts.ended)
-            self.happened.update(counts.happened)
+        for definition, number in counts.started.items():
+            self.started[definition] += number
+        for end, number in counts.ended.items():
+            self.finished[end] += number
+        for name, number in counts.happened.items():
+            self.happened[name] += number
 
 
 class Metrics(Struct):
