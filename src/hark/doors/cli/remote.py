@@ -256,7 +256,7 @@ def error_of_response(status: int, body: Any, url: str) -> HarkError:
     message = body["error"]
     kind = _ERRORS.get(str(body.get("type"))) or _error_of_status(status)
     if kind is Unauthenticated:
-        message += " Give --token or HARK_TOKEN; `hark token create --scope read` makes a token."
+        message += " Give it with --token or HARK_TOKEN."
     try:
         return rebuild_error(kind, message, body)
     except (TypeError, ValueError):  # data that no Hark server sends
