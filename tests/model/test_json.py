@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hark.model import json
 from hark.model.errors import InvalidDefinition, InvalidInput, InvalidState, MalformedJson, PayloadTooLarge
 from hark.model.input_checks import has_plain_parts
 from hark.model.json import DEPTH, MAX_TEXT, Codec, check_text, dump, load, parse
@@ -759,3 +760,12 @@ class Closed:
 )
 def test_only_types_with_plain_parts_are_searched_for_look_alikes(type_: Any, plain: bool) -> None:
     assert has_plain_parts(type_) is plain
+
+
+def test_an_input_that_comes_back_equal_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(json, "look_alike", refuse)
+    monkeypatch.setattr(json, "unknown_key", refuse)
+    json.check_input({"rows": [{"a": [1, {"b": 2}]}]}, {"rows": [{"a": [1, {"b": 2}]}]}, "input")

@@ -58,6 +58,8 @@ def dump_unchecked(value: object, *, limit: int | None = None, what: str = "payl
 
 def check_input(value: object, back: object, what: str) -> None:
     """Raise InvalidInput if an input, read back as types, lost something: a type that has no JSON, or a key."""
+    if _equal(value, back):  # compared in C; the searches below are slow
+        return
     flat = type(value) is dict and len(value) <= _FEW and _is_flat(value)
     if not flat and (problem := look_alike(value, back)):
         raise InvalidInput(f"The {what} {problem}")
