@@ -26,7 +26,7 @@ from hark.model.errors import (
     MalformedJson,
     PayloadTooLarge,
 )
-from hark.model.input_checks import field_names, has_plain_parts, is_pydantic, look_alike, unknown_key
+from hark.model.input_checks import field_names, has_plain_parts, is_equal, is_pydantic, look_alike, unknown_key
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def dump_unchecked(value: object, *, limit: int | None = None, what: str = "payl
 
 def check_input(value: object, back: object, what: str) -> None:
     """Raise InvalidInput if an input, read back as types, lost something: a type that has no JSON, or a key."""
-    if _equal(value, back):  # compared in C; the searches below are slow
+    if is_equal(value, back):  # compared in C; the searches below are slow
         return
     flat = type(value) is dict and len(value) <= _FEW and _is_flat(value)
     if not flat and (problem := look_alike(value, back)):
@@ -235,7 +235,7 @@ def _write(
     try:
         back = read(raw)
         if compare:
-            equal = _equal(value, back)
+            equal = is_equal(value, back)
             if equal and read is load:
                 return text
             if not equal and (problem := look_alike(value, back)):
@@ -251,14 +251,6 @@ def _write(
         key = _diagnose(text)[1]
         raise error(f"The {what} has {key}: two Python keys become the same text; use str keys only")
     return text
-
-
-def _equal(value: Any, back: Any) -> bool:
-    """Whether nothing was changed; the comparison is much faster than the search for what was."""
-    try:
-        return bool(value == back)
-    except Exception:  # of the user's own __eq__
-        return False
 
 
 def _encode_other(value: Any) -> Any:
