@@ -7,7 +7,7 @@ import gc
 import uuid
 import weakref
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -112,6 +112,46 @@ async def test_a_lambda_that_returns_a_coroutine_is_awaited(store: Store) -> Non
         it = await app.start(one)
         await app.drain()
         assert await it.result() == 7
+
+
+@dataclass
+class Line:
+    item: str
+    at: datetime
+
+
+def typed_lines() -> list[Line]:
+    return [Line("tea", datetime(2026, 1, 2, tzinfo=UTC))]
+
+
+def a_date() -> datetime:
+    return datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def a_set() -> set[int]:
+    return {1, 2}
+
+
+def lies() -> list[Line]:
+    return [{"item": 7}]  # type: ignore[list-item]
+
+
+async def test_a_run_returns_the_type_its_function_is_annotated_with(store: Store) -> None:
+    seen: list[Any] = []
+
+    @workflow
+    async def typed(ctx: FunctionContext) -> None:
+        lines, date, numbers = await ctx.run(typed_lines), await ctx.run(a_date), await ctx.run(a_set)
+        seen.append((lines, date, numbers, await ctx.run(lies)))
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, typed) as app:
+        it = await app.start(typed)
+        await app.drain()
+        await it.signal("go")
+        await app.drain()
+    live, replayed = seen
+    assert live == replayed == (typed_lines(), a_date(), {1, 2}, [{"item": 7}])
 
 
 async def test_what_a_run_returns_live_is_what_a_replay_gives(store: Store) -> None:

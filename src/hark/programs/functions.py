@@ -160,8 +160,8 @@ class FunctionContext:
                 while it was running.
 
         Returns:
-            A promise of the result. The result is JSON, live and on replay alike; if the function is annotated to
-            return a dataclass, msgspec Struct or pydantic model, it is an object of that type.
+            A promise of the result. It is JSON, live and on replay alike, read as the type that the function is
+            annotated to return: a dataclass, a `datetime`, a `list[Order]`. Without an annotation it is plain JSON.
 
         Raises:
             RunFailed: When awaited, if the function raised and no retry is left, or its result is not JSON. Its `.type`

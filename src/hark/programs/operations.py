@@ -20,7 +20,7 @@ from hark.model import json
 from hark.model.activation import InboxRow
 from hark.model.decisions import Arm, Effect, NewAwakeable, NewInstance
 from hark.model.error_codec import decode_error, encode_error
-from hark.model.errors import AwakeableRejected, AwakeableTimedOut, CallFailed, SignalTimeout
+from hark.model.errors import AwakeableRejected, AwakeableTimedOut, CallFailed, InvalidState, SignalTimeout
 from hark.model.failures import Failure
 from hark.model.names import from_micros, new_id
 from hark.model.retry_policy import RetryPolicy, delay_before
@@ -309,13 +309,26 @@ def entry_of(place: str) -> int:
     return int(place.partition("+")[0])
 
 
+_PLAIN_TYPES = (None, type(None), Any, object, str, int, float, bool, dict, list)
+
+
 @lru_cache(maxsize=4096)
 def _decoder_for(function: Callable[..., Any]) -> Callable[[str], Any]:
-    """A function annotated to return a dataclass, Struct or model gets an object of it back; others plain JSON."""
+    """What reads the results of a function: as the type it is annotated to return, if JSON can become that type."""
     try:
         returns = typing.get_type_hints(function).get("return")
-    except Exception:  # hints that cannot be resolved: plain JSON
+        if returns in _PLAIN_TYPES:
+            return json.load
+        read = json.Codec(returns).prepare().load
+    except Exception:  # hints that cannot be resolved, or a type that JSON cannot become: plain JSON
         return json.load
     if inspect.isclass(returns) and json.is_typed(returns):
-        return json.Codec(returns).load
-    return json.load
+        return read
+
+    def read_or_plain(text: str) -> Any:
+        try:
+            return read(text)
+        except InvalidState:  # it returned something else than it is annotated with
+            return json.load(text)
+
+    return read_or_plain
