@@ -25,8 +25,11 @@ EndReason = tuple[Literal["cancelled", "failed"], str]  # status, reason
 
 async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     """End instances with the outcomes they returned. The undo of a cancel ends as `cancelled`, whatever it returned."""
-    failed = [r.claim.id for r, move in finishes if r.claim.waits and _status(r.claim, move) == "failed"]
-    dropped = [r.claim.id for r, move in finishes if r.claim.waits and _status(r.claim, move) != "failed"]
+    failed: list[str] = []
+    dropped: list[str] = []
+    for request, move in finishes:
+        if request.claim.waits:
+            (failed if _status(request.claim, move) == "failed" else dropped).append(request.claim.id)
     if dropped:
         await turn.tx.fetch(sql.drop_waits, ids=dropped)
     if failed:

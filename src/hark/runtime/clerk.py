@@ -30,7 +30,7 @@ from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.other_processes import OtherProcesses
-from hark.runtime.patient_reads import PatientReads
+from hark.runtime.patient_reads import PatientReads, ReadTimer
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued, RequestQueue
 from hark.runtime.retention import Retention
@@ -116,6 +116,7 @@ class Clerk:
         self.completions = Completions(self._read, self.loop, self.hint)
         self.conditions = Conditions(self._read, self.loop)
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
+        self._read_timer = ReadTimer()
         self._thread: threading.Thread | None = None
         self._closed: Reply[None] | None = None
 
@@ -158,6 +159,7 @@ class Clerk:
         except BaseException as error:
             answer_all([(opened, caller_errors.unavailable(error) if isinstance(error, StoreFault) else error)])
             return
+        self._read_timer = ReadTimer()
         self.others.checking = False  # the last loop may have ended in the middle of a check
         self.loop.enter()
         self.store.listen(self.hint)
@@ -207,7 +209,7 @@ class Clerk:
         self.spawn(self._read, question, reply)
 
     async def _read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
-        store = PatientReads(self.store)
+        store = PatientReads(self.store, self._read_timer)
         while True:
             try:
                 answer = await question(cast("Store", store))
