@@ -83,8 +83,10 @@ def run(code: str, *hidden: str) -> subprocess.CompletedProcess[str]:
 def test_the_extras_are_disjoint_from_what_is_always_installed() -> None:
     always = {top_level(one) for one in metadata.requires("hark") or [] if "extra ==" not in one}
     assert always == {"msgspec", "apsw", "jsonschema_rs"}
-    assert extra("all") == extra("postgres") | extra("server") | extra("cli")
-    assert extra("all") == {"asyncpg", "jinja2", "uvicorn", "httptools", "uvloop", "typer", "rich"}
+    assert extra("all") == extra("postgres") | extra("server") | extra("cli") | extra("otel")
+    assert extra("all") == {
+        "asyncpg", "jinja2", "uvicorn", "httptools", "uvloop", "typer", "rich", "opentelemetry_api",
+    }  # fmt: skip
 
 
 def test_without_any_extra_machines_functions_and_the_testing_kit_run_on_sqlite() -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from hark.doors.http.form import Form
 from hark.doors.http.form_fields import Field
-from hark.model.schema import compile_schema, problems
+from hark.model.schema import compile_schema
+from hark.model.validation import problems
 
 
 def form_of(kind: Any) -> Form:

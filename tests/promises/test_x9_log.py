@@ -67,7 +67,9 @@ async def test_x9_an_error_that_handle_turns_into_another_outcome_is_a_warning(
         await app.drain()
     [record] = records(caplog)
     assert record.levelname == "WARNING"
-    assert "attempt 1 failed: KeyError: 'sku'; it is not retried, and the instance goes on" in record.getMessage()
+    assert (
+        "attempt 1 failed: KeyError: 'sku'; it is not retried; the code decides how it goes on" in record.getMessage()
+    )
 
 
 async def test_x9_each_failed_attempt_of_a_run_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -53,7 +53,7 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         },
     ),
     "error": EventInfo(
-        "An attempt failed and is not repeated, but the instance goes on: `handle` chose another outcome than `Retry` "
+        "An attempt failed and is not repeated; the code goes on: `handle` chose another outcome than `Retry` "
         "and `Stop`, or the function got `RunFailed`, or it has failed and is undone now.",
         {
             **_FAILURE,

@@ -61,8 +61,9 @@ class AttachedWorker:
                     closed.append(commit.claim)
             else:
                 refused.append(commit)
-        if claims:  # another process cancelled our step, and we claimed its undo before we noticed the cancel
-            self.abandon({claim.id for claim in claims})
+        if claims and (older := self._slots.claims_of(claim.id for claim in claims)):
+            # Another process cancelled our step, and we claimed its undo before we noticed the cancel.
+            self.abandon({claim.id for claim in older})
         self._slots.take(claims)
         self._call(self._activations.start, begin, refused, closed)
 

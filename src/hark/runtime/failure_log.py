@@ -49,7 +49,7 @@ def _what(failed: Failed, now: int) -> str:
             return f"at {failed.step}: {attempt_text(failed.attempt, failed.retries, failed.failure, wait)}"
         case "error":
             text = attempt_text(failed.attempt, failed.retries, failed.failure, None)
-            return f"at {failed.step}: {text}; it is not retried, and the instance goes on"
+            return f"at {failed.step}: {text}; it is not retried; the code decides how it goes on"
         case "undoing":
             return f"failed at {failed.step}, and its undo runs now: {failed.failure.brief}"
         case "undo_failed":
