@@ -81,7 +81,7 @@ async def test_x5_a_process_that_waits_for_its_database_ends_when_it_is_stopped(
 async def test_x5_a_wrong_database_or_user_is_an_error_at_once(server: PostgresServer, tmp_path: Path) -> None:
     await asyncio.to_thread(server.start)
     try:
-        for wrong in (server.url.replace("hark@", "nobody@"), f"{server.url}_not"):
+        for wrong in (server.url.replace("hark@", "no_such_user@"), f"{server.url}_not"):
             refused = Command("worker", wrong, tmp_path)
             await until(lambda refused=refused: refused.process.poll() is not None, "the process to end")
             assert refused.process.returncode == 1

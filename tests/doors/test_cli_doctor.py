@@ -106,7 +106,7 @@ def test_d4_a_missing_store_a_newer_one_and_one_that_does_not_respond_are_errors
     db.execute("INSERT INTO migrations (version) VALUES (9999)")
     db.close()
     assert "Upgrade Hark" in found(Cli(store), 1)["store"][1]
-    assert run_cli("doctor", "--db", "postgresql://nobody@127.0.0.1:1/none").code == 1
+    assert run_cli("doctor", "--db", "postgresql://missing@127.0.0.1:1/none").code == 1
     assert run_cli("doctor", "--server", "http://127.0.0.1:1").code == 1
 
 

@@ -142,7 +142,7 @@ def test_d4_definitions_of_the_store_are_completed(store: Store) -> None:
 def test_d4_a_store_that_cannot_be_read_completes_nothing(tmp_path: Path, sqlite_store: Store) -> None:
     missing = sqlite_store.url
     (tmp_path / "text.db").write_text("this is no database, and long enough to be read as a header of one" * 20)
-    for url in (missing, f"sqlite:///{tmp_path}/text.db", "postgresql://nobody@127.0.0.1:1/none", "mysql://x"):
+    for url in (missing, f"sqlite:///{tmp_path}/text.db", "postgresql://missing@127.0.0.1:1/none", "mysql://x"):
         assert completed("start", "--db", url, "Ch") == []
     assert completed("start", "--server", "http://127.0.0.1:1", "Ch") == []
     assert completed("start", "--app", "no_such_module:app", "Ch") == []

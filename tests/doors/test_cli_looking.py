@@ -306,6 +306,6 @@ def test_d4_the_commands_that_why_and_doctor_print_work_as_they_are(cli: Cli) ->
     assert f"`hark awakeable resolve {id} --payload" in cli("awakeable", "await", id).err
     assert f"{where}`, then" in cli("awakeable", "await", id).err
     assert where in next(line for line in cli("doctor").out.splitlines() if "instance why" in line)
-    assert f"`hark instance list {where}`" in cli("message", "go", "nobody").error_line(3)
+    assert f"`hark instance list {where}`" in cli("message", "go", "no-receiver").error_line(3)
     for command in commands:
         assert run_cli(*shlex.split(command)[1:]).code == 0

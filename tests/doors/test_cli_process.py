@@ -106,7 +106,7 @@ def test_d4_a_store_that_cannot_be_opened_is_one_line_on_stderr(tmp_path: Path) 
     for name, says in (("text.db", "is not a SQLite database"), ("folder.db", "is a folder")):
         assert says in run_cli("instance", "list", "--db", f"sqlite:///{tmp_path}/{name}").error_line(2)
     assert "SQLite cannot open" in run_cli("migrate", "--db", f"sqlite:///{tmp_path}/nowhere/hark.db").error_line(1)
-    run_cli("instance", "list", "--db", "postgresql://nobody@127.0.0.1:1/none").error_line(1)
+    run_cli("instance", "list", "--db", "postgresql://missing@127.0.0.1:1/none").error_line(1)
     run_cli("instance", "list", "--server", "http://127.0.0.1:1").error_line(1)
 
 

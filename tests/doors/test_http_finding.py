@@ -99,8 +99,8 @@ async def test_a_page_of_large_values_ends_early_and_next_continues(
 ) -> None:
     monkeypatch.setattr(listing, "MAX_BYTES", 1000)
     for n in range(4):
-        await start(http, id=f"{n}", input={"x": "é" * 300}, queue="nobody")
-    await start(http, id="small", queue="nobody")
+        await start(http, id=f"{n}", input={"x": "é" * 300}, queue="without-worker")
+    await start(http, id="small", queue="without-worker")
     assert await pages(http, "/instances") == [["small", "3", "2"], ["1", "0"]]
     await ask(store, "prom_1", "prom_2", "prom_3")
     for n in (1, 2, 3):
@@ -114,7 +114,7 @@ async def test_a_page_of_large_events_ends_early_and_next_continues(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`started` and `signal` have data: a page ends with the first of them. Backwards, and forwards from a cursor."""
-    await start(http, id="i", queue="nobody")
+    await start(http, id="i", queue="without-worker")
     for n in range(3):
         await http.post(f"/instances/i/signals/{n}")
     everything = (await http.get("/instances/i/events")).json()["items"]

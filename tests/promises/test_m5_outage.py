@@ -60,7 +60,7 @@ async def test_m5_a_database_outage_longer_than_the_lease_quarantines_no_instanc
                 await pass_through_the_clerk(other)
             may_renew.set()
             # A row whose owner has no lease at all: once it is reclaimed, the search has resumed.
-            to_unknown_owner = "UPDATE instances SET lease_owner = 'nobody' WHERE id = '{}' RETURNING id".format
+            to_unknown_owner = "UPDATE instances SET lease_owner = 'unknown-worker' WHERE id = '{}' RETURNING id".format
             await query(store, to_unknown_owner(ghost.id))
             await until(lambda: _failed(other, ghost.id), "the row without an owner to be reclaimed")
             kept = await other.get(long.id)

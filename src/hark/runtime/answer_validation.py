@@ -36,7 +36,7 @@ class AnswerValidation:
         assert isinstance(item.request, SettleAwakeable)
         try:
             await asyncio.get_running_loop().run_in_executor(thread, settle.validate, item.request)
-        except BaseException as error:  # a panic of the validator is no Exception; nobody else tells the caller
+        except BaseException as error:  # a panic of the validator is not an Exception, and the caller waits
             if item.reply is not None:
                 answer_all([(item.reply, error)])
             raise
