@@ -13,7 +13,7 @@ from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
 from hark.kernel.rows import LockedRow
 from hark.model import json
-from hark.model.decisions import NewInstance
+from hark.model.decisions import NewInstance, NewTask
 from hark.model.errors import Duplicate, HarkError, NotFound
 from hark.model.names import new_id
 from hark.store import statements as sql
@@ -27,6 +27,11 @@ _Start = tuple[NewInstance, StartInstances | SignalWithStart]
 @request_for(NewInstance)
 def _request(effect: NewInstance, sender: Commit) -> StartInstances:
     return StartInstances(items=[effect], sender=sender)
+
+
+@request_for(NewTask)
+def _request_task(effect: NewTask, sender: Commit) -> StartInstances:
+    return StartInstances(items=[effect.item], parent_wait=effect.parent_wait, sender=sender)
 
 
 def plan(turn: Turn) -> None:

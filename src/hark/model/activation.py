@@ -45,6 +45,7 @@ class WaitRow(Struct, gc=False):
     remaining: int | None
     fired_at: int | None
     since: int = 0
+    answers_each: bool = False  # of children: each end is an answer; its children are not read
 
     def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
         """Whether an inbox row answers this wait: a directed row the wait it names, any other its kind and name
@@ -103,6 +104,7 @@ class Claim(Struct):
     on_cancel: str | None  # a cancel goes to this step first
     cancel_reason: str | None  # it is being cancelled: whatever ends it, its status is `cancelled`
     trace: str | None
+    lane: str = ""
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     read_to: int = 0  # the highest seq it was given

@@ -11,7 +11,7 @@ from typing import Final, Literal, assert_never
 
 from msgspec import Struct, field
 
-from hark.model.events import OutcomeType
+from hark.model.events import EventType, OutcomeType
 from hark.model.failures import Failure
 from hark.model.values import WaitKind
 
@@ -38,6 +38,28 @@ class NewInstance(Struct, gc=False):
     weight: float = 1
     trace: str | None = None  # the W3C traceparent of the span that starts it
     tags: dict[str, str] | None = None
+    lane: str | None = None  # with `kind`: the definition is not looked up, and `version` and `step` are given too
+    kind: str | None = None
+    on_cancel: str | None = None  # with `lane`: the step that a cancel goes to
+
+
+class NewTask(Struct, gc=False):
+    """Effect: start a child whose end counts against a wait of the sender, which is armed already or by this outcome.
+
+    A child that cannot start gets a row that has failed, and its end counts."""
+
+    item: NewInstance
+    parent_wait: str
+
+
+class RetryChild(Struct, gc=False):
+    """Effect: run an ended child of the sender again, in its own row; its next end counts again.
+
+    `step` and `state` replace those of the row; None keeps them."""
+
+    id: str
+    step: str | None = None
+    state: str | None = None
 
 
 class SendSignal(Struct, gc=False):
@@ -75,7 +97,7 @@ class CancelChild(Struct, gc=False):
     reason: str
 
 
-Effect = SendSignal | SendBroadcast | NewInstance | Settle | CancelChild
+Effect = SendSignal | SendBroadcast | NewInstance | NewTask | Settle | CancelChild
 
 
 class Arm(Struct, gc=False):
@@ -90,6 +112,8 @@ class Arm(Struct, gc=False):
     deadline: int | None = None
     children: tuple[NewInstance, ...] = ()  # to start with it
     join: int = 0  # how many of them have to end
+    answers_each: bool = False  # children: each end is an answer, and the wait stays; `join` is not used
+    run: str | None = None  # signal: of the run with this id, instead of the instance itself
 
     def due(self, now: int) -> int | None:
         """When it times out if it is armed now; None if it does not."""
@@ -137,6 +161,7 @@ class Redo(Struct, gc=False):
     """Run the same step again after `delay` µs, with `attempt` one higher."""
 
     delay: int
+    drop_waits: bool = False  # the next attempt starts without the waits of this one
 
 
 class Park(Struct, gc=False):
@@ -201,6 +226,14 @@ class FailedAttempt(Struct, gc=False):
     place: str | None = None  # of the wait for the next attempt
 
 
+class DecisionEvent(Struct, gc=False):
+    """An event to write before that of the outcome. `data` is JSON."""
+
+    type: EventType
+    step: str | None = None
+    data: str | None = None
+
+
 class Decision(Struct, gc=False):
     """An outcome, and everything that commits with it."""
 
@@ -218,6 +251,9 @@ class Decision(Struct, gc=False):
     progress: str | None = None  # JSON; None leaves it as it is
     failure: Failure | None = None  # why the step is retried or the instance ends
     failed_attempts: tuple[FailedAttempt, ...] = ()
+    events: tuple[DecisionEvent, ...] = ()
+    lane: str | None = None  # of a `Park` or `Redo`: the instance continues in this lane; None: in its own
+    queue: str | None = None  # and in this queue
 
     def makes_work(self) -> bool:
         """True when committing this may make an instance claimable: this one or another.
@@ -232,7 +268,7 @@ class Decision(Struct, gc=False):
     def is_plain(self) -> bool:
         """True when this runs ahead and writes nothing but its row, its event and lines of its journal."""
         move = self.move
-        if not runs_ahead(move) or self.effects or self.consume or self.failed_attempts:
+        if not runs_ahead(move) or self.effects or self.consume or self.failed_attempts or self.events:
             return False
         if self.has_undo is not None or self.progress is not None:
             return False

@@ -1,0 +1,56 @@
+"""Lanes: what a worker must be able to run before it may claim an instance.
+
+A definition in code is a lane of its own; an interpreter, a task handler and a gate are lanes too. A lane of code ends
+with `@` and the version; no other lane contains an `@`, so two lanes never have the same name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+JOB: Final = "job"  # the interpreter of jobs: every worker has it
+SHELL: Final = "task:shell"  # a task that runs a shell command
+GRAPHS: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
+
+_TASK: Final = "task:"
+_AGENT: Final = "task:agent:"
+_GATE: Final = "gate:"
+
+
+def code_lane(definition: str, version: int) -> str:
+    """The lane of a definition in code."""
+    return f"{definition}@{version}"
+
+
+def task_lane(handler: str) -> str:
+    """The lane of the tasks that this handler runs."""
+    return f"{_TASK}{handler}"
+
+
+def agent_lane(type: str) -> str:
+    """The lane of the tasks of an agent of this type."""
+    return f"{_AGENT}{type}"
+
+
+def gate_lane(name: str) -> str:
+    """The lane of a task whose output this gate decides on."""
+    return f"{_GATE}{name}"
+
+
+def handler_of(lane: str) -> str | None:
+    """The handler that a lane needs; None if it is the lane of something else."""
+    return lane[len(_TASK) :] if lane.startswith(_TASK) and "@" not in lane else None
+
+
+def gate_of(lane: str) -> str | None:
+    """The gate that a lane needs; None if it is the lane of something else."""
+    return lane[len(_GATE) :] if lane.startswith(_GATE) and "@" not in lane else None
+
+
+def lane_name_problem(name: str, what: str) -> str | None:
+    """Why a handler, an agent or a gate cannot have this name; None if it can. `what` is which of them it is."""
+    if "@" in name or ":" in name or "," in name:
+        return f"The {what} {name!r} contains '@', ':' or ','; use another name."
+    if name == "shell" and what != "gate":
+        return f"The {what} cannot be called 'shell': that name is taken by tasks that run a command."
+    return None
