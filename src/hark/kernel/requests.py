@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision, NewInstance, Settle
+from hark.model.notes import AnyNote
 from hark.model.values import Delivery
 
 
@@ -112,6 +113,12 @@ class RetryInstance(Request, eq=False):
     """Run a failed instance again from its failed step. The result is its id."""
 
     target: str = ""
+
+
+class TakeNote(Request, eq=False):
+    """Commit what an executing task does before its outcome. The result is that of the note, or `TaskLost`."""
+
+    note: AnyNote = None  # type: ignore[assignment]
 
 
 class HandBack(Request, eq=False):

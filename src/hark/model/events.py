@@ -11,7 +11,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
-EventType: TypeAlias = OutcomeType | Literal[
+NoteType = Literal["stream", "heartbeat", "checkpoint"]
+EventType: TypeAlias = OutcomeType | NoteType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
 ]  # fmt: skip
@@ -122,4 +123,12 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         "An instance that this one wanted to start was not started.",
         {"definition": "the name of the definition", "error": "why"},
     ),
+    "stream": EventInfo(
+        "A task put a chunk into its stream.", {"task": "the name of the task", "chunk": "the chunk, any JSON value"}
+    ),
+    "heartbeat": EventInfo(
+        "A task said that it is alive.",
+        {"task": "the name of the task", "details?": "what the handler said; also the progress of the task"},
+    ),
+    "checkpoint": EventInfo("A task stored a checkpoint: it continues from there.", {"task": "the name of the task"}),
 }

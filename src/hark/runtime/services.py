@@ -12,10 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.limits import Limits
+from hark.kernel.requests import TakeNote
 from hark.model.decisions import NewInstance
 from hark.model.names import check_name, from_micros
+from hark.model.notes import AnyNote
 from hark.runtime.clerk import Clerk
 from hark.runtime.listeners import Listeners
+from hark.runtime.reply import Reply
 from hark.runtime.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class WorkerServices:
         self.new = new
         self.rate_limit = limits.check
         self.micros = clerk.now
+        self._submit = clerk.submit
         self.listeners = Listeners()
         self.listen = self.listeners.listen
         self.driving: Any = None
@@ -48,6 +52,12 @@ class WorkerServices:
 
     def now(self) -> datetime:
         return from_micros(self.micros())
+
+    def note(self, note: AnyNote) -> Reply[Any]:
+        """Commit what a task does while its handler runs (model/notes.py). From any thread."""
+        reply: Reply[Any] = Reply()
+        self._submit(TakeNote(note=note), reply)
+        return reply
 
     def watch(self) -> None:
         """Watch this thread, which runs durable functions, from now on."""

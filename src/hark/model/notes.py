@@ -1,0 +1,111 @@
+"""Notes: what a task does while its handler runs.
+
+A note is committed by itself, at once, and does not end the activation: neither the epoch nor the slot changes. It is
+fenced like an outcome: if the task is no longer executing at this epoch, nothing of it is written and its result is
+`TaskLost`. Values are JSON text, times are µs.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from hark.model.decisions import Arm
+from hark.model.errors import HarkError
+from hark.model.events import NoteType
+
+
+class TaskLost(HarkError):
+    """The task is no longer executing at this epoch: it was cancelled, or another worker has it. Nothing was written.
+
+    Not public: a handler learns of a cancel by what its context raises.
+    """
+
+
+class Note(Struct):
+    """The task that a note belongs to, and the epoch of its claim."""
+
+    task_id: str
+    epoch: int
+
+
+class NotedEvent(Struct, frozen=True, gc=False):
+    """An event of the task, written with a note. `data` is a JSON object, or None."""
+
+    type: NoteType
+    data: str | None = None
+
+
+class NoteEvents(Note):
+    """Write events: chunks of a stream, heartbeats. The result is None."""
+
+    events: tuple[NotedEvent, ...] = ()
+    step: str | None = None  # the name of the task, shown with the events
+    progress: str | None = None  # JSON for `progress` of the instance; None leaves it as it is
+
+
+class NoteState(Note):
+    """A checkpoint: replace the state of the task, consume rows of its inbox, delete waits. The result is None."""
+
+    state: str = "{}"
+    consume: tuple[int, ...] = ()
+    disarm: tuple[str, ...] = ()
+    events: tuple[NotedEvent, ...] = ()
+    step: str | None = None
+
+
+class NoteWait(Note):
+    """Arm a wait of the task. The result is the `InboxRow` that answers it, or None if there is none yet.
+
+    With `arm.run`, the id of the job, it waits for a signal of the run: the oldest one that no wait has received yet is
+    its answer. A wait for an awakeable is answered if that is settled already, and its deadline is the awakeable's;
+    the result is `NotFound` if the task has no such awakeable. An answer stays in the inbox of the task until it is
+    consumed. `arm.deadline` is the time at which the task asks for `NoteTimeout`; after a park the sweep fires it.
+    """
+
+    arm: Arm = field(default_factory=lambda: Arm("signal", ""))
+
+
+class NoteInbox(Note):
+    """Read the inbox of the task, after its listener was notified. The result is a list of `InboxRow`: those above
+    the number `after` that are not consumed."""
+
+    after: int = 0
+
+
+class NoteTimeout(Note):
+    """The deadline of a wait has come while the task is executing. The result is the `InboxRow` of its answer: one that
+    came first, or else a row of kind `timer` (of kind `awakeable` with status TIMEOUT if it waits for an awakeable).
+    It is None if the deadline is still ahead by the clock of the database, or there is no such wait."""
+
+    wait_id: str = ""
+
+
+class NoteAwakeable(Note):
+    """Create an awakeable of the run that this task answers for. The result is a `TaskAwakeable`.
+
+    `place` names it within the task: the same place again gives the same awakeable, with the answer it has by then. A
+    task therefore uses a new place for each one that it asks anew: after a checkpoint, and in another attempt.
+    """
+
+    run_id: str = ""
+    place: str = ""
+    task: str | None = None  # the name of the task, for people
+    timeout: int | None = None
+    nonce: str = ""
+    title: str | None = None
+    description: str | None = None
+    schema: str | None = None
+    assignees: str | None = None
+
+
+class TaskAwakeable(Struct, frozen=True, gc=False):
+    """An awakeable of a task, as the store has it."""
+
+    id: str
+    entry_index: int
+    nonce: str
+    timeout_at: int | None
+    status: str
+
+
+AnyNote = NoteEvents | NoteState | NoteWait | NoteInbox | NoteTimeout | NoteAwakeable
