@@ -1,0 +1,1 @@
+"""Jobs: the interpreter of a DAG of tasks, and what runs its tasks."""

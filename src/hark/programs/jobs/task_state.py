@@ -1,0 +1,68 @@
+"""The state of a task's row: where it stands among its attempts, iterations and phases.
+
+The interpreter writes the first one, the program of the task those after it. A checkpoint is kept across attempts,
+iterations, suspensions and a retry of the job.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+MAX_EMBEDDED = 512  # bytes of JSON: larger inputs of a job are read from the row of the job
+
+
+class TaskState(Struct, omit_defaults=True):
+    """One task, or one item of a map, or the undo of a task.
+
+    Attributes:
+        task: Its number: its index in the tasks of the spec.
+        run: The id of the job.
+        generation: How often a regression, or a retry of the job, started it anew.
+        generations: Those of other tasks, by number; a task that is not in it has generation 0.
+        inputs: The inputs of the job, if they are small; None: read them with `services.inputs`.
+        item: The value of a map's item.
+        number: The number of the item, for an item.
+        undo: This is the undo of the task: it runs `undo:` of the spec, and its input is the task's output.
+        attempt: From 1.
+        iteration: Of a loop, from 0.
+        phase: `run`; or `gate`, once it has an output that its gate has to accept.
+        ended: It has failed. When it runs again, the job was retried: it begins with attempt 1, and its checkpoint.
+        checkpoint: What the handler last gave to `checkpoint`, or None.
+        output: In the phase `gate`, the output.
+        since: When it first began, µs, for `max_duration` of a loop; 0: it has not.
+        data: What else the program of the task keeps.
+    """
+
+    task: int
+    run: str
+    generation: int = 0
+    generations: dict[int, int] = {}
+    inputs: Raw | None = None
+    item: Raw | None = None
+    number: int | None = None
+    undo: bool = False
+    attempt: int = 1
+    iteration: int = 0
+    phase: Literal["run", "gate"] = "run"
+    ended: bool = False
+    checkpoint: Raw | None = None
+    output: Raw | None = None
+    since: int = 0
+    data: dict[str, Any] = {}
+
+
+_decoder = msgspec.json.Decoder(TaskState)
+_encoder = msgspec.json.Encoder()
+
+
+def load_task_state(text: str) -> TaskState:
+    """The state of a task from the text in its row."""
+    return _decoder.decode(text)
+
+
+def dump_task_state(state: TaskState) -> str:
+    """The state of a task as the text for its row."""
+    return _encoder.encode(state).decode()
