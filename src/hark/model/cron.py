@@ -1,0 +1,153 @@
+"""When a schedule is due: a cron expression in a time zone, or an interval.
+
+A tick is an instant, in µs since 1970. The ticks of a cron expression are the local times that match it, each once: a
+local time that occurs twice, because clocks are set back, counts the first time, and one that clocks skip is moved to
+the first instant after the gap. The ticks of an interval are a fixed distance apart, so they do not drift.
+
+The fields are parsed and searched by cronsim, over local times without a time zone; what becomes of such a time in its
+zone is decided here.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hark.model.errors import InvalidInput
+from hark.model.names import from_micros, micros
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from cronsim import CronSim
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+_MAX_TEXT = 255  # characters of a cron expression or the name of a time zone
+_MIN_INTERVAL = 10_000  # µs
+
+
+class Timing(Struct, frozen=True):
+    """The ticks of a schedule: those of `cron` in `timezone`, or one each `every` µs; with neither there are none."""
+
+    cron: str | None = None
+    every: int | None = None
+    timezone: str = "UTC"
+
+    def next(self, after: int, anchor: int) -> int | None:
+        """The first tick later than `after`, or None if there is none.
+
+        `anchor` is a tick of an interval, past or future: the others are whole intervals away from it.
+
+        Raises:
+            InvalidInput: The expression or the time zone cannot be read in this process.
+        """
+        if self.every is not None:
+            return anchor + ((after - anchor) // self.every + 1) * self.every
+        found, _ = self.due(after, None, 1)
+        return found[0] if found else None
+
+    def due(self, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:
+        """The ticks of a cron expression later than `after` and not later than `until`, at most `limit`; and whether
+        `limit` cut them off.
+
+        Raises:
+            InvalidInput: The expression or the time zone cannot be read in this process.
+        """
+        ticks: list[int] = []
+        if self.cron is None:
+            return ticks, False
+        zone, last = _zone(self.timezone), after
+        try:
+            for local in _matches(self.cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
+                tick = (_instant(local, zone) - _EPOCH) // _MICROSECOND
+                if tick <= last:  # in the second of two equal hours, or moved to the end of a gap like the one before
+                    continue
+                if until is not None and tick > until:
+                    break
+                if len(ticks) == limit:
+                    return ticks, True
+                ticks.append(tick)
+                last = tick
+                if until is None and len(ticks) == limit:
+                    break
+        except OverflowError:  # after the year 9999
+            pass
+        return ticks, False
+
+
+def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
+    """The timing of a schedule, checked.
+
+    Args:
+        cron: A cron expression of five fields, or six with seconds first; or None.
+        every: Seconds or a timedelta; or None. A schedule has one of both.
+        timezone: The IANA name of the time zone that the expression is read in.
+
+    Raises:
+        InvalidInput: One of them is malformed, or both or none of `cron` and `every` are given.
+    """
+    _zone(timezone)
+    if (cron is None) == (every is None):
+        raise InvalidInput("Give a schedule either cron= (such as '0 9 * * MON') or every= (seconds).")
+    if cron is None:
+        span = micros(every, "interval", zero=False)
+        if span < _MIN_INTERVAL:
+            raise InvalidInput(f"every={every!r} is too short: give at least {_MIN_INTERVAL / 1e6} seconds.")
+        return Timing(every=span, timezone=timezone)
+    if not isinstance(cron, str) or len(cron) > _MAX_TEXT:
+        raise InvalidInput(f"cron={_shown(cron)}: give a text of five fields, or six with seconds first.")
+    for _ in _matches(cron, datetime(2024, 1, 1)):  # a leap year, so that 29 February is found soon
+        return Timing(cron=cron, timezone=timezone)
+    raise InvalidInput(f"cron={cron!r} matches no date. Check its day and month.")
+
+
+def _matches(cron: str, after: datetime) -> CronSim:
+    """The local times later than `after` that match the expression, in order."""
+    from cronsim import CronSim, CronSimError  # a program without schedules does not need it
+
+    # `?` is how Spring and Quartz write a day field that does not matter.
+    fields = ["*" if field == "?" else field for field in cron.split()]
+    try:
+        return CronSim(" ".join(fields), after)
+    except (CronSimError, AssertionError, ValueError) as error:
+        raise InvalidInput(
+            f"cron={cron!r} is not a cron expression ({error}). Give five fields (minute hour day month weekday), or "
+            "six with seconds first, such as '0 9 * * MON'."
+        ) from error
+
+
+def _instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of a local time: the first one if it occurs twice, the end of the gap if it is skipped."""
+    at = local.replace(tzinfo=zone).astimezone(UTC)
+    if at.astimezone(zone).replace(tzinfo=None) == local:
+        return at
+    # In a gap `at` uses the offset from before it and lies after the change, `low` uses that from after it and lies
+    # before the change. The change is on a whole second.
+    low, high = local.replace(tzinfo=zone, fold=1).astimezone(UTC), at
+    offset = high.astimezone(zone).utcoffset()
+    while high - low > _SECOND:
+        middle = low + timedelta(seconds=(high - low) // _SECOND // 2)
+        if middle.astimezone(zone).utcoffset() == offset:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _zone(name: Any) -> ZoneInfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        if isinstance(name, str) and 0 < len(name) <= _MAX_TEXT:
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
+        pass
+    raise InvalidInput(f"timezone={_shown(name)} is not a time zone. Give an IANA name such as 'Europe/Berlin'.")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:60]
