@@ -1,0 +1,29 @@
+"""A process that runs one command, to be killed: `python worker_process.py GRACE USE_PRCTL COMMAND`.
+
+It prints each line that the command writes to stderr.
+"""
+
+import asyncio
+import os
+import sys
+
+from hark.runtime.commands import runner
+
+
+async def main() -> None:
+    async def show(line: str) -> None:
+        print(line, flush=True)
+
+    grace, use_prctl, command = sys.argv[1:]
+    runner._USE_PRCTL = use_prctl == "True"
+    end = await runner.run_command(
+        runner.CommandLine(["/bin/sh", "-c", command], dict(os.environ)),
+        max_stdout=1000,
+        on_stderr=show,
+        grace=float(grace),
+    )
+    print(end.stdout.decode(), end="", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
