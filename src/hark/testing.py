@@ -21,6 +21,7 @@ from typing import Any
 from hark.app import Hark
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
+from hark.model.lanes import GRAPHS
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
@@ -125,7 +126,7 @@ class Harness(Hark):
             async with worker:
                 await worker.settle()
             tally.update(worker.tally)
-            used = {queue for (queue,) in await self._read(lambda store: store.read(reads.queues))}
+            used = {queue for (queue,) in await self._read(lambda store: store.read(reads.queues))} - {GRAPHS}
             if used <= queues:
                 return tally
             queues |= used  # a start named a queue of its own

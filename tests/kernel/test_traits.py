@@ -25,7 +25,7 @@ _ASKS = Traits(creates_awakeables=True)
 
 def _capacity(traits: Traits) -> Capacity:
     """For a dialect that no other test has: `graph`."""
-    return Capacity("w", {"default": 1}, {("g", 1): traits})
+    return Capacity("w", {"default": 1}, {"g@1": traits})
 
 
 async def _executing(turns: Any, traits: Traits) -> Claim:

@@ -130,7 +130,7 @@ class Turns:
     async def open_turn(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> OpenTurn:
         """Run a turn and leave its transaction open."""
         tx = await self.store.begin()
-        capacity = Capacity("by-hand", {"default": room}, {(name, 1): Traits() for name in lanes}) if lanes else None
+        capacity = Capacity("by-hand", {"default": room}, {f"{name}@1": Traits() for name in lanes}) if lanes else None
         try:
             result = await run_turn(tx, self.rules, self.catalog, requests, capacity, **how)
         except BaseException:

@@ -27,6 +27,6 @@ def test_a_registration_does_not_change_what_a_reader_iterates_over() -> None:
     lanes = registry.lanes()
     reader = iter(lanes)
     registry.add(second)
-    assert list(reader) == [("First", 1)]
-    assert list(registry.lanes()) == [("First", 1), ("Second", 1)]
+    assert list(reader) == ["First@1"]
+    assert list(registry.lanes()) == ["First@1", "Second@1"]
     assert registry.lanes() is registry.lanes()  # no copy per turn

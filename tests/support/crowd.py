@@ -22,10 +22,11 @@ _ID = "{label}-' || (1000000 + ({n} * 7919) % {size})"  # 7919 is prime: every n
 _INSTANCES = """
     INSERT INTO instances (id, definition, version, kind, queue, priority, status, step, state, since, created_at,
         updated_at, correlation_key, holds_key, finished_at, due_at, blocked_on, lease_owner, concurrency_key,
-        rate_limit, parent_id, parent_wait, has_signals, epoch)
+        rate_limit, parent_id, parent_wait, has_signals, epoch, lane)
     SELECT '{id}, '{definition}', 1, 'machine', 'default', {n} % 7, '{status}', 'start', '{{}}', {now} - {n},
         {now} - {n}, {now}, {key}, {holds}, {finished_at}, {due_at}, {blocked_on}, {lease_owner}, {concurrency_key},
-        {rate_limit}, {parent_id}, {parent_wait}, {has_signals}, 3
+        {rate_limit}, {parent_id}, {parent_wait}, {has_signals}, 3,
+        '{definition}@1'
     FROM {numbers}
 """
 
@@ -145,7 +146,7 @@ class Question:
 
 
 def _lanes(size: int) -> list[tuple[Any, ...]]:
-    return [("default", HERE, 1, 50), ("default", "Nobody", 1, 50), ("idle", HERE, 1, 50)]
+    return [("default", f"{HERE}@1", 50), ("default", "Nobody@1", 50), ("idle", f"{HERE}@1", 50)]
 
 
 def _targets(size: int) -> list[tuple[Any, ...]]:

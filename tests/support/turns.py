@@ -51,7 +51,7 @@ def rules(
 
 
 def capacity(owner: str, room: int = 1, version: int = 1) -> Capacity:
-    return Capacity(owner, {"default": room}, {(DEFINITION, version): Traits()})
+    return Capacity(owner, {"default": room}, {f"{DEFINITION}@{version}": Traits()})
 
 
 def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:

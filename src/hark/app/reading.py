@@ -189,7 +189,7 @@ class ReadVerbs(Core):
         from hark.runtime import why  # seldom used, and 4 ms of every import
 
         wanted = target_of(target)
-        here = list(self._registry.lanes()) if self._clerk.worker is not None else []
+        here = self._registry.lanes() if self._clerk.worker is not None else {}
         return self._read(lambda store: why.explain(store, wanted, here))
 
     def workers(self) -> Reply[builtins.list[WorkerInfo]]:

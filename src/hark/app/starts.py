@@ -17,7 +17,7 @@ from hark.kernel.limits import Limits
 from hark.model import json
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput
-from hark.model.names import check_id, check_name, micros, moment, new_id, version_problem
+from hark.model.names import check_id, check_name, check_queue, micros, moment, new_id, version_problem
 from hark.model.outcomes import StartOptions
 from hark.runtime.registry import Program, Registry
 
@@ -112,7 +112,7 @@ class StartBuilder:
             named=id is not None,
             version=version,
             step=step,
-            queue=optional_name(queue, "queue name"),
+            queue=None if queue is None else check_queue(queue),
             priority=priority,
             correlation_key=optional_name(correlation_key, "correlation key"),
             scope=correlation_scope,

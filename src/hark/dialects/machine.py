@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from hark.model.errors import InvalidDefinition
 from hark.model.json import Codec
-from hark.model.names import check_name, version_problem
+from hark.model.names import check_name, check_queue, version_problem
 from hark.model.outcomes import KEEP, Outcome, Stop
 from hark.programs.steps import Context, StepFunction, StepProgram
 
@@ -140,7 +140,7 @@ class Machine:
         cls.__hark_program__ = StepProgram(
             name=label,
             version=version,
-            queue=check_name(queue, "queue name"),
+            queue=check_queue(queue),
             initial=initial,
             codec=Codec(state or getattr(cls, "State", None)),
             steps=steps,

@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from hark.model import json
 from hark.model.errors import InvalidDefinition, InvalidInput
-from hark.model.names import check_name, version_problem
+from hark.model.names import check_name, check_queue, version_problem
 from hark.programs.functions import FunctionContext
 from hark.programs.replay import FunctionProgram
 
@@ -52,7 +52,7 @@ class Workflow(Generic[P, R]):
         self.__hark_program__ = FunctionProgram(
             name=label,
             version=version,
-            queue=check_name(queue, "queue name"),
+            queue=check_queue(queue),
             codec=codec,
             function=function,
             begin=codec.begin,

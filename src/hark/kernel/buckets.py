@@ -333,8 +333,8 @@ async def promote(turn: Turn) -> None:
         pending = turn.result.pending
         promoted = await turn.tx.fetch(sql.promote, list(room.items()))
         pending.made_claimable = pending.made_claimable or bool(promoted)
-        for key, queue, definition, version in promoted:
-            pending.lanes.add((queue, definition, version))
+        for key, queue, lane in promoted:
+            pending.lanes.add((queue, lane))
             if f"slot:{key}" in room:
                 room[f"slot:{key}"] -= 1
         still_blocked = {name for (name,) in await turn.tx.fetch(sql.blocked_keys, [(name,) for name in room])}

@@ -123,7 +123,7 @@ async def _begin_undo(turn: Turn, undone: list[tuple[sql.Details, str]]) -> None
         if row.status in ("executing", "runnable"):
             turn.buckets.remove(row.concurrency_key, row.blocked_on)
         turn.rows[row.id].status, turn.rows[row.id].waits = "runnable", []
-        turn.result.pending.lanes.add((row.queue, row.definition, row.version))
+        turn.result.pending.lanes.add((row.queue, row.lane))
         turn.history.event(row.id, "cancelling", row.step, error=reason)
     await turn.tx.fetch(sql.begin_undo, [(row.id, row.on_cancel, reason) for row, reason in undone])
     await turn.tx.fetch(sql.drop_waits, ids=ids)

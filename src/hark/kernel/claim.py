@@ -18,6 +18,7 @@ from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import ChildRow, Claim
 from hark.model.decisions import Proceed
+from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
     else:
         await _claim(turn, capacity, stay, woken)
         pending.for_other_workers = any(
-            not capacity.free.get(queue) or (name, version) not in capacity.lanes
-            for queue, name, version in pending.lanes
+            not capacity.free.get(queue) or lane not in capacity.lanes for queue, lane in pending.lanes
         )
     if woken:
         await _wake(turn, [candidate.id for candidate in woken])
@@ -69,8 +69,8 @@ async def _claimable_woken(turn: Turn, capacity: Capacity | None) -> list[Candid
     direct = []
     if capacity is not None and any(capacity.free.values()):
         found = await turn.tx.fetch(sql.woken, ids=sorted(turn.inbox.woken))
-        for id, queue, priority, key, rate, weight, definition, version in found:
-            here = queue in capacity.free and (definition, version) in capacity.lanes
+        for id, queue, priority, key, rate, weight, lane in found:
+            here = queue in capacity.free and lane in capacity.lanes
             if here and key is None and rate is None:
                 direct.append(Candidate(id, queue, priority, turn.tx.position, None, None, weight))
     await _wake(turn, turn.inbox.woken.difference(candidate.id for candidate in direct))
@@ -93,10 +93,12 @@ async def _claim(turn: Turn, capacity: Capacity, stay: dict[str, Commit], woken:
     for _ in range(_MAX_ROUNDS):
         may_yield = _by_queue(stay.values())
         sizes = {queue: slots + len(may_yield.get(queue, ())) for queue, slots in free.items()}
-        lanes: list[tuple[str, str, int, int]] = []
+        lanes: list[tuple[str, str, int]] = []
         for queue, size in sizes.items():
             reach = max(size, _PAST_REFUSED) if turn.buckets.refused else size
-            lanes.extend((queue, definition, version, reach) for definition, version in capacity.lanes if size)
+            if size:
+                interpreted = queue == GRAPHS
+                lanes += [(queue, lane, reach) for lane in capacity.lanes if (lane in INTERPRETED) is interpreted]
         if not lanes:  # no slot, or no code: a worker without code must not ask again and again
             pending.left_claimable = pending.backlog = pending.made_claimable or bool(capacity.lanes)
             return
@@ -192,7 +194,7 @@ async def _take(turn: Turn, capacity: Capacity, granted: list[Candidate]) -> Non
     for candidate in granted:
         claim = claims[candidate.id]
         claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
-        claim.traits = capacity.lanes[claim.definition, claim.version]
+        claim.traits = capacity.lanes[claim.lane]
         turn.result.claims.append(claim)
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hark.kernel.requests import Register
 from hark.model.decisions import NewInstance
+from hark.model.lanes import lane_of
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Registered(Struct, frozen=True, gc=False):
     queue: str
     initial: str
     on_cancel: str | None
+    lane: str
 
 
 Catalog = dict[str, dict[int, Registered]]  # by name and version
@@ -36,21 +38,28 @@ async def record(turn: Turn) -> None:
     if rows:
         await turn.tx.fetch(sql.record_definitions, list(rows.values()))
     for row in rows.values():
-        _add(turn.catalog, row.name, row.version, Registered(row.kind, row.queue, row.initial, row.on_cancel))
+        _add(turn.catalog, row.name, row.version, row.kind, row.queue, row.initial, row.on_cancel)
 
 
 async def refresh(turn: Turn) -> None:
     """Read all definitions: another process may have registered one since."""
     for name, version, kind, queue, initial, on_cancel in await turn.tx.fetch(sql.definitions):
-        _add(turn.catalog, name, version, Registered(kind, queue, initial, on_cancel))
+        _add(turn.catalog, name, version, kind, queue, initial, on_cancel)
 
 
-def _add(catalog: Catalog, name: str, version: int, definition: Registered) -> None:
-    catalog.setdefault(name, {})[version] = definition
+def _add(catalog: Catalog, name: str, version: int, kind: str, queue: str, initial: str, on_cancel: str | None) -> None:
+    lane = lane_of(kind, name, version)
+    catalog.setdefault(name, {})[version] = Registered(kind, queue, initial, on_cancel, lane)
 
 
 def find(catalog: Catalog, item: NewInstance) -> tuple[int, Registered] | None:
-    """The version and definition to start, or None when the catalog does not have it."""
+    """The version and definition to start, or None when the catalog does not have it. An item with a lane of its own
+    says everything itself."""
+    if item.lane is not None:
+        assert item.kind is not None
+        assert item.version is not None
+        queue = item.queue or "default"
+        return item.version, Registered(item.kind, queue, item.step or "", item.on_cancel, item.lane)
     versions = catalog.get(item.definition)
     if not versions:
         return None

@@ -29,10 +29,10 @@ async def sweep(turn: Turn) -> None:
     pending.more = pending.more or len(found) == _BATCH
     ready: list[str] = []
     parked: dict[str, LockedRow] = {}
-    for id, status, epoch, has_signals, queue, definition, version in found:
+    for id, status, epoch, has_signals, queue, lane in found:
         if status == "runnable":
             ready.append(id)
-            pending.lanes.add((queue, definition, version))
+            pending.lanes.add((queue, lane))
         elif id not in turn.inbox.woken:  # woken in this turn, it has its answer: a signal wins over its deadline
             parked[id] = LockedRow(id, status, epoch, bool(has_signals))
     if ready:

@@ -72,7 +72,7 @@ async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
             )
             continue
         back.append(row.id)
-        turn.result.pending.lanes.add((row.queue, row.definition, row.version))
+        turn.result.pending.lanes.add((row.queue, row.lane))
         turn.rows[row.id].status = "runnable"
         if row.concurrency_key is not None:
             turn.buckets.freed.add(row.concurrency_key)

@@ -214,9 +214,9 @@ class RetainEvents(Request, eq=False):
 
 
 class Capacity(Struct):
-    """What a worker can run: free slots per queue, and the definitions it has code for, with their traits."""
+    """What a worker can run: free slots per queue, and the lanes it can run, with their traits."""
 
     owner: str
     free: dict[str, int]
-    lanes: dict[tuple[str, int], Traits]  # by definition and version
+    lanes: dict[str, Traits]
     backlog: bool = True  # claimable rows may wait already; if False, only what this turn makes claimable is claimed

@@ -13,7 +13,7 @@ from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
 from hark.model.failures import Failure
 from hark.store.protocol import Tx
 
-Lane = tuple[str, str, int]  # queue, definition, version
+Lane = tuple[str, str]  # queue, lane
 End = tuple[str, str, str | None, str | None]  # id, status, result, error
 
 

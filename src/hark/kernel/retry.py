@@ -73,7 +73,7 @@ async def apply(turn: Turn) -> None:
                 holders[key] = row.id
             receivers |= dict.fromkeys(waited, row.id)
             row.status = "runnable"
-            turn.result.pending.lanes.add((failed.queue, failed.definition, failed.version))
+            turn.result.pending.lanes.add((failed.queue, failed.lane))
             request.result = row.id
             turn.history.event(row.id, "retried", failed.step)
             back.append(row.id)

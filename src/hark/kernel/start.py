@@ -15,6 +15,7 @@ from hark.kernel.rows import LockedRow
 from hark.model import json
 from hark.model.decisions import NewInstance, NewTask
 from hark.model.errors import Duplicate, HarkError, NotFound
+from hark.model.lanes import GRAPHS, INTERPRETED, code_lane
 from hark.model.names import new_id
 from hark.store import statements as sql
 
@@ -169,9 +170,11 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
         due = item.at if due is None else min(due, item.at)
     if due is not None:
         turn.result.pending.due(due)
-    queue, step = item.queue or definition.queue, item.step or definition.initial
+    # The queue of a job is that of its tasks; the job itself is in the queue of the interpreters.
+    queue = GRAPHS if definition.lane in INTERPRETED else item.queue or definition.queue
+    step = item.step or definition.initial
     turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False)
-    turn.result.pending.lanes.add((queue, item.definition, version))
+    turn.result.pending.lanes.add((queue, definition.lane))
     turn.result.counts.started[item.definition] += 1
     turn.history.event(item.id, "started", step, definition=item.definition, version=version)
     parent, parent_wait = None, None
@@ -180,7 +183,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     return (
         item.id, item.definition, version, definition.kind, item.correlation_key, item.scope, queue, item.priority,
         "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent,
-        parent_wait, definition.on_cancel, json.dump(item.tags) if item.tags else None,
+        parent_wait, definition.on_cancel, json.dump(item.tags) if item.tags else None, definition.lane,
     )  # fmt: skip
 
 
@@ -188,15 +191,16 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     """A child that cannot start gets a row that has failed, and counts as an ended child (M8)."""
     assert request.sender is not None
     assert request.parent_wait is not None
+    version = item.version or 0
     id = new_id() if item.named else item.id  # a generated id keeps its position among the children
     failed = turn.children.failed_to_start
     failed[request.parent_wait] = failed.get(request.parent_wait, 0) + 1
     turn.result.counts.ended["failed", item.definition] += 1
     turn.history.failed(id, item.definition, item.step, 0, str(error))
     return (
-        id, item.definition, item.version or 0, "machine", None, "live", item.queue or "default", item.priority,
+        id, item.definition, version, item.kind or "machine", None, "live", item.queue or "default", item.priority,
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
-        request.parent_wait, None, None,
+        request.parent_wait, None, None, item.lane or code_lane(item.definition, version),
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class Claim(Struct):
     on_cancel: str | None  # a cancel goes to this step first
     cancel_reason: str | None  # it is being cancelled: whatever ends it, its status is `cancelled`
     trace: str | None
-    lane: str = ""
+    lane: str
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     read_to: int = 0  # the highest seq it was given

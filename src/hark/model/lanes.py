@@ -11,6 +11,7 @@ from typing import Final
 JOB: Final = "job"  # the interpreter of jobs: every worker has it
 SHELL: Final = "task:shell"  # a task that runs a shell command
 GRAPHS: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
+INTERPRETED: Final = frozenset({JOB})  # the lanes of that queue, each with the name of its kind of definition
 
 _TASK: Final = "task:"
 _AGENT: Final = "task:agent:"
@@ -20,6 +21,11 @@ _GATE: Final = "gate:"
 def code_lane(definition: str, version: int) -> str:
     """The lane of a definition in code."""
     return f"{definition}@{version}"
+
+
+def lane_of(kind: str, definition: str, version: int) -> str:
+    """The lane of the instances of a definition of this kind."""
+    return kind if kind in INTERPRETED else code_lane(definition, version)
 
 
 def task_lane(handler: str) -> str:
@@ -45,6 +51,18 @@ def handler_of(lane: str) -> str | None:
 def gate_of(lane: str) -> str | None:
     """The gate that a lane needs; None if it is the lane of something else."""
     return lane[len(_GATE) :] if lane.startswith(_GATE) and "@" not in lane else None
+
+
+def what_runs(lane: str) -> str:
+    """What a worker needs for this lane, as the end of the sentence "No worker has"."""
+    if (handler := handler_of(lane)) is not None:
+        return f"the handler {handler!r}"
+    if (gate := gate_of(lane)) is not None:
+        return f"the gate {gate!r}"
+    if lane in INTERPRETED:
+        return f"the interpreter of kind {lane!r}"
+    definition, _, version = lane.rpartition("@")
+    return f"the code of {definition} version {version}"
 
 
 def lane_name_problem(name: str, what: str) -> str | None:

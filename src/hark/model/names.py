@@ -15,6 +15,7 @@ from random import Random
 from time import time_ns
 
 from hark.model.errors import InvalidInput
+from hark.model.lanes import GRAPHS
 
 NAME_BYTES = 255
 SECOND = 1_000_000
@@ -52,6 +53,13 @@ def check_name(name: str, what: str) -> str:
     if size > NAME_BYTES:
         raise InvalidInput(f"The {what} is {size} bytes long; shorten it to {NAME_BYTES} bytes of UTF-8")
     return name
+
+
+def check_queue(queue: str) -> str:
+    """The name of a queue; raises InvalidInput unless `check_name` accepts it, or if it is the engine's own queue."""
+    if queue == GRAPHS:
+        raise InvalidInput(f"The queue {GRAPHS!r} belongs to the engine: every worker serves it. Use another name.")
+    return check_name(queue, "queue name")
 
 
 def is_name(name: str) -> bool:

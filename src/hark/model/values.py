@@ -357,6 +357,7 @@ class WorkerInfo:
         queues: The slots of each of its queues.
         free: How many of these are free.
         definitions: What it has code for: `name@version`.
+        handlers: The tasks it can run: the names of their handlers, `shell`, `agent:{type}`, and `gate:{name}`.
         since: When it was started.
         lease_until: When its lease ends, unless it is renewed.
         live: Whether its lease has not ended.
@@ -369,6 +370,7 @@ class WorkerInfo:
     queues: dict[str, int]
     free: dict[str, int]
     definitions: tuple[str, ...]
+    handlers: tuple[str, ...]
     since: datetime
     lease_until: datetime
     live: bool

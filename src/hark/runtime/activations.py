@@ -19,7 +19,7 @@ from hark.model.errors import NotOpen
 from hark.model.failures import failure_of
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk
-from hark.runtime.registry import Program, Registry
+from hark.runtime.registry import Registry
 from hark.runtime.services import WorkerServices
 
 
@@ -94,7 +94,7 @@ class Activations:
     async def _run(self, claim: Claim) -> None:
         try:
             try:
-                decision = await self._program(claim).run(claim, self._services)
+                decision = await self._registry.program(claim.lane).run(claim, self._services)
             except BaseException as error:
                 self._reraise_ours(claim, error)
                 decision = await self._recover(claim, error)
@@ -129,15 +129,10 @@ class Activations:
         """What becomes of an error. A CancelledError that only the step itself raised fails it too: nothing else would
         ever end the instance."""
         try:
-            return await self._program(claim).recover(claim, self._services, error)
+            return await self._registry.program(claim.lane).recover(claim, self._services, error)
         except BaseException as second:
             self._reraise_ours(claim, second)
             return _failed(claim, second)
-
-    def _program(self, claim: Claim) -> Program:
-        program = self._registry.find(claim.definition, claim.version)
-        assert program is not None
-        return program
 
     def _is_current(self, claim: Claim) -> bool:
         """False when this claim was abandoned; its instance may have been claimed again since."""

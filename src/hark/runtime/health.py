@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from hark.model.lanes import what_runs
 from hark.model.names import from_micros
 from hark.model.values import Wait
 from hark.runtime import views
@@ -45,8 +46,8 @@ async def facts(store: Store) -> dict[str, Any]:
         "late": late,
         "late_since": None if since is None else from_micros(since),
         "oldest_wait": _wait(oldest[0]) if oldest else None,
-        "living": sum(count for _, _, _, count in unfinished),
-        "runnable": sum(count for _, _, status, count in unfinished if status == "runnable"),
+        "living": sum(count for _, _, count in unfinished),
+        "runnable": sum(count for _, status, count in unfinished if status == "runnable"),
         "codeless": _without_code(unfinished, live),
     }
 
@@ -56,9 +57,9 @@ def _wait(wait: Wait) -> dict[str, Any]:
 
 
 def _without_code(unfinished: Any, live: list[str]) -> list[dict[str, Any]]:
-    """Definitions that have unfinished instances and no live worker with their code."""
-    counts: dict[tuple[str, int], int] = {}
-    for definition, version, _, count in unfinished:
-        if not any(f",{definition}@{version}," in f",{names}," for names in live):
-            counts[(definition, version)] = counts.get((definition, version), 0) + count
-    return [{"definition": name, "version": version, "instances": n} for (name, version), n in sorted(counts.items())]
+    """Lanes that have unfinished instances and no live worker that can run them."""
+    counts: dict[str, int] = {}
+    for lane, _, count in unfinished:
+        if not any(f",{lane}," in f",{lanes}," for lanes in live):
+            counts[lane] = counts.get(lane, 0) + count
+    return [{"missing": what_runs(lane), "instances": number} for lane, number in sorted(counts.items())]

@@ -21,7 +21,7 @@ _log = get_logger()
 
 class LeaseRenewal:
     def __init__(self, owner: str, registry: Registry, seconds: float, info: Callable[[], str]) -> None:
-        """`owner`: the id of the worker; `registry`: the definitions it has code for; `seconds`: of the lease;
+        """`owner`: the id of the worker; `registry`: what it can run; `seconds`: of the lease;
         `info`: what to record about the worker, as JSON, with each renewal."""
         self._owner = owner
         self._registry = registry
@@ -57,10 +57,8 @@ class LeaseRenewal:
             wait = self._seconds / 3
             try:
                 lease = lease or store.lease()
-                names = ",".join(
-                    f"{name}@{version}" for name, version in self._registry.lanes()
-                )  # read each time: more may be registered
-                lease.renew(self._owner, length, names, self._info())
+                lanes = ",".join(self._registry.lanes())  # read each time: more may be registered
+                lease.renew(self._owner, length, lanes, self._info())
                 now = time.monotonic()
                 if held.done() and now - self._renewed > self._seconds:
                     self._sound_from = now + self._seconds

@@ -1,4 +1,7 @@
-"""Registry: the definitions this process has code for. A worker claims nothing else (M6)."""
+"""Registry: what this process can run, by lane: definitions it has code for, interpreters, handlers of tasks.
+
+A worker claims nothing else (M6).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,20 @@ from hark.kernel.requests import DefinitionRow
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
+from hark.model.lanes import code_lane
 from hark.programs.services import FunctionServices, InputCodec
 
 
-class Program(Protocol):
+class LaneProgram(Protocol):
+    """What runs the instances of a lane."""
+
+    traits: Traits
+
+    def run(self, claim: Claim, services: Any) -> Coroutine[Any, Any, Decision]: ...
+    def recover(self, claim: Claim, services: Any, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
+
+
+class Program(LaneProgram, Protocol):
     """A definition in any dialect, as the worker runs it."""
 
     name: str
@@ -20,7 +33,6 @@ class Program(Protocol):
     kind: str
     queue: str
     initial: str
-    traits: Traits
     source: str | None
     digest: str | None
     on_cancel: str | None
@@ -36,11 +48,12 @@ class Program(Protocol):
 
 
 class Registry:
-    """Programs by name and version."""
+    """Programs: those of definitions by name and version, and all of them by lane."""
 
     def __init__(self) -> None:
         self._programs: dict[tuple[str, int], Program] = {}
-        self._lanes: dict[tuple[str, int], Traits] = {}
+        self._by_lane: dict[str, LaneProgram] = {}
+        self._lanes: dict[str, Traits] = {}
 
     def add(self, program: Program) -> bool:
         """Register a program. False when it is registered already.
@@ -61,8 +74,32 @@ class Registry:
         program.codec.prepare()
         # Copies, never changed: the clerk and the lease thread iterate over them while callers register.
         self._programs = {**self._programs, key: program}
-        self._lanes = {**self._lanes, key: program.traits}
+        self._add_lane(code_lane(*key), program)
         return True
+
+    def add_lane(self, lane: str, program: LaneProgram) -> bool:
+        """Register what runs a lane that is not the code of a definition. False when it is registered already.
+
+        Raises:
+            InvalidDefinition: Something else runs this lane.
+        """
+        known = self._by_lane.get(lane)
+        if known is program:
+            return False
+        if known is not None:
+            raise InvalidDefinition(
+                f"{lane!r} is registered twice, with different code. Give one of them another name.", problems=[]
+            )
+        self._add_lane(lane, program)
+        return True
+
+    def _add_lane(self, lane: str, program: LaneProgram) -> None:
+        self._by_lane = {**self._by_lane, lane: program}
+        self._lanes = {**self._lanes, lane: program.traits}
+
+    def program(self, lane: str) -> LaneProgram:
+        """What runs this lane, which must be one of `lanes`."""
+        return self._by_lane[lane]
 
     def find(self, name: str, version: int | None) -> Program | None:
         """The program of this version, or of the newest; None when there is no code for it."""
@@ -82,6 +119,6 @@ class Registry:
         """The queues of its definitions, and the default one."""
         return {"default", *(program.queue for program in self._programs.values())}
 
-    def lanes(self) -> dict[tuple[str, int], Traits]:
-        """The definitions it has code for, by name and version, with their traits."""
+    def lanes(self) -> dict[str, Traits]:
+        """What it can run, with the traits of each lane."""
         return self._lanes

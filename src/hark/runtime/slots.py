@@ -11,10 +11,12 @@ from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Claim
 from hark.model.decisions import runs_ahead
 from hark.model.errors import InvalidInput
-from hark.model.names import check_name
+from hark.model.lanes import GRAPHS, INTERPRETED
+from hark.model.names import check_queue
 from hark.runtime.registry import Registry
 
 _DEFAULT = 100  # slots of every queue, unless the app says otherwise
+_GRAPHS = 100  # of the queue of the interpreters, whatever the app says
 
 
 class Slots:
@@ -23,7 +25,7 @@ class Slots:
         if queues is not None and not isinstance(queues, dict):
             raise InvalidInput(f"queues={queues!r}: give a dict of queue names and how many of each run at once.")
         for queue, size in (queues or {}).items():
-            check_name(queue, "queue name")
+            check_queue(queue)
             if type(size) is not int or size < 1:
                 raise InvalidInput(f"queues={{{queue!r}: {size!r}}}: give a whole number from 1.")
         self._owner = owner
@@ -33,13 +35,14 @@ class Slots:
         self._taken: dict[str, int] = {}
 
     def room(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The slots of each queue, and how many of them are free. May be called from another thread: the numbers are
-        for people, and may be of different moments."""
-        queues = self._sizes()
+        """The slots of each queue, and how many of them are free; without the queue of the interpreters. May be called
+        from another thread: the numbers are for people, and may be of different moments."""
+        queues = {queue: size for queue, size in self._sizes().items() if queue != GRAPHS}
         return queues, {queue: max(0, size - self._taken.get(queue, 0)) for queue, size in queues.items()}
 
     def _sizes(self) -> dict[str, int]:
-        return self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
+        sizes = self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
+        return sizes if INTERPRETED.isdisjoint(self._registry.lanes()) else {**sizes, GRAPHS: _GRAPHS}
 
     def capacity(self, commits: Sequence[Commit]) -> Capacity:
         """What can be claimed, with the slots that these outcomes free when they are committed."""

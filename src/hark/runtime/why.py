@@ -8,13 +8,14 @@ broadcasts since it was started. The commands in the texts are those of doors/cl
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.errors import no_instance
+from hark.model.lanes import what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -29,8 +30,8 @@ from hark.store.statements import AwakeableRow
 _MOST = 20  # near misses shown
 
 
-async def explain(store: Store, target: str, here: Sequence[tuple[str, int]]) -> Why:
-    """`here`: the definitions a worker of this process has code for, which may not be in the store yet."""
+async def explain(store: Store, target: str, here: Container[str]) -> Why:
+    """`here`: the lanes that a worker of this process can run, which may not be in the store yet."""
     id = await views.find(store, target)
     found = await store.read(reads.why_instance, id=id)
     if not found:
@@ -176,7 +177,7 @@ def _last_heard_of(worker: WorkerRow | None, now: int) -> str:
 
 
 async def _blockers(
-    store: Store, row: WhyInstance, now: int, here: Sequence[tuple[str, int]], attempt: NextAttempt | None
+    store: Store, row: WhyInstance, now: int, here: Container[str], attempt: NextAttempt | None
 ) -> list[Blocker]:
     if row.status in TERMINAL:
         return [_finished(row)]
@@ -190,10 +191,10 @@ async def _blockers(
             return [Blocker("executing", text)]
         text = f"It was running on {where}, whose lease has expired; "
         return [Blocker("lease_lost", text + "any other worker reclaims it, and so does `hark timeout check`.")]
-    able = [id for id, names in live.items() if f",{row.definition}@{row.version}," in f",{names},"]
+    able = [id for id, names in live.items() if f",{row.lane}," in f",{names},"]
     found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able), attempt)]
-    if not able and store.durable and (row.definition, row.version) not in here:
-        text = f"No live worker has the code of {row.definition} version {row.version}: start one with "
+    if not able and store.durable and row.lane not in here:
+        text = f"No live worker has {what_runs(row.lane)}: start one with "
         found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
         return [blocker for blocker in found if blocker.reason != "queued"]
     return found

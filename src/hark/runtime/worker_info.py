@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hark.model.lanes import INTERPRETED, handler_of
 from hark.model.names import from_micros
 from hark.model.values import WorkerInfo
 from hark.store import reads
@@ -50,10 +51,12 @@ async def workers(store: Store) -> list[WorkerInfo]:
 
 def _worker(row: WorkerRow, now: int) -> WorkerInfo:
     info = _info(row.info)
+    lanes = [lane for lane in row.definitions.split(",") if lane]
     return WorkerInfo(
         row.id, info.host, info.pid, info.version, info.queues, info.free,
-        tuple(name for name in row.definitions.split(",") if name), from_micros(row.started_at),
-        from_micros(row.until), row.until >= now,
+        tuple(lane for lane in lanes if "@" in lane),
+        tuple(handler_of(lane) or lane for lane in lanes if "@" not in lane and lane not in INTERPRETED),
+        from_micros(row.started_at), from_micros(row.until), row.until >= now,
     )  # fmt: skip
 
 

@@ -126,7 +126,7 @@ class Lease(Protocol):
         Args:
             worker: The id of the worker.
             length: How long the lease is to last, in µs.
-            definitions: What the worker can run: `name@version`, separated by commas.
+            definitions: What the worker can run: its lanes, separated by commas.
             info: Where it runs and what it has room for, as JSON (`runtime/worker_info.py`).
 
         Raises:

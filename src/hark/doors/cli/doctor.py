@@ -122,11 +122,8 @@ def _check_code(facts: dict[str, Any]) -> Check:
     missing = facts["codeless"]
     if not missing:
         return Check("code", "ok", "every live instance has a worker with its code")
-    listed = ", ".join(
-        f"{one['definition']} version {one['version']} ({_count(one['instances'], 'instance')})"
-        for one in missing[:_LISTED]
-    )
-    text = f"no worker has the code of {listed}; start one that registers it, or cancel the instances"
+    listed = ", ".join(f"{one['missing']} ({_count(one['instances'], 'instance')})" for one in missing[:_LISTED])
+    text = f"no worker has {listed}; start one that registers it, or cancel the instances"
     return Check("code", "error", text)
 
 

@@ -38,7 +38,8 @@ _NEAR_MISS: Final = {
 }  # fmt: skip
 _WORKER: Final = {
     "id": "w-1", "host": "app-1", "pid": 4711, "version": "0.1.0", "queues": {"default": 100}, "free": {"default": 98},
-    "definitions": ["Order@1"], "since": "2026-03-01T08:00:00Z", "lease_until": "2026-03-01T09:00:30Z", "live": True,
+    "definitions": ["Order@1"], "handlers": ["charge"],
+    "since": "2026-03-01T08:00:00Z", "lease_until": "2026-03-01T09:00:30Z", "live": True,
 }  # fmt: skip
 
 EXAMPLES: Final[dict[str, Any]] = {

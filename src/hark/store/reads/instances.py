@@ -54,8 +54,8 @@ _UNFINISHED = """FROM used u CROSS JOIN (SELECT 'runnable' AS status UNION ALL S
         UNION ALL SELECT 'awaiting_signal' UNION ALL SELECT 'awaiting_children') k
     CROSS JOIN instances i WHERE i.definition = u.definition AND i.status = k.status"""
 
-# Unfinished instances by definition and status.
-count_unfinished = Sql(f"{_USED} SELECT i.definition, i.version, i.status, count(*) {_UNFINISHED} GROUP BY 1, 2, 3")
+# Unfinished instances by lane and status.
+count_unfinished = Sql(f"{_USED} SELECT i.lane, i.status, count(*) {_UNFINISHED} GROUP BY 1, 2")
 
 # The queues with unfinished instances.
 queues = Sql(f"{_USED} SELECT DISTINCT i.queue {_UNFINISHED}")

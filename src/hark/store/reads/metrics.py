@@ -12,11 +12,10 @@ count_busy = Sql(
     """
 )
 
-# From lane to lane (queue, definition, version) by the claim index, not row by row.
+# From lane to lane of each queue by the claim index, not row by row.
 _READY = "i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL"
-_QUEUED = f"i.queue = l.queue AND i.definition = l.definition AND i.version = l.version AND {_READY}"
-_FIRST = f"""SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
-            ORDER BY i.queue, i.definition, i.version LIMIT 1"""
+_QUEUED = f"i.queue = l.queue AND i.lane = l.lane AND {_READY}"
+_FIRST = f"""SELECT i.queue, i.lane FROM instances i WHERE {_READY} ORDER BY i.queue, i.lane LIMIT 1"""
 _COUNT = f"""SELECT l.queue,
         sum((SELECT count(*) FROM (
             SELECT i.since FROM instances i WHERE {_QUEUED} ORDER BY i.priority, i.since LIMIT :most::bigint) n)),
@@ -26,28 +25,25 @@ _COUNT = f"""SELECT l.queue,
 # X6: claimable instances of each queue, and since when the oldest waits.
 count_ready = Sql(
     f"""
-    WITH RECURSIVE lanes(queue, definition, version) AS (
+    WITH RECURSIVE lanes(queue, lane) AS (
         ({_FIRST})
         UNION ALL
-        SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN LATERAL (
-            SELECT i.queue, i.definition, i.version FROM instances i WHERE {_READY}
-                AND (i.queue, i.definition, i.version) > (l.queue, l.definition, l.version)
-            ORDER BY i.queue, i.definition, i.version LIMIT 1) n)
+        SELECT n.queue, n.lane FROM lanes l CROSS JOIN LATERAL (
+            SELECT i.queue, i.lane FROM instances i WHERE {_READY} AND (i.queue, i.lane) > (l.queue, l.lane)
+            ORDER BY i.queue, i.lane LIMIT 1) n)
     {_COUNT}
     """,
-    # SQLite has no LATERAL, and its index uses only the first column of a row comparison: step to the next version,
-    # else to the next definition, else to the next queue.
+    # SQLite has no LATERAL, and its index uses only the first column of a row comparison: step to the next lane,
+    # else to the next queue.
     sqlite=f"""
-    WITH RECURSIVE lanes(queue, definition, version) AS (
+    WITH RECURSIVE lanes(queue, lane) AS (
         SELECT * FROM ({_FIRST})
         UNION ALL
-        SELECT n.queue, n.definition, n.version FROM lanes l CROSS JOIN instances n ON n.rowid = coalesce(
-            (SELECT i.rowid FROM instances i WHERE i.queue = l.queue AND i.definition = l.definition
-                AND i.version > l.version AND {_READY} ORDER BY i.version LIMIT 1),
-            (SELECT i.rowid FROM instances i WHERE i.queue = l.queue AND i.definition > l.definition
-                AND {_READY} ORDER BY i.definition, i.version LIMIT 1),
+        SELECT n.queue, n.lane FROM lanes l CROSS JOIN instances n ON n.rowid = coalesce(
+            (SELECT i.rowid FROM instances i WHERE i.queue = l.queue AND i.lane > l.lane
+                AND {_READY} ORDER BY i.lane LIMIT 1),
             (SELECT i.rowid FROM instances i WHERE i.queue > l.queue
-                AND {_READY} ORDER BY i.queue, i.definition, i.version LIMIT 1)))
+                AND {_READY} ORDER BY i.queue, i.lane LIMIT 1)))
     {_COUNT}
     """,
 )

@@ -27,6 +27,7 @@ class WhyInstance(Row, frozen=True):
     traceback: str | None
     attempt: int
     cancel_reason: str | None
+    lane: str
 
 
 class Miss(Row, frozen=True):
@@ -45,7 +46,8 @@ class Miss(Row, frozen=True):
 why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
-           lease_owner, created_at, updated_at, finished_at, error, traceback, attempt, cancel_reason
+           lease_owner, created_at, updated_at, finished_at, error, traceback, attempt, cancel_reason,
+           lane
     FROM instances WHERE id = :id::text
     """,
     row=WhyInstance,

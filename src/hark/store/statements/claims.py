@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# M10: one index scan per lane (queue, definition, version); SKIP LOCKED, so that workers do not wait for each other.
+# M10: one index scan per lane of a queue; SKIP LOCKED, so that workers do not wait for each other.
 claimable = Sql(
     """
     SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
-    FROM {rows: queue text, definition text, version integer, size integer}
+    FROM {rows: queue text, lane text, size integer}
     CROSS JOIN LATERAL (
         SELECT i.id, i.queue, i.priority, i.since, i.concurrency_key, i.rate_limit, i.weight FROM instances i
-        WHERE i.queue = r.queue AND i.definition = r.definition AND i.version = r.version
+        WHERE i.queue = r.queue AND i.lane = r.lane
             AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
         ORDER BY i.priority, i.since LIMIT r.size FOR NO KEY UPDATE SKIP LOCKED) c
     ORDER BY c.priority, c.since
@@ -20,10 +20,10 @@ claimable = Sql(
     # ignores the few rows too many.
     sqlite="""
     SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
-    FROM {rows: queue text, definition text, version integer, size integer}
+    FROM {rows: queue text, lane text, size integer}
     CROSS JOIN instances c ON c.rowid IN (
         SELECT i.rowid FROM instances i INDEXED BY instances_claim
-        WHERE i.queue = r.queue AND i.definition = r.definition AND i.version = r.version
+        WHERE i.queue = r.queue AND i.lane = r.lane
             AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
         ORDER BY i.priority, i.since LIMIT :most)
     ORDER BY c.priority, c.since
@@ -39,7 +39,7 @@ claim = Sql(
     WHERE id IN :ids[text]
     RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
         concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace
+        cancel_reason, trace, lane
     """
 )
 
@@ -53,7 +53,7 @@ block = Sql(
 # S6, M2: delays that are over and deadlines that have come. A locked row is left for the next sweep.
 due = Sql(
     """
-    SELECT id, status, epoch, has_signals, queue, definition, version FROM instances WHERE due_at <= :now::bigint
+    SELECT id, status, epoch, has_signals, queue, lane FROM instances WHERE due_at <= :now::bigint
     ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
     """
 )

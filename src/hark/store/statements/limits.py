@@ -104,7 +104,7 @@ promote = Sql(
         CROSS JOIN LATERAL (
             SELECT i.id FROM instances i WHERE i.blocked_on = r.bucket
             ORDER BY i.priority, i.since LIMIT r.room FOR NO KEY UPDATE SKIP LOCKED) c)
-    RETURNING concurrency_key, queue, definition, version
+    RETURNING concurrency_key, queue, lane
     """,
     sqlite="""
     UPDATE instances SET blocked_on = NULL WHERE rowid IN (
@@ -114,6 +114,6 @@ promote = Sql(
                 SELECT i.rowid AS id, row_number() OVER (ORDER BY i.priority, i.since) AS place FROM instances i
                 WHERE i.blocked_on = r.bucket LIMIT 500) b
             WHERE b.place <= r.room))
-    RETURNING concurrency_key, queue, definition, version
+    RETURNING concurrency_key, queue, lane
     """,
 )

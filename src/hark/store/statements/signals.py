@@ -105,8 +105,7 @@ wake = Sql(
 # Where the woken instances are in the backlog: a worker of the same process may claim them in this turn.
 woken = Sql(
     """
-    SELECT id, queue, priority, concurrency_key, rate_limit, weight, definition, version FROM instances
-    WHERE id IN :ids[text]
+    SELECT id, queue, priority, concurrency_key, rate_limit, weight, lane FROM instances WHERE id IN :ids[text]
     """
 )
 

@@ -20,16 +20,16 @@ insert_instances = Sql(
     """
     INSERT INTO instances (id, definition, version, kind, correlation_key, scope, holds_key, queue, priority,
         status, step, state, error, since, due_at, concurrency_key, rate_limit, weight, parent_id, parent_wait,
-        on_cancel, tags, nth, counted, created_at, updated_at, finished_at)
+        on_cancel, tags, nth, counted, created_at, updated_at, finished_at, lane)
     SELECT r.id, r.definition, r.version, r.kind, r.correlation_key, r.scope, r.correlation_key IS NOT NULL,
         r.queue, r.priority, r.status, r.step, r.state, r.error, :position::bigint + r.ord, r.due_at, r.concurrency_key,
         r.rate_limit, r.weight, r.parent_id, r.parent_wait, r.on_cancel, r.tags,
         :position::bigint + r.ord - :now::bigint, r.error IS NOT NULL, :now::bigint, :now::bigint,
-        CASE WHEN r.error IS NOT NULL THEN :now::bigint END
+        CASE WHEN r.error IS NOT NULL THEN :now::bigint END, r.lane
     FROM {rows: id text, definition text, version integer, kind text, correlation_key text, scope text, queue text,
         priority integer, status text, step text, state text, error text, due_at bigint,
         concurrency_key text, rate_limit text, weight double precision, parent_id text, parent_wait text,
-        on_cancel text, tags text}
+        on_cancel text, tags text, lane text}
     ORDER BY r.ord
     """
 )
