@@ -31,6 +31,7 @@ SECTIONS: dict[str, list[str]] = {
         "Stop",
     ],
     "Durable functions": ["workflow", "Workflow", "FunctionContext", "RetryPolicy", "AwakeableHandle"],
+    "Jobs": ["load_job", "Job", "Dag", "Problem"],
     "What the app returns": [
         "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
         "NearMiss", "Token", "WorkerInfo",

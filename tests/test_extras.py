@@ -83,9 +83,9 @@ def run(code: str, *hidden: str) -> subprocess.CompletedProcess[str]:
 def test_the_extras_are_disjoint_from_what_is_always_installed() -> None:
     always = {top_level(one) for one in metadata.requires("hark") or [] if "extra ==" not in one}
     assert always == {"msgspec", "apsw", "jsonschema_rs"}
-    assert extra("all") == extra("postgres") | extra("server") | extra("cli") | extra("otel")
+    assert extra("all") == extra("postgres") | extra("server") | extra("cli") | extra("otel") | extra("jobs")
     assert extra("all") == {
-        "asyncpg", "jinja2", "uvicorn", "httptools", "uvloop", "typer", "rich", "opentelemetry_api",
+        "asyncpg", "jinja2", "uvicorn", "httptools", "uvloop", "typer", "rich", "opentelemetry_api", "pyyaml",
     }  # fmt: skip
 
 
@@ -99,6 +99,7 @@ def test_without_any_extra_machines_functions_and_the_testing_kit_run_on_sqlite(
     [
         ("postgres", "asyncpg", "from hark import Hark; Hark('postgresql://localhost/x')"),
         ("server", "jinja2", "from hark import Hark; Hark('sqlite://').asgi()"),
+        ("jobs", "yaml", "from hark import load_job; load_job('name: j\\ntasks: []\\n')"),
         ("server", "uvicorn", "import asyncio; from hark import Hark; asyncio.run(Hark('sqlite://').serve(port=0))"),
     ],
 )

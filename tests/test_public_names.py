@@ -21,6 +21,8 @@ NAMES = {
     "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast", "Outcome",
     # durable functions
     "workflow", "Workflow", "FunctionContext", "AwakeableHandle", "RetryPolicy",
+    # jobs
+    "Job", "Dag", "load_job", "Problem",
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
@@ -126,7 +128,7 @@ def test_importing_hark_does_not_import_optional_dependencies() -> None:
         check=True,
         timeout=30,
     ).stdout.split()
-    heavy = {"asyncpg", "apsw", "typer", "rich", "click", "pytest", "pydantic", "starlette", "sqlite3"}
+    heavy = {"asyncpg", "apsw", "typer", "rich", "click", "pytest", "pydantic", "starlette", "sqlite3", "yaml"}
     assert heavy.isdisjoint(loaded)
 
 

@@ -1,6 +1,7 @@
 """The public names: what `from hark import …` gives. Code inside the package imports from the modules instead."""
 
 from hark.app import Handle, Hark, Start
+from hark.dialects.job import Dag, Job, load_job
 from hark.dialects.machine import Machine, step
 from hark.dialects.workflow import Workflow, workflow
 from hark.model.errors import (
@@ -33,6 +34,7 @@ from hark.model.errors import (
     WouldBlockEventLoop,
 )
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
+from hark.model.problem import Problem
 from hark.model.retry_policy import RetryPolicy
 from hark.model.values import (
     Awakeable,
@@ -70,6 +72,7 @@ __all__ = [
     "ChildView",
     "Conflict",
     "Context",
+    "Dag",
     "Delivery",
     "Done",
     "Duplicate",
@@ -86,6 +89,7 @@ __all__ = [
     "InvalidInput",
     "InvalidOutcome",
     "InvalidState",
+    "Job",
     "Machine",
     "MalformedJson",
     "MissingExtra",
@@ -98,6 +102,7 @@ __all__ = [
     "NotOpen",
     "Outcome",
     "PayloadTooLarge",
+    "Problem",
     "Rate",
     "Reply",
     "Retry",
@@ -118,6 +123,7 @@ __all__ = [
     "WorkerInfo",
     "Workflow",
     "WouldBlockEventLoop",
+    "load_job",
     "step",
     "workflow",
 ]  # fmt: skip

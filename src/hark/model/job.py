@@ -7,8 +7,10 @@ a job definition is the JSON of its spec.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 TaskType = Literal["task", "loop", "approval", "wait_for_event", "sleep", "workflow", "map"]
@@ -109,3 +111,22 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     queue: str | None = None  # of its tasks, unless they say otherwise
     priority: int = 0
     schedule: ScheduleSpec | None = None
+    description: str | None = None
+
+
+_decoder = msgspec.json.Decoder(JobSpec)
+
+
+def encode_job(spec: JobSpec) -> str:
+    """The JSON text of a spec, as the store keeps it. The same spec always gives the same text."""
+    return msgspec.json.encode(spec).decode()
+
+
+def decode_job(source: str) -> JobSpec:
+    """The spec of a stored text."""
+    return _decoder.decode(source)
+
+
+def digest_of(source: str) -> str:
+    """The digest that tells two versions of a job apart."""
+    return hashlib.sha256(source.encode()).hexdigest()
