@@ -1,0 +1,167 @@
+"""The parser of JUEL, the syntax of `${…}` in BPMN files: `${order.total > 100 && not empty order.items}`.
+
+It builds the tree of the other syntaxes and has their meaning: an unknown name is an error, and values of different
+types are not converted to each other. Methods of Java objects do not exist here; calling one is an error that says so.
+
+Precedence, from the loosest: `? :`, `|| or`, `&& and`, `== != eq ne`, `< > <= >= lt gt le ge`, `+ -`,
+`* / div % mod`, unary `- ! not empty`, then `.name` and `[index]`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hark.programs.expressions.grammar import TokenReader, check_call, check_depth
+from hark.programs.expressions.tokens import Lexeme, Lexicon, read_tokens
+from hark.programs.expressions.tree import (
+    Arithmetic,
+    ArithmeticOperator,
+    Attribute,
+    Comparison,
+    ComparisonOperator,
+    Conditional,
+    Constant,
+    FunctionCall,
+    Index,
+    Logical,
+    Negative,
+    Node,
+    Not,
+    Variable,
+)
+
+_ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"'}
+_SIGNS = re.compile(r"==|!=|<=|>=|&&|\|\||[-+*/%<>!.,:?()\[\]{}]")
+_LEXICON = Lexicon(_SIGNS, re.compile(r"[^\W\d]\w*"), _ESCAPES, unicode_escapes=False, close=None)
+_LEXICON_IN_TEMPLATE = Lexicon(_SIGNS, re.compile(r"[^\W\d]\w*"), _ESCAPES, unicode_escapes=False, close="}")
+
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
+_WORDS: Final = {
+    "and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=",
+    "div": "/", "mod": "%",
+}  # fmt: skip
+_RESERVED = frozenset({*_CONSTANTS, *_WORDS, "empty", "instanceof"})
+
+_CONDITIONAL, _OR, _AND, _EQUALITY, _ORDER, _SUM, _PRODUCT, _UNARY = range(1, 9)
+_LOGICAL: Final[dict[str, tuple[int, str]]] = {"&&": (_AND, "and"), "||": (_OR, "or")}
+_COMPARISONS: Final[dict[str, tuple[int, ComparisonOperator]]] = {
+    "==": (_EQUALITY, "=="), "!=": (_EQUALITY, "!="),
+    "<": (_ORDER, "<"), ">": (_ORDER, ">"), "<=": (_ORDER, "<="), ">=": (_ORDER, ">="),
+}  # fmt: skip
+_ARITHMETIC: Final[dict[str, tuple[int, ArithmeticOperator]]] = {
+    "+": (_SUM, "+"), "-": (_SUM, "-"), "*": (_PRODUCT, "*"), "/": (_PRODUCT, "/"), "%": (_PRODUCT, "%"),
+}  # fmt: skip
+
+
+def parse(text: str, start: int = 0, *, in_template: bool = False) -> tuple[Node, int]:
+    """The tree of the expression that starts at this index, and the index after it (and after its `}`)."""
+    tokens, end = read_tokens(text, start, _LEXICON_IN_TEMPLATE if in_template else _LEXICON)
+    reader = TokenReader(text, tokens)
+    tree = _expression(reader, _CONDITIONAL)
+    if reader.peek().kind != "end":
+        raise reader.unexpected("An operator or the end")
+    return check_depth(reader, tree), end
+
+
+def _operator(token: Lexeme) -> str | None:
+    """The sign of an operator, also if it is written as a word."""
+    if token.kind == "name":
+        return _WORDS.get(token.value)
+    return str(token.value) if token.kind == "sign" else None
+
+
+def _expression(reader: TokenReader, least: int) -> Node:
+    """An expression whose operators bind at least this tightly."""
+    reader.descend(reader.peek().at)
+    left = _operand(reader)
+    while (combined := _combine(reader, left, least)) is not None:
+        left = combined
+    reader.ascend()
+    return left
+
+
+def _combine(reader: TokenReader, left: Node, least: int) -> Node | None:
+    token = reader.peek()
+    operator = _operator(token)
+    if operator is None:
+        return None
+    if operator in _LOGICAL and least <= _LOGICAL[operator][0]:
+        binding, word = _LOGICAL[operator]
+        operands = [left]
+        while _operator(reader.peek()) == operator:
+            reader.take()
+            operands.append(_expression(reader, binding + 1))
+        return Logical("and" if word == "and" else "or", tuple(operands), token.at)
+    if operator in _COMPARISONS and least <= _COMPARISONS[operator][0]:
+        reader.take()
+        binding, comparison = _COMPARISONS[operator]
+        return Comparison(comparison, left, _expression(reader, binding + 1), token.at)
+    if operator in _ARITHMETIC and least <= _ARITHMETIC[operator][0]:
+        reader.take()
+        binding, arithmetic = _ARITHMETIC[operator]
+        return Arithmetic(arithmetic, left, _expression(reader, binding + 1), token.at)
+    if operator == "?" and least <= _CONDITIONAL:
+        reader.take()
+        then = _expression(reader, _CONDITIONAL)
+        reader.expect_sign(":")
+        return Conditional(left, then, _expression(reader, _CONDITIONAL), token.at)
+    return None
+
+
+def _operand(reader: TokenReader) -> Node:
+    token = reader.take()
+    match _operator(token):
+        case "-":
+            return Negative(_expression(reader, _UNARY), token.at)
+        case "!":
+            return Not(_expression(reader, _UNARY), token.at)
+    if token.kind == "name" and token.value == "empty":
+        return FunctionCall("empty", (_expression(reader, _UNARY),), token.at)
+    return _postfix(reader, _primary(reader, token))
+
+
+def _primary(reader: TokenReader, token: Lexeme) -> Node:
+    match token.kind, token.value:
+        case (("number" | "text"), value):
+            return Constant(value, token.at)
+        case ("name", "true" | "false" | "null" as name):
+            return Constant(_CONSTANTS[name], token.at)
+        case ("name", name) if name not in _RESERVED:
+            if reader.take_if("sign", "("):
+                return check_call(reader, FunctionCall(name, tuple(_arguments(reader)), token.at))
+            return Variable(name, token.at)
+        case ("sign", "("):
+            inner = _expression(reader, _CONDITIONAL)
+            reader.expect_sign(")")
+            return inner
+        case ("end", _):
+            raise reader.error("A value is expected, not the end of the expression", token.at)
+    raise reader.error(f"A value is expected, not {token.value!r}", token.at)
+
+
+def _arguments(reader: TokenReader) -> list[Node]:
+    arguments: list[Node] = []
+    while not reader.take_if("sign", ")"):
+        if arguments:
+            reader.expect_sign(",")
+        arguments.append(_expression(reader, _CONDITIONAL))
+    return arguments
+
+
+def _postfix(reader: TokenReader, node: Node) -> Node:
+    while True:
+        at = reader.peek().at
+        if reader.take_if("sign", "."):
+            if reader.peek().kind != "attribute":
+                raise reader.unexpected("A name after '.'")
+            name = reader.take().value
+            if reader.is_next("sign", "("):
+                raise reader.error(f"{name!r} is called as a method: values here are data and have no methods", at)
+            node = Attribute(node, name, at)
+        elif reader.take_if("sign", "["):
+            key = _expression(reader, _CONDITIONAL)
+            reader.expect_sign("]")
+            node = Index(node, key, at)
+        else:
+            return node

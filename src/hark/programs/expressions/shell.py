@@ -1,0 +1,280 @@
+"""Put values into a shell command, each quoted for the place at which it stands.
+
+`ShellText` reads the command as a POSIX shell would, as far as it needs to: is the place of a value inside single
+quotes, inside double quotes, in a comment, or plain? Where a value cannot be quoted safely (in a here-document, in
+backticks, in `${…}`), it is refused with a message that says what to write instead: `x={{ … }}` in a line of its own,
+then `"$x"`.
+
+Values are always quoted, also harmless ones: in `echo {{ n }}>file` a bare 2 would become part of `2>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class UnsafePlace(Exception):
+    """A value cannot be quoted at this place of the command; templates.py adds the position."""
+
+
+class Place(Enum):
+    """What surrounds the present character."""
+
+    PLAIN = auto()
+    SUBSTITUTION = auto()  # plain text in $(…)
+    SINGLE = auto()
+    DOUBLE = auto()
+    ARITHMETIC = auto()  # $((…))
+    PARAMETER = auto()  # ${…}
+    BACKTICKS = auto()
+    COMMENT = auto()
+    DELIMITER = auto()  # the word after <<
+    HERE_DOCUMENT = auto()
+
+
+@dataclass
+class _Level:
+    place: Place
+    open: int = 0  # brackets opened within it that have to be closed first
+
+
+_SEPARATORS = frozenset(" \t\n;&|()<>")
+_ADVICE = 'Assign it in a line of its own, x={{ … }}, and write "$x" here'
+_REFUSED = {
+    Place.BACKTICKS: "A value in backticks cannot be quoted",
+    Place.PARAMETER: "A value in ${…} cannot be quoted",
+    Place.DELIMITER: "The end mark of a here-document cannot be a value",
+    Place.HERE_DOCUMENT: "A value in a here-document cannot be quoted",
+}
+
+
+class ShellText:
+    """Reads a command from the left and quotes the values for the place that was reached."""
+
+    def __init__(self) -> None:
+        self._levels = [_Level(Place.PLAIN)]
+        self._before = ""  # signs that may have a meaning together with what follows: \ $ < <<
+        self._word: str | None = ""  # the plain word so far; None if it has quotes or values
+        self._unsure = False  # the shells differ about what came before, or it needs their whole grammar
+        self._documents: list[tuple[str, bool]] = []  # end marks of here-documents that start at the next line
+        self._mark = ""
+        self._mark_quote = ""
+        self._strips_tabs = False
+        self._line = ""
+
+    def feed(self, text: str) -> None:
+        """Read a part of the command that is not a value, or a value that is used as it is."""
+        for character in text:
+            self._read(character)
+
+    def quote(self, value: str, *, is_number: bool) -> str:
+        """The value as it has to be written here. Raises UnsafePlace."""
+        if "\0" in value:
+            raise UnsafePlace("A value with a NUL character cannot be part of a command")
+        places = [level.place for level in self._levels]
+        for place, problem in _REFUSED.items():
+            if place in places:
+                raise UnsafePlace(f"{problem}. {_ADVICE}")
+        if self._unsure:
+            raise UnsafePlace(f"The command before this value is too intricate to quote it safely. {_ADVICE}")
+        if self._before == "<<":
+            raise UnsafePlace(_REFUSED[Place.DELIMITER])
+        if self._before:
+            if self._before in ("\\", "$"):
+                raise UnsafePlace(f"A value cannot follow {self._before!r}, which would change its quotes. {_ADVICE}")
+            self._before = ""
+        here = places[-1]
+        if Place.ARITHMETIC in places:
+            if here is not Place.ARITHMETIC or not is_number:
+                raise UnsafePlace(f"Only a number can be a value in $((…)). {_ADVICE}")
+            return value
+        if here is Place.COMMENT:
+            return " ".join(value.split())
+        if here is Place.SINGLE:
+            return value.replace("'", "'\\''")
+        if here is Place.DOUBLE:
+            for special in '\\"$`':
+                value = value.replace(special, "\\" + special)
+            return value
+        self._word = None
+        return "'" + value.replace("'", "'\\''") + "'"
+
+    def _read(self, character: str) -> None:
+        match self._levels[-1].place:
+            case Place.SINGLE:
+                if character == "'":
+                    self._levels.pop()
+            case Place.COMMENT:
+                if character == "\n":
+                    self._levels.pop()
+                    self._read(character)
+            case Place.HERE_DOCUMENT:
+                self._read_document(character)
+            case Place.DELIMITER:
+                self._read_mark(character)
+            case Place.BACKTICKS:
+                if self._before:
+                    self._before = ""
+                elif character == "\\":
+                    self._before = character
+                elif character == "`":
+                    self._levels.pop()
+            case Place.DOUBLE:
+                if not self._read_common(character) and character == '"':
+                    self._levels.pop()
+            case Place.ARITHMETIC:
+                if not self._read_common(character):
+                    self._read_arithmetic(character)
+            case Place.PARAMETER:
+                if not self._read_common(character):
+                    self._read_parameter(character)
+            case Place.PLAIN | Place.SUBSTITUTION:
+                self._read_plain(character)
+
+    def _read_common(self, character: str) -> bool:
+        """Read what means the same in and outside double quotes: backslashes, `$…`, backticks. Says whether it did."""
+        before, self._before = self._before, ""
+        if before == "\\":
+            return True
+        if before == "$":
+            if character == "(":
+                self._levels.append(_Level(Place.SUBSTITUTION))
+                self._before, self._word = "$(", ""
+                return True
+            if character == "{":
+                self._levels.append(_Level(Place.PARAMETER))
+                return True
+            if character == "[":
+                self._unsure = True  # an old way to write $((…))
+        if character in ("\\", "$"):
+            self._before = character
+            return True
+        if character == "`":
+            self._levels.append(_Level(Place.BACKTICKS))
+            return True
+        return False
+
+    def _read_plain(self, character: str) -> None:
+        before = self._before
+        if before in ("<", "<<"):
+            self._before = ""
+            if self._read_redirection(before, character):
+                return
+            before = ""
+        if before == "$(" and character == "(":
+            self._before = ""
+            self._levels[-1] = _Level(Place.ARITHMETIC, open=2)
+            return
+        if before == "(" and character == "(":
+            self._unsure = True  # ((…)) is arithmetic in some shells
+        if before in ("$(", "("):
+            self._before = before = ""
+        if before == "$" and character == "'":
+            self._unsure = True  # $'…' has escapes in some shells
+        if self._read_common(character):
+            # A backslash is part of the word, unless a line ends after it: then both are as if they were not there.
+            if self._before not in ("\\", "$(") and not (before == "\\" and character == "\n"):
+                self._word = None
+            return
+        level = self._levels[-1]
+        if character == "#" and self._word == "":
+            self._levels.append(_Level(Place.COMMENT))
+        elif character == "'":
+            self._word = None
+            self._levels.append(_Level(Place.SINGLE))
+        elif character == '"':
+            self._word = None
+            self._levels.append(_Level(Place.DOUBLE))
+        elif character in _SEPARATORS:
+            self._end_word()
+            self._read_separator(level, character)
+        elif self._word is not None:
+            self._word += character
+
+    def _end_word(self) -> None:
+        if self._word == "case" and any(level.place is Place.SUBSTITUTION for level in self._levels):
+            self._unsure = True  # its patterns end with a bracket that closes nothing
+        self._word = ""
+
+    def _read_separator(self, level: _Level, character: str) -> None:
+        if character == "<":
+            self._before = "<"
+        elif character == "(":
+            self._before = "("
+            level.open += 1
+        elif character == ")":
+            if level.place is Place.SUBSTITUTION and level.open == 0:
+                self._levels.pop()
+                self._word = None
+            else:
+                level.open -= 1
+        elif character == "\n" and self._documents:
+            self._line = ""
+            self._levels.append(_Level(Place.HERE_DOCUMENT))
+
+    def _read_redirection(self, before: str, character: str) -> bool:
+        """Read what follows `<` or `<<`; returns whether that was the whole meaning of the character."""
+        if before == "<":
+            if character == "<":
+                self._before = "<<"
+                return True
+            return False
+        if character == "<":  # a here-string: an ordinary word follows
+            return True
+        self._mark, self._mark_quote, self._strips_tabs = "", "", character == "-"
+        self._levels.append(_Level(Place.DELIMITER))
+        if not self._strips_tabs:
+            self._read_mark(character)
+        return True
+
+    def _read_mark(self, character: str) -> None:
+        if self._mark_quote:
+            if self._mark_quote == "\\" or character != self._mark_quote:
+                self._mark += character
+            if self._mark_quote in ("\\", character):
+                self._mark_quote = ""
+        elif character in ("'", '"', "\\"):
+            self._mark_quote = character
+        elif character in " \t" and not self._mark:
+            pass
+        elif character in _SEPARATORS:
+            self._levels.pop()
+            self._documents.append((self._mark, self._strips_tabs))
+            self._word = ""
+            self._read(character)
+        else:
+            self._mark += character
+
+    def _read_document(self, character: str) -> None:
+        if character != "\n":
+            self._line += character
+            return
+        mark, strips_tabs = self._documents[0]
+        line, self._line = self._line, ""
+        if (line.lstrip("\t") if strips_tabs else line) == mark:
+            del self._documents[0]
+            if not self._documents:
+                self._levels.pop()
+
+    def _read_arithmetic(self, character: str) -> None:
+        level = self._levels[-1]
+        if character == "(":
+            level.open += 1
+        elif character == ")":
+            level.open -= 1
+            if level.open == 0:
+                self._levels.pop()
+        elif character in ("'", '"'):
+            self._unsure = True
+
+    def _read_parameter(self, character: str) -> None:
+        in_double = any(level.place is Place.DOUBLE for level in self._levels)
+        if character == "}":
+            self._levels.pop()
+        elif character in ("'", '"') and in_double:
+            self._unsure = True  # whether these are quotes depends on the operator
+        elif character == "'":
+            self._levels.append(_Level(Place.SINGLE))
+        elif character == '"':
+            self._levels.append(_Level(Place.DOUBLE))

@@ -1,0 +1,191 @@
+"""The tree of an expression: what the parsers build and the evaluator walks.
+
+`at` is the index of the node in the text it was compiled from, for messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+ArithmeticOperator = Literal["+", "-", "*", "/", "//", "%"]
+ComparisonOperator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, a text, true, false or null."""
+
+    value: Any
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The value of a variable."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`of.name`: the value of a key of an object."""
+
+    of: Node
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`of[key]`: an item of a list, or the value of a key of an object."""
+
+    of: Node
+    key: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """`function(arguments)`, or a filter: `arguments[0] | function(the others)`."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """`-of`."""
+
+    of: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`not of`."""
+
+    of: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """`a and b and c`, `a or b or c`: evaluated from the left until the result is known."""
+
+    operator: Literal["and", "or"]
+    operands: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left + right` and the like."""
+
+    operator: ArithmeticOperator
+    left: Node
+    right: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left == right` and the like."""
+
+    operator: ComparisonOperator
+    left: Node
+    right: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """`test ? then : otherwise`, or `then if test else otherwise`."""
+
+    test: Node
+    then: Node
+    otherwise: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """`[a, b]`."""
+
+    items: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOf:
+    """`{'a': b}`."""
+
+    items: tuple[tuple[Node, Node], ...]
+    at: int
+
+
+Node: TypeAlias = (
+    Constant
+    | Variable
+    | Attribute
+    | Index
+    | FunctionCall
+    | Negative
+    | Not
+    | Logical
+    | Arithmetic
+    | Comparison
+    | Conditional
+    | ListOf
+    | ObjectOf
+)
+
+
+def parts(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below a node."""
+    match node:
+        case Attribute() | Negative() | Not():
+            return (node.of,)
+        case Index():
+            return (node.of, node.key)
+        case FunctionCall():
+            return node.arguments
+        case Logical():
+            return node.operands
+        case Arithmetic() | Comparison():
+            return (node.left, node.right)
+        case Conditional():
+            return (node.test, node.then, node.otherwise)
+        case ListOf():
+            return node.items
+        case ObjectOf():
+            return tuple(part for pair in node.items for part in pair)
+    return ()
+
+
+def paths(tree: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The variables that an expression reads, each with the keys that follow it as far as they are constant.
+
+    `tasks.build.output[0].id` gives `("tasks", ("build", "output"))`, `tasks['build'].output` gives the same.
+    """
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        keys: list[str] = []
+        while isinstance(node, Attribute | Index):
+            match node:
+                case Attribute():
+                    keys.append(node.name)
+                case Index(key=Constant(value=str() as key)):
+                    keys.append(key)
+                case _:
+                    keys.clear()
+                    pending.append(node.key)
+            node = node.of
+        if isinstance(node, Variable):
+            yield node.name, tuple(reversed(keys))
+        else:
+            pending.extend(parts(node))
