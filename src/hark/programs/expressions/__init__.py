@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hark.programs.expressions.error import ExpressionError, MissingValue
 from hark.programs.expressions.templates import (
-    Condition,
+    CompiledCondition,
     Expression,
     Syntax,
     Template,
@@ -24,7 +24,7 @@ from hark.programs.expressions.templates import (
 )
 
 __all__ = [
-    "Condition",
+    "CompiledCondition",
     "Expression",
     "ExpressionError",
     "MissingValue",

@@ -66,7 +66,7 @@ class Expression:
 
 
 @dataclass(frozen=True)
-class Condition:
+class CompiledCondition:
     """A compiled condition."""
 
     text: str
@@ -154,10 +154,10 @@ def compile_expression(text: str, syntax: Syntax = "hark") -> Expression:
 
 
 @lru_cache(maxsize=_KEPT)
-def compile_condition(text: str, syntax: Syntax = "hark") -> Condition:
+def compile_condition(text: str, syntax: Syntax = "hark") -> CompiledCondition:
     """Compile a condition, with or without the brackets of its syntax around it. Raises ExpressionError."""
     expression = compile_expression(text, syntax)
-    return Condition(expression.text, expression.tree)
+    return CompiledCondition(expression.text, expression.tree)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -201,7 +201,7 @@ def render_all(value: Any, variables: Mapping[str, Any]) -> Any:
     return value
 
 
-def names(compiled: Template | Condition | Expression) -> set[tuple[str, tuple[str, ...]]]:
+def names(compiled: Template | CompiledCondition | Expression) -> set[tuple[str, tuple[str, ...]]]:
     """The variables that are read, each with the keys after it as far as they are constant.
 
     `{{ tasks.build.output.id }}` gives `{("tasks", ("build", "output", "id"))}`.
