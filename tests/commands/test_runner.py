@@ -252,11 +252,11 @@ async def test_a_killed_guard_is_an_error_and_the_command_ends(nap: str, use_prc
 
 
 def worker(
-    script: str, *, grace: float = 20.0, use_prctl: bool = True, ignore_sigint: bool = False
+    script: str, *, grace: float = 20.0, use_prctl: bool = True, ignore_sigint: bool = False, scratch: str = ""
 ) -> subprocess.Popen[bytes]:
     """A process of its own that runs the command, without a controlling terminal."""
     return subprocess.Popen(
-        [sys.executable, str(WORKER), str(grace), str(use_prctl), script],
+        [sys.executable, str(WORKER), str(grace), str(use_prctl), script, scratch],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -265,14 +265,17 @@ def worker(
 
 
 @pytest.mark.crash
-def test_kill_9_of_the_worker_ends_the_whole_tree(nap: str, use_prctl: bool) -> None:
-    process = worker(TREE.format(nap), use_prctl=use_prctl)
+def test_kill_9_of_the_worker_ends_the_whole_tree(nap: str, use_prctl: bool, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "file").touch()
+    process = worker(TREE.format(nap), use_prctl=use_prctl, scratch=str(scratch))
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     assert len(sleepers(nap)) >= 4
     process.kill()
     process.wait()
-    while sleepers(nap):
+    while sleepers(nap) or scratch.exists():
         time.sleep(0.01)
     process.stdout.close()
 

@@ -1,4 +1,4 @@
-"""A process that runs one command, to be killed: `python worker_process.py GRACE USE_PRCTL COMMAND`.
+"""A process that runs one command, to be killed: `python worker_process.py GRACE USE_PRCTL COMMAND SCRATCH`.
 
 It prints each line that the command writes to stderr.
 """
@@ -14,10 +14,10 @@ async def main() -> None:
     async def show(line: str) -> None:
         print(line, flush=True)
 
-    grace, use_prctl, command = sys.argv[1:]
+    grace, use_prctl, command, scratch = sys.argv[1:]
     runner._USE_PRCTL = use_prctl == "True"
     end = await runner.run_command(
-        runner.CommandLine(["/bin/sh", "-c", command], dict(os.environ)),
+        runner.CommandLine(["/bin/sh", "-c", command], dict(os.environ), scratch=scratch or None),
         max_stdout=1000,
         on_stderr=show,
         grace=float(grace),

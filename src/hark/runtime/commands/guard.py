@@ -79,6 +79,7 @@ class CommandGuard:
         self._say({"pid": self._pid})
         self._wait_for_an_end()
         self._end_what_is_left()
+        self._remove_scratch()
         self._say({"exit": self._exit})
 
     # -- starting ---------------------------------------------------------------------------------
@@ -142,6 +143,14 @@ class CommandGuard:
         while self._is_left() and time.monotonic() < killing_ends:
             self._signal(signal.SIGKILL)
             self._sleep(_TICK)
+
+    def _remove_scratch(self) -> None:
+        if self._order["scratch"] is not None:
+            directory = _raw(self._order["scratch"])
+            with suppress(OSError):
+                for name in os.listdir(directory):
+                    os.unlink(os.path.join(directory, name))
+                os.rmdir(directory)
 
     def _until_nothing_is_left(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -29,12 +29,16 @@ _USE_PRCTL = True  # tests set it to False: as on platforms that have none
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What to run: the program with its arguments, its whole environment, its directory, and its stdin."""
+    """What to run: the program with its arguments, its whole environment, its directory, and its stdin.
+
+    `scratch` is a directory without folders in it that is removed when the command has ended.
+    """
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None = None
     stdin: bytes = b""
+    scratch: str | None = None
 
 
 @dataclass(frozen=True)
@@ -249,6 +253,7 @@ def _order(command: CommandLine, grace: float) -> bytes:
         "argv": [_raw(text) for text in command.argv],
         "env": {_raw(name): _raw(value) for name, value in command.env.items()},
         "cwd": None if command.cwd is None else _raw(command.cwd),
+        "scratch": None if command.scratch is None else _raw(command.scratch),
         "grace": grace,
         "prctl": _USE_PRCTL,
         "worker": os.getpid(),
