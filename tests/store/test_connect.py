@@ -99,3 +99,15 @@ def test_only_the_store_tests_which_database_it_is() -> None:
                 if isinstance(part, ast.Constant) and re.match(r"(sqlite|postgres(ql)?)\b", str(part.value)):
                     found.append(f"{file}:{part.lineno}")
     assert found == []
+
+
+def test_another_process_reaches_the_same_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder #1"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    shared = connect.shared_url("sqlite:///hark.db")
+    assert shared is not None
+    assert sqlite.path_of(shared) == str(folder / "hark.db")
+    assert connect.shared_url(shared) == shared
+    assert connect.shared_url("sqlite://") is None
+    assert connect.shared_url("postgresql://user:secret@host/db") == "postgresql://user:secret@host/db"

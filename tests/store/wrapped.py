@@ -39,6 +39,10 @@ class WrappedStore:
         return SqliteStore.exists(_sqlite(url))
 
     @staticmethod
+    def shared_url(url: str) -> str | None:
+        return url
+
+    @staticmethod
     def dump_migrations(schema: str) -> str:
         return SqliteStore.dump_migrations(schema)
 

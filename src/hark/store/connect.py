@@ -55,6 +55,11 @@ def exists(url: str) -> bool:
     return _type_of(url).exists(url)
 
 
+def shared_url(url: str) -> str | None:
+    """Return the URL by which another process, in another directory, opens the same store; None if none can."""
+    return _type_of(url).shared_url(url)
+
+
 def dump_migrations(url: str, schema: str) -> str:
     """Return the SQL that creates the store at `url`, for databases whose schema is changed by hand.
 

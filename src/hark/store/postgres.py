@@ -217,6 +217,10 @@ class PostgresStore:
         return True
 
     @staticmethod
+    def shared_url(url: str) -> str | None:
+        return url
+
+    @staticmethod
     def dump_migrations(schema: str) -> str:
         return migrate.dump("postgres", schema)
 

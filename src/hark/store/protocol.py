@@ -321,6 +321,10 @@ class StoreType(Protocol):
         """Return False if there is certainly no database at `url`; True if only a connection could tell."""
         ...
 
+    def shared_url(self, url: str) -> str | None:
+        """Return the URL by which another process, in another directory, opens the same database; None if none can."""
+        ...
+
     def dump_migrations(self, schema: str) -> str:
         """Return the SQL that `open` would run on an empty database."""
         ...

@@ -252,6 +252,11 @@ class SqliteStore:
         return path is None or os.path.exists(path)
 
     @staticmethod
+    def shared_url(url: str) -> str | None:
+        path = path_of(url)
+        return None if path is None else f"sqlite:///{quote(os.path.abspath(path))}"
+
+    @staticmethod
     def dump_migrations(schema: str) -> str:
         return migrate.dump("sqlite")
 

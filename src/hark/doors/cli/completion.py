@@ -40,7 +40,7 @@ def definitions(ctx: typer.Context) -> list[str]:
             from hark.app import Hark
             from hark.app.door_access import DoorAccess
 
-            app = Hark(options.url or DEFAULT_DB, schema=options.schema or "hark", lease=_LEASE)
+            app = Hark(options.url or DEFAULT_DB, schema=options.store_schema or "hark", lease=_LEASE)
             with DoorAccess(app).opened("read", migrate=""):
                 found = DoorAccess(app).definitions().result()
     return found

@@ -71,7 +71,7 @@ def local_app(options: Options) -> "Hark":
     from hark.app.door_access import DoorAccess
 
     if options.app is None:
-        return Hark(DEFAULT_DB if options.url is None else options.url, schema=options.schema or "hark")
+        return Hark(DEFAULT_DB if options.url is None else options.url, schema=options.store_schema or "hark")
     module, _, attribute = options.app.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -90,8 +90,8 @@ def local_app(options: Options) -> "Hark":
             f"--app {options.app} is a {type(app).__name__}, not a Hark. "
             "Give the variable that holds your Hark app, as module:variable."
         )
-    if options.url is not None or options.schema is not None:
-        DoorAccess(app).use_store(options.url, schema=options.schema)
+    if options.url is not None or options.store_schema is not None:
+        DoorAccess(app).use_store(options.url, schema=options.store_schema)
     return app
 
 

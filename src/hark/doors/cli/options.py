@@ -1,7 +1,7 @@
 """The options that every command has, and arguments that several commands share.
 
 `--db --app --schema --json --server --token` may stand before the command, between a group and its command, and after
-it. The last one wins, and all of them override HARK_DB, HARK_SERVER and HARK_TOKEN.
+it. The last one wins, and all of them override HARK_DB, HARK_SCHEMA, HARK_SERVER and HARK_TOKEN.
 """
 
 import dataclasses
@@ -40,7 +40,9 @@ SHARED_OPTIONS: dict[str, Any] = {
     ],
     "schema": Annotated[
         str | None,
-        typer.Option("--schema", metavar="NAME", help="The schema in PostgreSQL", rich_help_panel=OTHER_OPTIONS),
+        typer.Option(
+            "--schema", metavar="NAME", help="The schema in PostgreSQL (or HARK_SCHEMA)", rich_help_panel=OTHER_OPTIONS
+        ),
     ],
     "server": Annotated[
         str | None,
@@ -111,6 +113,13 @@ class Options:
     def url(self) -> str | None:
         """The URL of the store, from an option or the environment."""
         return self.db if self.db is not None else os.environ.get("HARK_DB") or None
+
+    @property
+    def store_schema(self) -> str | None:
+        """The schema of the store, from an option or, unless an option names the store, the environment."""
+        if self.schema is not None or self.db is not None:
+            return self.schema
+        return os.environ.get("HARK_SCHEMA") or None
 
     def as_given(self) -> str:
         """The options that choose the store, to be put behind a command that the user is told to run next.
