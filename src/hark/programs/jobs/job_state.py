@@ -1,0 +1,58 @@
+"""The state of a job's row: its inputs, one letter per task, and what only regressions, retries and undos need.
+
+Outputs are not in it: they stay in the rows of the tasks.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+START = "start"  # the step of a job that has not begun: its state is the input as it was given
+RUN = "run"
+
+_Task = tuple[int, int]  # number and generation
+
+
+class JobState(Struct, omit_defaults=True):
+    """The state of a job that has begun.
+
+    Attributes:
+        inputs: The inputs, with the defaults of the spec.
+        tasks: One letter per task, see states.py.
+        generations: How often each task was started anew, by number; 0 is left out.
+        regressions: How often each task has regressed the job, by number.
+        errors: Why tasks failed before they started, by number.
+        again: Tasks that have a row of an earlier run of the job: they are started by retrying that row.
+        undo: The completed tasks that have an undo and are not undone, in the order of their completion.
+        undoing: The one that is being undone.
+        undone: Those that were undone.
+        cancelling: The job was cancelled, and only what a cancel leaves to do runs.
+        failed: The job has ended as failed. When it runs again, it was retried.
+    """
+
+    inputs: Raw
+    tasks: str
+    generations: dict[int, int] = {}
+    regressions: dict[int, int] = {}
+    errors: dict[int, str] = {}
+    again: list[int] = []
+    undo: list[_Task] = []
+    undoing: _Task | None = None
+    undone: list[_Task] = []
+    cancelling: bool = False
+    failed: bool = False
+
+
+_decoder = msgspec.json.Decoder(JobState)
+_encoder = msgspec.json.Encoder()
+
+
+def load_job_state(text: str) -> JobState:
+    """The state of a job from the text in its row."""
+    return _decoder.decode(text)
+
+
+def dump_job_state(state: JobState) -> str:
+    """The state of a job as the text for its row."""
+    return _encoder.encode(state).decode()

@@ -1,0 +1,270 @@
+"""JobProgress: what one activation changes in a job, without I/O.
+
+The interpreter (interpreter.py) tells it what has ended and asks it what can start; what it starts and cancels is
+collected here, and commits as effects. An activation costs what it changes: only the tasks that need one that has ended
+are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from msgspec import Struct
+
+from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.job_state import JobState
+from hark.programs.jobs.states import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    FAILURES,
+    INVALID,
+    NOT_STARTED,
+    OF_STATUS,
+    PENDING,
+    SKIPPED,
+    STARTED,
+    UNFINISHED,
+    UNREACHED,
+    WITH_ROW,
+)
+
+_SATISFIED = frozenset((COMPLETED, SKIPPED))
+_COUNTS_AS_FAILED = FAILURES | {UNREACHED}
+
+
+class Regression(Struct, frozen=True):
+    """A task failed, and the job begins again at an earlier one."""
+
+    task: int
+    to: int
+    error: str
+    count: int  # how often this task has regressed by now
+
+
+class JobProgress:
+    """The tasks of one job during one activation.
+
+    Attributes:
+        state: The state of the job; `save` writes the letters back.
+        starts: The tasks to start.
+        cancels: The tasks to cancel, with their generation.
+        skipped: The tasks that were skipped, with the letter.
+        regressions: The regressions, in order.
+    """
+
+    def __init__(self, graph: JobGraph, state: JobState) -> None:
+        self.graph = graph
+        self.state = state
+        self.starts: list[int] = []
+        self.cancels: list[tuple[int, int]] = []
+        self.skipped: list[tuple[int, str]] = []
+        self.regressions: list[Regression] = []
+        self._letters = list(state.tasks)
+        self._again = set(state.again)
+        normal = state.tasks[: graph.normal]
+        self._unfinished_normal = normal.count(PENDING) + normal.count(STARTED)
+        finals = state.tasks[graph.normal :]
+        self._unfinished_finals = finals.count(PENDING) + finals.count(STARTED)
+        self._candidates: dict[int, None] = {}  # tasks that may have become ready, in order
+        self._finals_open = self._unfinished_normal == 0
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def letter(self, number: int) -> str:
+        return self._letters[number]
+
+    def generation(self, number: int) -> int:
+        return self.state.generations.get(number, 0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no task will start or end any more."""
+        return self._unfinished_normal == 0 == self._unfinished_finals
+
+    @property
+    def failed(self) -> bool:
+        """Whether a task has failed or was cancelled."""
+        return not FAILURES.isdisjoint(self._letters)
+
+    def numbers_of(self, letters: Iterable[str]) -> list[int]:
+        """The tasks that have one of these letters."""
+        wanted = frozenset(letters)
+        return [number for number, letter in enumerate(self._letters) if letter in wanted]
+
+    # -- what has happened ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The first activation: every task that needs none may start."""
+        self._look_at(number for number, needs in enumerate(self.graph.needs) if not needs)
+        self._open_finals()
+
+    def ended(self, number: int, generation: int, status: str, error: str = "") -> None:
+        """The row of a task has ended. The end of an older generation, or of a cancelled task, changes nothing."""
+        if self._letters[number] != STARTED or generation != self.generation(number):
+            return
+        letter = OF_STATUS[status]
+        task = self.graph.tasks[number]
+        self._set(number, letter)
+        if letter == FAILED and task.on_fail is not None:
+            count = self.state.regressions.get(number, 0)
+            if count < task.on_fail.limit and not self.state.cancelling:
+                self.state.regressions[number] = count + 1
+                to = self.graph.numbers[task.on_fail.regress_to]
+                self.regressions.append(Regression(number, to, error, count + 1))
+                self._reset(self.graph.downstream(to) | self.graph.downstream(number))
+                return
+        if letter == COMPLETED and task.undo is not None:
+            self.state.undo.append((number, generation))
+        if letter != COMPLETED:
+            self._fail_fast(number)
+
+    def start(self, number: int) -> None:
+        """A ready task starts."""
+        self._letters[number] = STARTED
+        self.starts.append(number)
+
+    def take_row(self, number: int) -> bool:
+        """Whether a task that starts has a row already, which runs again. Called once for each of `starts`."""
+        if number not in self._again:
+            return False
+        self._again.remove(number)
+        return True
+
+    def skip(self, number: int) -> None:
+        """A ready task does not start: its condition does not hold."""
+        self.skipped.append((number, SKIPPED))
+        self._set(number, SKIPPED)
+
+    def refuse(self, number: int, error: str) -> None:
+        """A ready task cannot start: its condition or a template is wrong."""
+        self.state.errors[number] = error
+        self._set(number, INVALID)
+        self._fail_fast(number)
+
+    def cancel(self) -> None:
+        """The job was cancelled, and its tasks with it: only its finally tasks and its undos still run."""
+        self.state.cancelling = True
+        for number, letter in enumerate(self._letters):
+            if letter == STARTED:
+                self._set(number, CANCELLED)
+            elif letter == PENDING and number < self.graph.normal:
+                self._set(number, NOT_STARTED)
+        self._open_finals()
+
+    def retry(self) -> None:
+        """A failed job runs again: what failed runs again in its own row, and what depends on it follows.
+
+        What was undone, and what ran after a task that runs again, starts as a new generation."""
+        state = self.state
+        current = {number for number, generation in state.undone if generation == self.generation(number)}
+        roots = {number for number, letter in enumerate(self._letters) if letter in _COUNTS_AS_FAILED}
+        rows = {number for number in roots if self._letters[number] in (FAILED, CANCELLED)}
+        self._again = (self._again | rows) - current
+        state.failed, state.undone = False, []
+        self._reset(self.graph.reached(roots | current) | set(self.graph.finals), keep=self._again)
+
+    # -- what can start ------------------------------------------------------------------------------
+
+    def ready(self) -> list[int]:
+        """The tasks that may start now: each is to be started, skipped or refused, and then this is called again."""
+        found: dict[int, None] = {}  # a task may become a candidate twice
+        while True:
+            while self._candidates:
+                candidates, self._candidates = sorted(self._candidates), {}
+                for number in candidates:
+                    if self._letters[number] == PENDING and (number < self.graph.normal or self._finals_open):
+                        self._decide(number, found)
+            if found or self._finals_open or self._unfinished_normal:
+                return list(found)
+            self._open_finals()
+
+    def _decide(self, number: int, ready: dict[int, None]) -> None:
+        letters = self._letters
+        if any(letters[need] in UNFINISHED for need in self.graph.needs[number]):
+            return
+        needs = [letters[need] for need in self.graph.needs[number]]
+        when = self.graph.tasks[number].when
+        if when == "one_failed":
+            if number >= self.graph.normal and not needs:
+                needs = letters[: self.graph.normal]
+            if _COUNTS_AS_FAILED.isdisjoint(needs):
+                self.skip(number)
+                return
+        elif when == "all_success" and number < self.graph.normal and not _SATISFIED.issuperset(needs):
+            self.skipped.append((number, UNREACHED))
+            self._set(number, UNREACHED)
+            return
+        ready[number] = None
+
+    def save(self) -> JobState:
+        """The state, with the letters as they are now."""
+        self.state.tasks = "".join(self._letters)
+        self.state.again = sorted(self._again)
+        return self.state
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _look_at(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._candidates[number] = None
+
+    def _set(self, number: int, letter: str) -> None:
+        """A task ends with this letter; those that need it may be ready."""
+        if self._letters[number] in UNFINISHED:
+            if number < self.graph.normal:
+                self._unfinished_normal -= 1
+            else:
+                self._unfinished_finals -= 1
+        self._letters[number] = letter
+        self._look_at(self.graph.dependents[number])
+
+    def _open_finals(self) -> None:
+        if self._unfinished_normal == 0:
+            self._finals_open = True
+            self._look_at(self.graph.finals)
+
+    def _fail_fast(self, number: int) -> None:
+        """Cancel the rest, if the job wants that. Tasks that run because of failures, or regardless of them, stay."""
+        if not self.graph.spec.fail_fast or number >= self.graph.normal:
+            return
+        below = self.graph.downstream(number)
+        for other in range(self.graph.normal):
+            if self.graph.tasks[other].when != "all_success":
+                continue
+            if self._letters[other] == STARTED:
+                if other in self.starts:  # by this activation: it has no row yet
+                    self.starts.remove(other)
+                    self._set(other, NOT_STARTED)
+                else:
+                    self.cancels.append((other, self.generation(other)))
+                    self._set(other, CANCELLED)
+            elif self._letters[other] == PENDING:
+                letter = UNREACHED if other in below else NOT_STARTED
+                self.skipped.append((other, letter))
+                self._set(other, letter)
+
+    def _reset(self, numbers: Iterable[int], keep: Set[int] = frozenset()) -> None:
+        """Make these tasks pending again. Those that have a row start as a further generation, except `keep`, whose
+        rows run again. The finally tasks follow: they run after everything else."""
+        chosen = set(numbers)
+        chosen.update(number for number in self.graph.finals if self._letters[number] != PENDING)
+        for number in sorted(chosen):
+            letter = self._letters[number]
+            if letter == STARTED:
+                if number in self.starts:
+                    self.starts.remove(number)
+                else:
+                    self.cancels.append((number, self.generation(number)))
+            if (letter in WITH_ROW or number in self._again) and number not in keep:
+                self.state.generations[number] = self.generation(number) + 1
+                self._again.discard(number)
+            self.state.errors.pop(number, None)
+            if letter not in UNFINISHED:
+                if number < self.graph.normal:
+                    self._unfinished_normal += 1
+                else:
+                    self._unfinished_finals += 1
+            self._letters[number] = PENDING
+        self._finals_open = self._unfinished_normal == 0
+        self._look_at(chosen)

@@ -1,0 +1,98 @@
+"""JobAccess: what the interpreter of jobs and the programs of tasks read of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from hark.model import json
+from hark.model.errors import NotFound
+from hark.model.job import decode_job
+from hark.model.lanes import gate_lane
+from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.inputs import checked_inputs
+from hark.programs.jobs.job_state import START, load_job_state
+from hark.programs.jobs.services import TaskOutput
+from hark.runtime.clerk import Clerk
+from hark.runtime.registry import Registry
+from hark.runtime.reply import Reply
+from hark.store import reads
+from hark.store.protocol import Store
+
+
+@lru_cache(256)
+def job_graph(source: str) -> JobGraph:
+    """The job of a stored source, with its indexes. All instances of a version share it."""
+    return JobGraph(decode_job(source))
+
+
+class JobAccess:
+    """The jobs of one app. Sources are read once and kept: the source of a version never changes."""
+
+    def __init__(self, clerk: Clerk, registry: Registry) -> None:
+        self._clerk = clerk
+        self._registry = registry
+        self._graphs: dict[tuple[str, int], JobGraph] = {}
+
+    async def graph(self, definition: str, version: int) -> JobGraph:
+        """The job of one version of a definition."""
+        known = self._graphs.get((definition, version))
+        if known is not None:
+            return known
+
+        async def read(store: Store) -> str | None:
+            found = await store.read(reads.sources_of, [(definition, version)])
+            return str(found[0][2]) if found and found[0][2] is not None else None
+
+        reply: Reply[str | None] = Reply()
+        self._clerk.read(read, reply)
+        source = await reply
+        if source is None:
+            raise NotFound(f"The source of {definition!r} version {version} is not in the store. Deploy it again.")
+        graph = self._graphs[definition, version] = job_graph(source)
+        return graph
+
+    async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
+        """The rows of these tasks. They are read after the commit that let the caller run, so they are current."""
+        wanted = list(ids)
+        if not wanted:
+            return {}
+
+        async def read(store: Store) -> dict[str, TaskOutput]:
+            rows = await store.read(reads.read_tasks, ids=wanted)
+            return {row.id: TaskOutput(row.id, row.status, row.state, row.result, row.error) for row in rows}
+
+        reply: Reply[dict[str, TaskOutput]] = Reply()
+        self._clerk.read(read, reply)
+        return await reply
+
+    async def inputs(self, job: str) -> str:
+        """The inputs of a job as JSON text, with their defaults."""
+
+        async def read(store: Store) -> str:
+            found = await store.read(reads.job_of, id=job)
+            if not found:
+                raise NotFound(f"The job {job!r} is not in the store any more.")
+            definition, version, step, state = found[0]
+            if step == START:
+                graph = await self.graph(definition, version)
+                return json.dump(checked_inputs(graph.spec, json.load(state)))
+            return bytes(load_job_state(state).inputs).decode()
+
+        reply: Reply[str] = Reply()
+        self._clerk.read(read, reply)
+        return await reply
+
+    async def unknown_gates(self, names: Iterable[str]) -> list[str]:
+        """Those of these gates that neither this process nor a worker on this store has registered."""
+        unknown = [name for name in names if gate_lane(name) not in self._registry.lanes()]
+        if not unknown:
+            return []
+
+        async def read(store: Store) -> set[str]:
+            return {lane for row in await store.read(reads.all_workers) for lane in row.definitions.split(",")}
+
+        reply: Reply[set[str]] = Reply()
+        self._clerk.read(read, reply)
+        elsewhere = await reply
+        return [name for name in unknown if gate_lane(name) not in elsewhere]

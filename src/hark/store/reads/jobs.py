@@ -1,0 +1,30 @@
+"""Jobs: their sources, their inputs and the rows of their tasks."""
+
+from __future__ import annotations
+
+from hark.store.sql import Row, Sql
+
+
+class TaskRow(Row, frozen=True):
+    """What the interpreter and people need of a task. JSON as text."""
+
+    id: str
+    status: str
+    state: str
+    result: str | None
+    error: str | None
+
+
+# The tasks of jobs, by id: outputs for later tasks and for the result, and what `get` shows of a job.
+read_tasks = Sql("SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text]", row=TaskRow)
+
+# The sources of versions of definitions. They never change.
+sources_of = Sql(
+    """
+    SELECT d.name, d.version, d.source FROM {rows: name text, version bigint}
+    JOIN definitions d ON d.name = r.name AND d.version = r.version
+    """
+)
+
+# The state of a job, for the inputs in it.
+job_of = Sql("SELECT definition, version, step, state FROM instances WHERE id = :id::text")
