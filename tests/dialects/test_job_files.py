@@ -243,6 +243,55 @@ def test_j1_tasks_that_do_not_fit_together_are_refused(text: str, element: str, 
     assert words in problem.message
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (job("run: echo {{ inputs.x"), 5, "run: '}}' is missing"),
+        (job("run: x", "if: '{{ inputs.x ='"), 6, "if: "),
+        (job("run: |", "  echo", "  echo {{ 1 + }}"), 7, "run: "),
+        (job("run: x", "if: inputs.y == 1", before="inputs: {yy: 1}"), 6, "no input 'y'. Did you mean 'yy'?"),
+        (job("run: echo {{ tasks.b.output }}"), 5, "there is no task 'b'"),
+        (job("run: echo {{ tasks.a.output }}"), 5, "cannot refer to itself"),
+        (job("run: echo {{ tasks }}"), 5, "must be followed by the name"),
+        (job("run: echo {{ input.x }}"), 5, "no variable 'input' here. Did you mean 'inputs'?"),
+        (job("run: echo {{ output }}"), 5, "no variable 'output' here"),
+        (job("run: echo {{ event.x }}"), 5, "no variable 'event' here"),
+        (job("run: x", "gate: '{{ event.x }}'"), 6, "gate: there is no variable 'event'"),
+        (job("run: x", "gate: 'a:b'"), 6, "contains '@', ':'"),
+        (job("handler: shell"), 5, "cannot be called 'shell'"),
+        (job("handler: h", "input: {a: [1, '{{ tasks.x.output }}']}"), 6, "input: there is no task 'x'"),
+        (job("type: map", "handler: h", "over: [1]", "as: tasks"), 8, "cannot be the name of a variable"),
+        (job("type: map", "run: echo {{ file }}", "over: [1]"), 6, "no variable 'file'"),
+        (job("run: x", before="defaults: {concurrency_key: '{{ nothing }}'}"), 2, "no variable 'nothing'"),
+        (job("run: x", before="schedule: 61 * * * *"), 2, "schedule: "),
+        (two("{name: a, run: x}", "{name: b, run: 'echo {{ tasks.a.output }}'}"), 4, "Add it to its needs"),
+        (two("{name: a, run: x}", "{name: b, run: 'echo {{ tasks.a.result }}', needs: a}"), 4, "not 'result'"),
+    ],
+)
+def test_an_expression_that_does_not_parse_or_names_nothing_is_refused(text: str, line: int, words: str) -> None:
+    problem = only(text)
+    assert problem.line == line
+    assert words in problem.message
+
+
+def test_expressions_may_use_what_their_place_has() -> None:
+    load_job(
+        """\
+name: j
+inputs: {n: 1}
+tasks:
+  - {name: first-one, run: "echo {{ inputs.n }}", gate: "{{ output != tasks.zero.output }}", needs: zero}
+  - {name: zero, run: "true", undo: "rm {{ output.path }}"}
+  - {name: each, type: map, over: "{{ tasks.first-one.output }}", as: file, run: "cat {{ file }}", needs: first-one}
+  - {name: wait, type: wait_for_event, event: "e-{{ inputs.n }}", match: "event.id == inputs.n"}
+  - {name: loop, type: loop, handler: h, input: {n: "{{ iteration }}"}, needs: [each]}
+  - {name: far, agent: {type: o}, run: "look at {{ tasks.zero.status }}", needs: [loop]}
+finally:
+  - {name: last, run: "echo {{ tasks.far.error | default('') }} {{ tasks.wait.output }}"}
+"""
+    )
+
+
 def test_finally_tasks_come_last_and_are_apart_from_the_others() -> None:
     ok = "name: j\ntasks:\n  - {name: a, run: x}\nfinally:\n  - {name: z, run: x}\n  - {name: y, run: x, needs: [z]}\n"
     assert [(task.name, task.is_finally) for task in load_job(ok).spec.tasks] == [

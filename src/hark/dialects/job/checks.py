@@ -8,8 +8,12 @@ from hark.dialects.job.kinds import nearest
 from hark.dialects.job.reading import JobDraft, TaskDraft
 
 
-def check_graph(draft: JobDraft) -> None:
-    """Report duplicate names, unknown needs, cycles, and regressions to a task that does not come before."""
+def check_graph(draft: JobDraft) -> Ancestors | None:
+    """Report duplicate names, unknown needs, cycles, and regressions to a task that does not come before.
+
+    Returns:
+        Which tasks come before which; None if there is a cycle.
+    """
     by_name = _named(draft)
     _check_results(draft)
     for task in draft.tasks:
@@ -19,10 +23,11 @@ def check_graph(draft: JobDraft) -> None:
         turn = cycle.index(first)
         names = [task.element for task in (*cycle[turn:], *cycle[:turn], first)]
         draft.report(first.name, first.at("needs").line, f"Its needs form a cycle: {' needs '.join(names)}.")
-        return
+        return None
     before = Ancestors(by_name)
     for task in draft.tasks:
         _check_regression(draft, task, by_name, before)
+    return before
 
 
 def _named(draft: JobDraft) -> dict[str, TaskDraft]:

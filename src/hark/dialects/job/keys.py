@@ -14,8 +14,11 @@ from hark.dialects.job.kinds import (
     AnswerSchema,
     AnyJson,
     Choice,
-    Condition,
+    ConditionText,
+    Gate,
     InputDefaults,
+    ItemName,
+    LaneName,
     ListOrTemplate,
     Name,
     Names,
@@ -161,7 +164,7 @@ REGRESS_KEYS = {
     "limit": Key(Whole(), "How often this task may regress, 3 unless given."),
 }
 AGENT_KEYS = {
-    "type": Key(Name("agent type"), "The name of a command line in Hark(agents=…).", required=True),
+    "type": Key(LaneName("agent"), "The name of a command line in Hark(agents=…).", required=True),
     "model": Key(Text(template=False), "What replaces {model} in the command line."),
 }
 SCHEDULE_KEYS = {
@@ -187,13 +190,13 @@ TASK_KEYS: dict[str, Key] = {
     "description": Key(Text(empty=True), "What the task is for. An approval shows it to the answerer."),
     "needs": Key(Names("task name"), "The tasks that must have ended before this one."),
     "when": Key(Choice(get_args(When)), "Whether failures among its needs matter; all_success unless given."),
-    "if": Key(Condition(), "The task is skipped unless this expression is true.", field="condition"),
+    "if": Key(ConditionText(), "The task is skipped unless this expression is true.", field="condition"),
     "var": Key(Name("name of a result"), "Its name in the result of the job; the name of the task unless given."),
-    "handler": Key(Name("handler name"), "The registered handler that does the work.", RUNNING),
+    "handler": Key(LaneName("handler"), "The registered handler that does the work.", RUNNING),
     "run": Key(Text(), "The shell command or, with `agent`, the prompt.", ("task", "map")),
     "agent": Key(Record("agent", AGENT_KEYS, AgentSpec, "type"), "The agent that gets the prompt.", ("task", "map")),
     "input": Key(AnyJson(), "The input, instead of the outputs of its needs.", ("task", "loop", "workflow")),
-    "gate": Key(Text(), "user_approval, a registered gate, or an expression: it decides on the output.", RUNNING),
+    "gate": Key(Gate(), "user_approval, a registered gate, or an expression: it decides on the output.", RUNNING),
     "retry": _RETRY,
     "on_fail": Key(
         Record("on_fail", REGRESS_KEYS, RegressSpec),
@@ -215,11 +218,11 @@ TASK_KEYS: dict[str, Key] = {
     "assignees": Key(Names("assignee"), "Who may answer; anyone unless given.", ("approval",)),
     "timeout": Key(Seconds(), "Seconds after which the wait ends.", ("approval", "wait_for_event")),
     "event": Key(Text(), "The name of the broadcast to wait for.", ("wait_for_event",)),
-    "match": Key(Condition(), "Which of these events count: an expression with `event`.", ("wait_for_event",)),
+    "match": Key(ConditionText(), "Which of these events count: an expression with `event`.", ("wait_for_event",)),
     "seconds": Key(Seconds(zero=True, template=True), "How long to sleep.", ("sleep",)),
     "definition": Key(Name("definition name"), "The job, workflow, machine or process to run.", ("workflow",)),
     "over": Key(ListOrTemplate(), "The list: the work is done for each of its items.", ("map",)),
-    "as": Key(Name("name of the item"), "Its name in templates; `item` unless given.", ("map",), field="as_"),
+    "as": Key(ItemName(), "Its name in templates; `item` unless given.", ("map",), field="as_"),
     "concurrency": Key(Whole(), "How many items are worked on at the same time.", ("map",)),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,11 +14,13 @@ from zoneinfo import ZoneInfo
 
 from hark.dialects.job.tree import TreeNode
 from hark.model.errors import InvalidInput
+from hark.model.lanes import lane_name_problem
 from hark.model.names import check_name, micros
 from hark.model.schema import compile_schema
 
 MAX_NAME = 128
 MAX_COUNT = 1_000_000
+TAKEN_VARIABLES = ("inputs", "tasks", "output", "event", "iteration")
 
 
 class Wrong(Exception):
@@ -111,6 +114,53 @@ class Name:
 
 
 @dataclass(frozen=True)
+class LaneName:
+    """The name of a handler, an agent or a gate: workers say by it what they can run."""
+
+    what: str
+
+    def read(self, node: TreeNode, key: str) -> str:
+        value = Name(f"{self.what} name").read(node, key)
+        if problem := lane_name_problem(value, self.what):
+            raise Wrong(node.line, problem)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {**Name(self.what).schema(), "pattern": "^[^@:,]+$"}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`user_approval`, the name of a registered gate, or an expression."""
+
+    def read(self, node: TreeNode, key: str) -> str:
+        if isinstance(node.value, str) and "{{" in node.value:
+            return node.value
+        return LaneName("gate").read(node, key)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1, "examples": ["user_approval", "{{ output.score > 3 }}"]}
+
+
+@dataclass(frozen=True)
+class ItemName:
+    """The name of the item of a map in templates."""
+
+    def read(self, node: TreeNode, key: str) -> str:
+        value = Name("name of the item").read(node, key)
+        if not re.fullmatch(r"[^\W\d]\w*", value) or value in TAKEN_VARIABLES:
+            raise Wrong(
+                node.line,
+                f"{key}: {value!r} cannot be the name of a variable. Use letters, digits and _, and none of "
+                f"{', '.join(TAKEN_VARIABLES)}.",
+            )
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"^[A-Za-z_]\w*$"}
+
+
+@dataclass(frozen=True)
 class Names:
     """A list of names; one name may stand for a list of one."""
 
@@ -135,7 +185,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Condition:
+class ConditionText:
     """An expression that is true or false, with or without `{{ }}`; or just true or false."""
 
     def read(self, node: TreeNode, key: str) -> str:

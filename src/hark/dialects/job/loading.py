@@ -9,6 +9,7 @@ from typing import Any
 
 from hark.dialects.job.checks import check_graph
 from hark.dialects.job.reading import read_draft
+from hark.dialects.job.template_checks import check_templates
 from hark.dialects.job.tree import TreeNode, Unreadable, check_text, decode, from_json, from_value
 from hark.dialects.job.yaml_tree import from_yaml
 from hark.model.errors import InvalidDefinition, InvalidInput
@@ -89,7 +90,7 @@ def _parse(text: str) -> TreeNode:
 def check(root: TreeNode, label: str) -> JobSpec:
     """The spec of a tree. Raises InvalidDefinition with all problems."""
     draft = read_draft(root)
-    check_graph(draft)
+    check_templates(draft, check_graph(draft))
     if draft.problems:
         raise invalid(label, draft.problems)
     return draft.spec()

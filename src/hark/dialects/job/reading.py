@@ -18,6 +18,8 @@ from hark.dialects.job.keys import (
     read_keys,
 )
 from hark.dialects.job.tree import TreeNode
+from hark.model.cron import check_timing
+from hark.model.errors import InvalidInput
 from hark.model.job import JobSpec, RetrySpec, TaskSpec
 from hark.model.problem import Problem
 
@@ -77,9 +79,16 @@ def read_draft(root: TreeNode) -> JobDraft:
 
 def _check_schedule(draft: JobDraft, fields: dict[str, Any]) -> None:
     schedule = fields.get("schedule")
-    if schedule is not None and (schedule.cron is None) == (schedule.every is None):
-        line = draft.node.value["schedule"].line
+    if schedule is None:
+        return
+    line = draft.node.value["schedule"].line
+    if (schedule.cron is None) == (schedule.every is None):
         draft.report(None, line, "schedule needs either `cron` or `every`.")
+        return
+    try:
+        check_timing(schedule.cron, schedule.every, schedule.timezone)
+    except InvalidInput as error:
+        draft.report(None, line, f"schedule: {error}")
 
 
 def _read_task(draft: JobDraft, node: TreeNode, place: str, defaults: dict[str, Any], is_finally: bool) -> TaskDraft:

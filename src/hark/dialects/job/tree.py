@@ -42,6 +42,13 @@ class TreeNode:
     value: Any
     line: int | None
     repeated: tuple[tuple[str, int | None], ...] = ()
+    is_block: bool = False  # a text whose first line is below the key, as after `run: |`
+
+    def line_of(self, position: int) -> int | None:
+        """The line of a character of the text."""
+        if self.line is None:
+            return None
+        return self.line + self.is_block + (str(self.value).count("\n", 0, position) if self.is_block else 0)
 
     def plain(self) -> Any:
         """The JSON value, without lines."""

@@ -77,7 +77,7 @@ class _YamlBuilder:
         if event.tag is not None:
             raise Unreadable(line, f"The tag {event.tag} is not allowed. Remove it; put a text in quotes.")
         if isinstance(event, yaml.ScalarEvent):
-            return TreeNode(_scalar(event, line), line)
+            return TreeNode(_scalar(event, line), line, is_block=event.style == "|")
         if isinstance(event, yaml.SequenceStartEvent):
             return TreeNode(list(self._items(depth)), line)
         return self._mapping(line, depth)
