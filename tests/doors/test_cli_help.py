@@ -38,7 +38,7 @@ def test_d4_the_help_of_hark_is_one_screen_grouped_by_task() -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("words", ["", "instance", "awakeable", "token", "timeout"])
+@pytest.mark.parametrize("words", ["", "instance", "awakeable", "job", "token", "timeout"])
 def test_d4_a_summary_is_whole(words: str) -> None:
     out = " ".join(run_cli(*words.split(), "--help").out.split())
     assert "..." not in out.replace("[ARGS]...", "")

@@ -21,7 +21,7 @@ COMMANDS = [
     "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor", "events",
     "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
     "awakeable reject", "awakeable list", "awakeable show", "awakeable await", "timeout check",
-    "token create", "token list", "token revoke", "secret rotate", "workers",
+    "token create", "token list", "token revoke", "secret rotate", "workers", "job check", "job graph", "job schema",
 ]  # fmt: skip
 
 

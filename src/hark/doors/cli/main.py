@@ -17,6 +17,7 @@ from hark.doors.cli import (
     events,
     init_and_demo,
     instances,
+    jobs,
     migrate,
     secrets,
     serve_and_worker,
@@ -56,6 +57,7 @@ for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, docto
     module.add_commands(cli)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
+cli.add_typer(jobs.cli, name="job")
 cli.add_typer(tokens.cli, name="token")
 cli.add_typer(secrets.cli, name="secret")
 cli.add_typer(timeouts.cli, name="timeout")

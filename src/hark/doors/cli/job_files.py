@@ -1,0 +1,106 @@
+"""`hark job check|graph|schema`: what can be done with a job file without running it."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hark.doors.cli.commands import command
+from hark.doors.cli.options import Options
+from hark.doors.cli.output import colored, print_json, printable
+from hark.model.errors import InvalidDefinition, InvalidInput
+
+if TYPE_CHECKING:
+    from hark.app.job_files import Job
+
+JobFile = Annotated[Path, typer.Argument(metavar="FILE", help="A job in YAML or JSON; - is standard input")]
+
+
+def add_commands(cli: typer.Typer) -> None:
+    command(cli)(check)
+    command(cli)(graph)
+    command(cli)(schema)
+
+
+def read_job(file: Path) -> "Job":
+    """Load the job of a file; - is standard input.
+
+    Raises:
+        InvalidInput: The file cannot be read.
+        InvalidDefinition: It has problems.
+    """
+    from hark.app.job_files import load_job
+
+    try:
+        return load_job(sys.stdin.read() + "\n") if str(file) == "-" else load_job(file)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}. Give a file that you may read.") from None
+    except UnicodeDecodeError:
+        raise InvalidInput("Standard input is not UTF-8 text.") from None
+
+
+def print_problems(file: Path, error: InvalidDefinition) -> None:
+    """Print one line per problem, as compilers do: editors find the place."""
+    for problem in error.problems:
+        place = [str(file), *([str(problem.line)] if problem.line is not None else [])]
+        element = f" {problem.element}:" if problem.element is not None else ""
+        print(f"{printable(':'.join(place))}:{printable(element)} {printable(problem.message)}")
+
+
+def check(options: Options, file: JobFile) -> None:
+    """Check a job file and print what is wrong with it.
+
+    Exits with 1 if it has problems, with 2 if it cannot be read.
+
+    hark job check release.yaml
+    """
+    try:
+        job = read_job(file)
+    except InvalidDefinition as error:
+        if options.json:
+            print_json({"ok": False, "name": None, "problems": [vars(problem) for problem in error.problems]})
+        else:
+            print_problems(file, error)
+        raise typer.Exit(1) from None
+    if options.json:
+        print_json({"ok": True, "name": job.name, "problems": []})
+    else:
+        count = len(job.spec.tasks)
+        print(f"{colored('ok')}: {printable(job.name)}, {count} task{'s' if count != 1 else ''}.")
+
+
+def graph(
+    options: Options,
+    file: JobFile,
+    svg: Annotated[bool, typer.Option("--svg", help="Print an SVG drawing instead of a tree")] = False,
+) -> None:
+    """Draw the tasks of a job file as a tree, or as SVG.
+
+    hark job graph release.yaml --svg > release.svg
+    """
+    from hark.app.job_files import draw_svg, draw_text
+
+    spec = read_job(file).spec
+    if options.json:
+        print_json([_edges(task) for task in spec.tasks])
+    elif svg:
+        print(draw_svg(spec), end="")
+    else:
+        print("\n".join(map(printable, draw_text(spec))))
+
+
+def _edges(task: Any) -> dict[str, Any]:
+    return {"name": task.name, "type": task.type, "needs": list(task.needs), "finally": task.is_finally}
+
+
+def schema(options: Options) -> None:
+    """Print the JSON Schema of job files, for editors.
+
+    hark job schema > job.schema.json
+    """
+    import json
+
+    from hark.app.job_files import job_schema
+
+    print_json(job_schema()) if options.json else print(json.dumps(job_schema(), indent=2, ensure_ascii=False))

@@ -1,0 +1,7 @@
+"""`hark job`: check and draw job files, run jobs, and watch them."""
+
+from hark.doors.cli import job_files
+from hark.doors.cli.commands import group
+
+cli = group("Check, run and watch jobs.")
+job_files.add_commands(cli)
