@@ -127,10 +127,18 @@ class Turns:
     async def __aexit__(self, *exc: object) -> None:
         await self.store.close()
 
-    async def open_turn(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> OpenTurn:
+    async def open_turn(
+        self,
+        *requests: Request,
+        lanes: Sequence[str] = (),
+        room: int = 1,
+        capacity: Capacity | None = None,
+        **how: bool,
+    ) -> OpenTurn:
         """Run a turn and leave its transaction open."""
         tx = await self.store.begin()
-        capacity = Capacity("by-hand", {"default": room}, {f"{name}@1": Traits() for name in lanes}) if lanes else None
+        if lanes:
+            capacity = Capacity("by-hand", {"default": room}, {f"{name}@1": Traits() for name in lanes})
         try:
             result = await run_turn(tx, self.rules, self.catalog, requests, capacity, **how)
         except BaseException:
@@ -138,8 +146,8 @@ class Turns:
             raise
         return OpenTurn(tx, result)
 
-    async def run(self, *requests: Request, lanes: Sequence[str] = (), room: int = 1, **how: bool) -> TurnResult:
-        turn = await self.open_turn(*requests, lanes=lanes, room=room, **how)
+    async def run(self, *requests: Request, **how: Any) -> TurnResult:
+        turn = await self.open_turn(*requests, **how)
         await turn.tx.commit()
         return turn.result
 

@@ -177,6 +177,14 @@ TURN: dict[str, Question] = {
         sql.set_on_cancel, {"instances_pkey"}, lambda size: rows_of(sql.set_on_cancel, ids("running"))
     ),
     "begin_undo": Question(sql.begin_undo, {"instances_pkey"}, lambda size: rows_of(sql.begin_undo, ids("running"))),
+    "consume_answers": Question(sql.consume_answers, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
+    "run_children_again": Question(
+        sql.run_children_again, {"instances_pkey"}, lambda size: rows_of(sql.run_children_again, ids("running"))
+    ),
+    "change_lanes": Question(
+        sql.change_lanes, {"instances_pkey"},
+        lambda size: rows_of(sql.change_lanes, ids("running"), lane="task:x", queue="default"),
+    ),
     "consume_directed": Question(sql.consume_directed, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
     "journal_of": Question(
         sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))

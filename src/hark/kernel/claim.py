@@ -16,7 +16,7 @@ from hark.kernel.buckets import Candidate
 from hark.kernel.inbox import load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
-from hark.model.activation import ChildRow, Claim
+from hark.model.activation import ChildRow, Claim, WaitRow
 from hark.model.decisions import Proceed
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.store import statements as sql
@@ -53,7 +53,7 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
         keys = {request.claim.concurrency_key for request in displaced}
         await buckets.release_late(turn, {key for key in keys if key is not None})
     if stay:
-        if any(request.decision.failed_attempts for request in stay.values()):
+        if any(request.decision.failed_attempts or request.decision.events for request in stay.values()):
             await turn.history.write(turn.tx)  # before the events of their outcomes, which `advance` writes itself
         rows = [(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in stay.values()]
         await turn.tx.fetch(sql.advance, rows, tx=turn.tx.xid)
@@ -225,9 +225,9 @@ async def _load(turn: Turn) -> None:
             claims[id].waits.append(wait)
     children: dict[str, list[ChildRow]] = {}  # by the wait of the parent
     for claim in claims.values():
-        children |= {wait.id: claim.children for wait in claim.waits if WAIT_KINDS[wait.kind].has_children}
+        children |= {wait.id: claim.children for wait in claim.waits if _needs_children(wait)}
     for waits, kept in result.kept.values():
-        children |= {wait.id: kept for wait in waits if WAIT_KINDS[wait.kind].has_children}
+        children |= {wait.id: kept for wait in waits if _needs_children(wait)}
     if children:
         for row in await turn.tx.fetch(sql.children_of, waits=sorted(children)):
             child = ChildRow(*row)
@@ -235,3 +235,8 @@ async def _load(turn: Turn) -> None:
     await journal.load(turn.tx, [claim for claim in result.claims if claim.traits.keeps_journal and claim.epoch > 1])
     for claim in result.claims:
         claim.now = turn.now
+
+
+def _needs_children(wait: WaitRow) -> bool:
+    """Not if each end is an answer: a claim is then given the new ends, and not all children again and again."""
+    return WAIT_KINDS[wait.kind].has_children and not wait.answers_each

@@ -73,6 +73,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     restored: list[int] = []
     undoable: list[tuple[str, str | None]] = []
     progress: list[tuple[str, str]] = []
+    fresh: list[str] = []  # instances that start their next attempt without waits
+    moved: list[tuple[str, str, str]] = []  # instances that continue in another lane or queue
     used_waits: list[str] = []  # waits that led here; a Retry keeps them, and a park or proceed names those it drops
     for request in turn.batch.of(Commit):
         if request.fenced:
@@ -86,6 +88,10 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             progress.append((claim.id, decision.progress))
         if decision.failed_attempts:
             turn.history.failed_attempts(claim, decision)
+        for event in decision.events:
+            turn.history.events.append((claim.id, event.type, event.step, event.data))
+        if decision.lane is not None or decision.queue is not None:
+            moved.append((claim.id, decision.lane or claim.lane, decision.queue or claim.queue))
         match decision.move:
             case Advance() as move:
                 used_waits += [wait.id for wait in claim.waits]
@@ -103,7 +109,10 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                 if move.continue_as_new:
                     new_visits.append(claim.id)
                 queued.append(request)
-            case Redo():
+            case Redo() as move:
+                if move.drop_waits:
+                    fresh.append(claim.id)
+                    turn.rows[claim.id].waits = []
                 queued.append(request)
             case Park() as move:
                 parks.append((request, move))  # its event is written when its waits are armed
@@ -131,7 +140,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     if turn.children.ended:
         # A function that withdraws a call cancels the child in the same turn: its wait is gone, and is not answered.
         gone = {id for _, move in waiting for id in move.disarm or ()}
-        turn.children.ended = [wait for wait in turn.children.ended if wait not in gone]
+        turn.children.ended = [end for end in turn.children.ended if end.wait not in gone]
     await children.count_ended(turn)
     if new_visits:
         await turn.tx.fetch(sql.cancel_awakeables, ids=new_visits)
@@ -143,8 +152,13 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         await park.keep_waits(turn, proceeds)
     if used_waits:
         await turn.tx.fetch(sql.delete_waits, ids=used_waits)
+    if fresh:
+        await turn.tx.fetch(sql.drop_waits, ids=fresh)
     if queued:
         await requeue(turn, queued)
+    if moved:
+        await turn.tx.fetch(sql.change_lanes, moved)
+        turn.result.pending.lanes.update((queue, lane) for _, lane, queue in moved)
     return running
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from hark.kernel.children import ChildEnd
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
@@ -59,7 +60,7 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         turn.result.counts.ended[status, claim.definition] += 1
         turn.result.finished[claim.id] = (claim.id, status, result, error)
         if claim.parent_wait and not claim.counted:
-            turn.children.ended.append(claim.parent_wait)
+            turn.children.ended.append(ChildEnd(claim.parent_wait, claim.id, status, error))
     await turn.tx.fetch(sql.finish, rows)
 
 
@@ -75,7 +76,7 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
         if row.status in ("executing", "runnable"):
             turn.buckets.remove(row.concurrency_key, row.blocked_on)
         if row.parent_wait is not None and not row.counted:
-            turn.children.ended.append(row.parent_wait)
+            turn.children.ended.append(ChildEnd(row.parent_wait, row.id, status, reason))
         turn.rows[row.id].status = status
         turn.result.counts.ended[status, row.definition] += 1
         turn.result.finished[row.id] = (row.id, status, None, reason)

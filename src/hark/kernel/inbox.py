@@ -92,8 +92,8 @@ async def load_waits(tx: Tx, rows: Iterable[LockedRow]) -> None:
 async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
     """The open waits of these instances, with their instance ids."""
     return [
-        (instance, WaitRow(id, place, kind, name, key, deadline, remaining, fired_at, since))
-        for id, instance, place, kind, name, key, deadline, remaining, since, fired_at in await tx.fetch(
+        (instance, WaitRow(id, place, kind, name, key, deadline, remaining, fired_at, since, each))
+        for id, instance, place, kind, name, key, deadline, remaining, since, fired_at, each in await tx.fetch(
             sql.waits_of, ids=sorted(ids)
         )
     ]

@@ -40,7 +40,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
         for new in move.arm:
             wait = _wait(turn, new)
             row.waits.append(wait)
-            armed.append((wait.id, claim.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining))
+            armed.append(_armed(claim.id, wait))
             WAIT_KINDS[wait.kind].armed(turn, row, wait)
         awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
     if disarmed:
@@ -57,7 +57,11 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
 def _wait(turn: Turn, arm: Arm) -> WaitRow:
     remaining = WAIT_KINDS[arm.kind].remaining(turn, arm)
     due = arm.due(turn.now)
-    return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, due, remaining, None, turn.now)
+    return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, due, remaining, None, turn.now, arm.answers_each)
+
+
+def _armed(instance: str, w: WaitRow) -> tuple[Any, ...]:
+    return w.id, instance, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.answers_each
 
 
 def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from hark.model.activation import Claim, Traits
-from hark.model.decisions import Decision, NewInstance, Settle
+from hark.model.decisions import Decision, NewInstance, RetryChild, Settle
 from hark.model.notes import AnyNote
 from hark.model.values import Delivery
 
@@ -119,6 +119,13 @@ class TakeNote(Request, eq=False):
     """Commit what an executing task does before its outcome. The result is that of the note, or `TaskLost`."""
 
     note: AnyNote = None  # type: ignore[assignment]
+
+
+class RunChildAgain(Request, eq=False):
+    """Run a child of the sender again, as the effect `RetryChild` says. The result is its id."""
+
+    child: RetryChild = None  # type: ignore[assignment]
+    sender: Commit = None  # type: ignore[assignment]
 
 
 class HandBack(Request, eq=False):

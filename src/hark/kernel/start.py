@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel import definitions
+from hark.kernel.children import ChildEnd
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
 from hark.kernel.rows import LockedRow
 from hark.model import json
-from hark.model.decisions import NewInstance, NewTask
+from hark.model.decisions import NewInstance, NewTask, Park, Proceed
 from hark.model.errors import Duplicate, HarkError, NotFound
 from hark.model.lanes import GRAPHS, INTERPRETED, code_lane
 from hark.model.names import new_id
 from hark.store import statements as sql
+from hark.store.protocol import Conflicted, Taken
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
@@ -48,7 +50,7 @@ def plan(turn: Turn) -> None:
 def _reserve(turn: Turn, item: NewInstance) -> None:
     if item.correlation_key is not None:
         turn.locks.reserve(item.correlation_key)
-    if item.named:
+    if item.named and item.lane is None:
         turn.locks.reserve(item.id)
 
 
@@ -88,13 +90,25 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
             rows.append(_failed_child_row(turn, item, asker, error))
         _set_result(turn, item, asker, error)
     if rows:
-        await turn.tx.fetch(sql.insert_instances, rows)
+        await _insert(turn, rows, starts)
         if traces:
             await turn.tx.fetch(sql.set_traces, traces)
         if tags:
             await turn.tx.fetch(sql.insert_tags, tags)
         turn.tx.position += len(rows)  # each has a queue position of its own
         turn.result.pending.made_claimable = True
+
+
+async def _insert(turn: Turn, rows: list[tuple[Any, ...]], starts: list[_Start]) -> None:
+    """The ids of tasks are not reserved: they contain the id of their parent, so another start seldom has the same, and
+    a job that starts a thousand tasks would make all other processes wait. If another transaction has just taken one,
+    the turn runs again and finds it taken."""
+    try:
+        await turn.tx.fetch(sql.insert_instances, rows)
+    except Taken as taken:
+        if any(item.named and item.lane is not None for item, _ in starts):
+            raise Conflicted(str(taken)) from taken
+        raise
 
 
 def _has_no_holder(turn: Turn, request: SignalWithStart) -> bool:
@@ -193,8 +207,11 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     assert request.parent_wait is not None
     version = item.version or 0
     id = new_id() if item.named else item.id  # a generated id keeps its position among the children
-    failed = turn.children.failed_to_start
-    failed[request.parent_wait] = failed.get(request.parent_wait, 0) + 1
+    end = ChildEnd(request.parent_wait, item.id, "failed", str(error))  # with the id that the parent knows
+    if _arms(request.sender, request.parent_wait):
+        turn.children.failed_to_start.setdefault(request.parent_wait, []).append(end)
+    else:
+        turn.children.ended.append(end)
     turn.result.counts.ended["failed", item.definition] += 1
     turn.history.failed(id, item.definition, item.step, 0, str(error))
     return (
@@ -202,6 +219,11 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
         request.parent_wait, None, None, item.lane or code_lane(item.definition, version),
     )  # fmt: skip
+
+
+def _arms(sender: Commit, wait: str) -> bool:
+    move = sender.decision.move
+    return isinstance(move, Park | Proceed) and any(arm.id == wait for arm in move.arm)
 
 
 def _set_result(

@@ -27,6 +27,7 @@ from hark.kernel import (
     reclaim,
     retain,
     retry,
+    run_again,
     settle,
     start,
     tokens,
@@ -90,6 +91,7 @@ async def run_turn(
     cancel.plan(turn)
     reclaim.plan(turn)
     await retry.plan(turn)
+    run_again.plan(turn)
     await locks.reserve_names()
     await locks.resolve_targets()
     await cancel.plan_tree(turn)
@@ -108,6 +110,7 @@ async def run_turn(
     await cancel.apply(turn)
     await reclaim.apply(turn, abandoned)
     await retry.apply(turn)
+    await run_again.apply(turn)
     commit.fence_again(turn)
     seen_before = await deliver.find_seen_before(turn)
     await start.apply(turn, seen_before)

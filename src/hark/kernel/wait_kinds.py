@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from msgspec import Struct
 
-from hark.kernel import settle
+from hark.kernel import children, settle
 from hark.kernel.requests import Commit, StartInstances
 from hark.kernel.rows import LockedRow
 from hark.model.activation import WaitRow
@@ -156,10 +156,13 @@ class ChildrenWait(WaitBehaviour):
             turn.batch.add(StartInstances(items=list(arm.children), parent_wait=arm.id, sender=sender))
 
     def remaining(self, turn: Turn, arm: Arm) -> int:
-        return arm.join - turn.children.failed_to_start.get(arm.id, 0)
+        return 0 if arm.answers_each else arm.join - len(turn.children.failed_to_start.get(arm.id, ()))
 
     def armed(self, turn: Turn, row: LockedRow, wait: WaitRow) -> None:
-        if wait.remaining is not None and wait.remaining <= 0:
+        if wait.answers_each:
+            for end in turn.children.failed_to_start.get(wait.id, ()):
+                children.post_end(turn, row, end)
+        elif wait.remaining is not None and wait.remaining <= 0:
             turn.inbox.post(row, "children", "", "null", wait_id=wait.id)
 
     def describe(self, wait: WaitRow) -> str:
@@ -170,6 +173,8 @@ class ChildrenWait(WaitBehaviour):
 
     def note(self, wait: WaitRow, context: WaitContext) -> str:
         children = ", ".join(f"{child.id} ({child.status} at {child.step})" for child in context.unfinished)
+        if wait.answers_each:
+            return f"these have not ended: {children}" if children else "it wakes when one of them ends"
         return f"{wait.remaining} still to end of: {children}" if children else f"{wait.remaining} still to end"
 
 

@@ -53,13 +53,17 @@ class NewTask(Struct, gc=False):
 
 
 class RetryChild(Struct, gc=False):
-    """Effect: run an ended child of the sender again, in its own row; its next end counts again.
+    """Effect: run a child of the sender again, in its own row, without the waits it had; its next end counts again.
 
-    `step` and `state` replace those of the row; None keeps them."""
+    What is given replaces what the row has. A child that still runs begins again too. If there is no such child any
+    more, and `parent_wait` is given, that counts as a failed end."""
 
     id: str
     step: str | None = None
     state: str | None = None
+    lane: str | None = None
+    queue: str | None = None
+    parent_wait: str | None = None  # the wait of the sender that its end counts against
 
 
 class SendSignal(Struct, gc=False):
@@ -97,7 +101,7 @@ class CancelChild(Struct, gc=False):
     reason: str
 
 
-Effect = SendSignal | SendBroadcast | NewInstance | NewTask | Settle | CancelChild
+Effect = SendSignal | SendBroadcast | NewInstance | NewTask | RetryChild | Settle | CancelChild
 
 
 class Arm(Struct, gc=False):

@@ -21,7 +21,7 @@ from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.masking import masked
 from hark.model.reasons import reason
 from hark.store import migrate, statements
-from hark.store.protocol import Access, Conflicted, Full, Lost, Refused, Server, StoreFault, Unreachable
+from hark.store.protocol import Access, Conflicted, Full, Lost, Refused, Server, StoreFault, Taken, Unreachable
 from hark.store.sql import R, Sql
 
 # No character of the password can end up in host, port or name.
@@ -62,7 +62,7 @@ def _fault(error: BaseException) -> StoreFault:
             return Lost(text)
         if state[:2] in ("53", "58", "25"):
             return Full(text)
-        return Refused(text)
+        return Taken(text) if state == "23505" else Refused(text)
     if isinstance(error, asyncpg.InterfaceError):
         # Either a closed connection, or a value that a column refuses, which is the fault of the request.
         return Lost(text) if "closed" in text or "connection" in text else Refused(text)

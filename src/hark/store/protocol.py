@@ -15,6 +15,7 @@ A statement can fail in four ways, whatever the driver calls them; a store raise
      │   └─ Unknown  the app was closed before `committed` could say it
      ├─ Full         disk full, I/O error, read-only: no request is to blame, nothing happened
      └─ Refused      the database refuses a row: the clerk splits the turn until the bad request fails alone
+         └─ Taken    a unique index has the row already, written by a transaction that this one did not see
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ class Full(StoreFault):
 
 class Refused(StoreFault):
     """The database refuses a row."""
+
+
+class Taken(Refused):
+    """A unique index refuses a row: another transaction has just written it. Only a store on which several processes
+    write at once has to tell this from `Refused`."""
 
 
 class Unreachable(StoreUnavailable):

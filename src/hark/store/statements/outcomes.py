@@ -82,6 +82,15 @@ finish = Sql(
     """
 )
 
+# An instance that was parked or queued continues in another lane and queue: a task whose gate any worker decides. In a
+# statement of its own: few outcomes do this. Under lock.
+change_lanes = Sql(
+    """
+    UPDATE instances AS i SET lane = r.lane, queue = r.queue FROM {rows: id text, lane text, queue text}
+    WHERE i.id = r.id
+    """
+)
+
 # What `ctx.progress` said last, for people and queries. In a statement of its own: most outcomes have none. Under lock.
 set_progress = Sql(
     """
@@ -144,5 +153,18 @@ retry_instances = Sql(
         epoch = epoch + 1, since = :position::bigint, due_at = NULL, finished_at = NULL,
         holds_key = (correlation_key IS NOT NULL), updated_at = :now::bigint
     WHERE id IN :ids[text]
+    """
+)
+
+# A parent runs a child again: from its first attempt, and its next end counts again. Under lock.
+run_children_again = Sql(
+    """
+    UPDATE instances AS i SET status = 'runnable', step = coalesce(r.step, i.step), state = coalesce(r.state, i.state),
+        lane = coalesce(r.lane, i.lane), queue = coalesce(r.queue, i.queue),
+        parent_wait = coalesce(r.parent_wait, i.parent_wait), counted = false, result = NULL, error = NULL,
+        traceback = NULL, progress = NULL, attempt = 0, crashes = 0, epoch = i.epoch + 1, since = :position::bigint,
+        due_at = NULL, blocked_on = NULL, lease_owner = NULL, finished_at = NULL, cancel_reason = NULL,
+        updated_at = :now::bigint
+    FROM {rows: id text, step text, state text, lane text, queue text, parent_wait text} WHERE i.id = r.id
     """
 )

@@ -90,6 +90,15 @@ consume_directed = Sql(
     """
 )
 
+# What was directed to the waits of a child that its parent runs again: the child starts without them.
+consume_answers = Sql(
+    """
+    UPDATE signals SET consumed_at = :now::bigint
+    WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+        AND (wait_id IS NOT NULL OR kind NOT IN ('signal', 'broadcast'))
+    """
+)
+
 # S4, X8: a retry that runs lines of the journal again gets back the signals that those lines had consumed.
 restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]")
 

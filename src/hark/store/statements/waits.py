@@ -7,7 +7,7 @@ from hark.store.sql import Sql
 # The open waits of an instance. In a turn: under lock.
 waits_of = Sql(
     """
-    SELECT id, instance_id, place, kind, name, key, deadline, remaining, since, fired_at FROM waits
+    SELECT id, instance_id, place, kind, name, key, deadline, remaining, since, fired_at, answers_each FROM waits
     WHERE instance_id IN :ids[text] AND closed_at IS NULL ORDER BY id
     """
 )
@@ -15,10 +15,10 @@ waits_of = Sql(
 # S2: arm waits. The inbox is read afterwards (invariant 4).
 insert_waits = Sql(
     """
-    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since)
-    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint
+    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, answers_each, since)
+    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, r.answers_each, :now::bigint
     FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
-        remaining integer}
+        remaining integer, answers_each boolean}
     """
 )
 
@@ -47,20 +47,20 @@ reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[
 # S6, invariant 10: a wait that is answered or timed out must not fire again.
 fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
 
-# M8: the end of a child counts against its own wait, once. The parent is under lock.
+# M8: the end of a child counts against its own wait, once, unless each end is an answer. The parent is under lock.
 count_children = Sql(
     """
-    UPDATE waits AS w SET remaining = w.remaining - r.ended
+    UPDATE waits AS w SET remaining = CASE WHEN w.answers_each THEN w.remaining ELSE w.remaining - r.ended END
     FROM {rows: id text, ended integer}
     WHERE w.id = r.id
-    RETURNING w.id, w.instance_id, w.remaining, w.closed_at
+    RETURNING w.id, w.instance_id, w.remaining, w.answers_each
     """,
     # SQLite's RETURNING does not accept the alias.
     sqlite="""
-    UPDATE waits AS w SET remaining = w.remaining - r.ended
+    UPDATE waits AS w SET remaining = CASE WHEN w.answers_each THEN w.remaining ELSE w.remaining - r.ended END
     FROM {rows: id text, ended integer}
     WHERE w.id = r.id
-    RETURNING id, instance_id, remaining, closed_at
+    RETURNING id, instance_id, remaining, answers_each
     """,
 )
 
