@@ -29,7 +29,7 @@ class ChildEnd(NamedTuple):
     error: str | None
 
 
-class _Answer(Struct, frozen=True, gc=False, omit_defaults=True):
+class _EndPayload(Struct, frozen=True, gc=False, omit_defaults=True):
     """The payload of an answer to a wait with `answers_each`."""
 
     status: str
@@ -48,7 +48,7 @@ class Children:
 
 def post_end(turn: Turn, parent: LockedRow, end: ChildEnd) -> None:
     """Answer a wait with `answers_each`."""
-    payload = _encode(_Answer(end.status, end.error)).decode()
+    payload = _encode(_EndPayload(end.status, end.error)).decode()
     turn.inbox.post(parent, "children", end.id, payload, wait_id=end.wait)
 
 
