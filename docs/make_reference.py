@@ -31,7 +31,7 @@ SECTIONS: dict[str, list[str]] = {
         "Stop",
     ],
     "Durable functions": ["workflow", "Workflow", "FunctionContext", "RetryPolicy", "AwakeableHandle"],
-    "Jobs": ["load_job", "Job", "Dag", "Problem"],
+    "Jobs": ["load_job", "Job", "Dag", "TaskContext", "Problem"],
     "What the app returns": [
         "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
         "NearMiss", "Token", "WorkerInfo",
@@ -159,7 +159,7 @@ def _is_made_by_users(owner: type) -> bool:
     """Not a handle, reply, worker or context, which the engine makes; nor a class whose arguments are elsewhere."""
     return any("__init__" in vars(one) for one in owner.__mro__[:-1]) and owner not in (
         hark.Handle, hark.Reply, hark.Worker, hark.Context, hark.FunctionContext, hark.AwakeableHandle, hark.Workflow,
-        hark.Machine,
+        hark.Machine, hark.TaskContext,
     )  # fmt: skip
 
 

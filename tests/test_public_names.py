@@ -22,13 +22,14 @@ NAMES = {
     # durable functions
     "workflow", "Workflow", "FunctionContext", "AwakeableHandle", "RetryPolicy",
     # jobs
-    "Job", "Dag", "load_job", "Problem",
+    "Job", "Dag", "load_job", "Problem", "TaskContext",
     # what the engine shows
     "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
+    "TaskLost",
     "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
     "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WouldBlockEventLoop",
     "MissingExtra",
@@ -64,7 +65,7 @@ VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "awakeable",
     "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "workers",
     "cancel", "retry", "sweep", "export", "forget", "create_token", "tokens", "revoke_token", "rotate_secret",
-    "register", "worker", "asgi", "serve", "is_open",
+    "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def test_what_the_public_verbs_return_is_importable_from_hark() -> None:
             if not name.startswith("_") and returned is not None:
                 shown |= {part.id for part in ast.walk(ast.parse(str(returned))) if isinstance(part, ast.Name)}
     assert {"Reply", "Handle", "Instance", "Event", "Wait", "Awakeable", "Delivery"} <= shown
-    of_typing = {"Any", "Self", "T", "R_co", "None"}
+    of_typing = {"Any", "Callable", "F", "Self", "T", "R_co", "None"}
     assert {name for name in shown if name[0].isupper()} - of_typing <= NAMES
 
 

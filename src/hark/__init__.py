@@ -64,6 +64,8 @@ __all__ = [
     "Stop",
     "StoreTooNew",
     "StoreUnavailable",
+    "TaskContext",
+    "TaskLost",
     "Token",
     "Wait",
     "Waiting",

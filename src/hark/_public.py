@@ -31,6 +31,7 @@ from hark.model.errors import (
     SignalTimeout,
     StoreTooNew,
     StoreUnavailable,
+    TaskLost,
     WouldBlockEventLoop,
 )
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
@@ -54,6 +55,7 @@ from hark.model.values import (
 )
 from hark.programs.awakeable_handle import AwakeableHandle
 from hark.programs.functions import FunctionContext
+from hark.programs.jobs.task_context import TaskContext
 from hark.programs.steps import Context
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
@@ -115,6 +117,8 @@ __all__ = [
     "Stop",
     "StoreTooNew",
     "StoreUnavailable",
+    "TaskContext",
+    "TaskLost",
     "Token",
     "Wait",
     "Waiting",

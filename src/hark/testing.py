@@ -70,7 +70,7 @@ class Harness(Hark):
         self, *definitions: Workflow[..., Any] | type[Machine], url: str = "sqlite://", **options: Any
     ) -> None:
         self.clock = HandClock()
-        super().__init__(url, **options, clock=self.clock)
+        super().__init__(url, **{"linger": 0.0, **options}, clock=self.clock)
         self.register(*definitions)
         self._script: list[tuple[Callable[[Awakeable], bool], Any, str | None]] = []
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hark
-from hark.model.events import EVENTS, EventType, NoteType, OutcomeType
+from hark.model.events import EVENTS, EventType, NoteType, OutcomeType, ProgramEventType
 
 SOURCE = Path(hark.__file__).parent
 MORE = {  # keys that are not always there
@@ -45,7 +45,7 @@ def test_every_type_is_in_the_registry() -> None:
 
 def test_every_type_is_written_somewhere() -> None:
     by_kernel = set().union(*(types for types, _, _ in written()))
-    assert by_kernel | types_of(OutcomeType) | types_of(NoteType) == set(EVENTS)
+    assert by_kernel | types_of(OutcomeType) | types_of(NoteType) | types_of(ProgramEventType) == set(EVENTS)
 
 
 def test_the_data_of_every_event_is_in_the_registry() -> None:
@@ -56,8 +56,8 @@ def test_the_data_of_every_event_is_in_the_registry() -> None:
             always[type] = always.get(type, keys) & keys
             at_times[type] = at_times.get(type, set()) | keys | (MORE[type] if more else set())
     for type, info in EVENTS.items():
-        if type in types_of(NoteType):
-            continue  # the data of a note comes from the program that takes it
+        if type in types_of(NoteType) | types_of(ProgramEventType):
+            continue  # their data comes from programs
         documented = {key.removesuffix("?") for key in info.data}
         assert at_times.get(type, set()) == documented, type
         assert {key for key in info.data if not key.endswith("?")} == always.get(type, set()), type

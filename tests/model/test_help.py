@@ -17,7 +17,7 @@ PUBLIC = {name: getattr(hark, name) for name in hark.__all__}
 OURS = {name: value for name, value in PUBLIC.items() if value.__module__.startswith(AREAS)}
 CLASSES = {name: value for name, value in OURS.items() if isinstance(value, type)}
 # Created by the engine: a user only receives them.
-MADE_BY_THE_ENGINE = {"AwakeableHandle", "Context", "FunctionContext"}
+MADE_BY_THE_ENGINE = {"AwakeableHandle", "Context", "FunctionContext", "TaskContext"}
 
 
 def callables() -> Iterator[Any]:

@@ -132,15 +132,8 @@ def check_rates(given: Any) -> dict[str, Rate]:
     return rates
 
 
-class UnavailableDefault(float):
-    """The default of a number option that this version does not have.
-
-    A class of its own tells it apart from the same number given by the caller, who expects an effect.
-    """
-
-
 def refuse_unavailable(**options: Any) -> None:
     """Raise if one of these options, which do nothing in this version, was given."""
     for name, value in options.items():
-        if value is not None and not isinstance(value, UnavailableDefault):
+        if value is not None:
             raise InvalidInput(f"The option {name}= is not available in this version of Hark. Leave it out.")

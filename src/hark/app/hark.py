@@ -13,13 +13,13 @@ from typing import Any, Self
 from hark.app.answer_links import AnswerLinks
 from hark.app.answering import AnswerVerbs
 from hark.app.arguments import (
-    UnavailableDefault,
     check_count,
     check_event_retention,
     check_rates,
     refuse_unavailable,
     seconds,
 )
+from hark.app.handlers import HandlerVerbs
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
 from hark.app.signalling import SignalVerbs
@@ -45,7 +45,7 @@ from hark.store import connect
 _BROADCAST_CHUNK = 5000
 
 
-class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
+class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs, HandlerVerbs):
     """Durable workflows that wait for the outside world.
 
     A verb acts when it is called and returns a `Reply`: `await` it, or call `.result()` in synchronous code, where
@@ -57,8 +57,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         schema: The schema of the tables in PostgreSQL.
         lease: Seconds after which the work of a worker that died is given to others.
         max_crashes: How many times in a row a step may take its worker down before the instance is quarantined.
-        linger: Not available in this version.
-        max_signal_wait: Not available in this version.
+        linger: Seconds that a task handler that waits keeps its slot; then its task parks, and the handler runs again
+            when the signal arrives.
+        max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
         max_payload: How many bytes of JSON a payload, state or result may have.
         retention: Seconds that finished instances are kept. A process with a worker removes older ones, every minute.
         event_retention: Seconds that events are kept, also those of live instances, for definitions that run for
@@ -97,8 +98,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         schema: str = "hark",
         lease: float = 30.0,
         max_crashes: int = 5,
-        linger: float = UnavailableDefault(60.0),
-        max_signal_wait: float = UnavailableDefault(3600),
+        linger: float = 60.0,
+        max_signal_wait: float = 3600,
         max_payload: int = 1 << 20,
         retention: float = 7 * 86400,
         event_retention: float | None = None,
@@ -111,7 +112,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         broadcast_limit: int = 50_000,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        refuse_unavailable(linger=linger, max_signal_wait=max_signal_wait, agents=agents, nats=nats)
+        refuse_unavailable(agents=agents, nats=nats)
         self.url = url
         self._schema = schema
         self._clock = clock
@@ -135,6 +136,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs):
         self._services = WorkerServices(
             self._clerk, limits, self._max_payload, self._starts.build, self._links.url
         )  # fmt: skip
+        self._services.linger = seconds(linger, "linger", zero=True)
+        self._services.max_signal_wait = seconds(max_signal_wait, "max_signal_wait")
 
     # -- open, close ------------------------------------------------------------------------------
 

@@ -169,8 +169,8 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
         decision, claim = request.decision, request.claim
         attempt, due, key, rate, weight, new_visit = 0, None, claim.concurrency_key, claim.rate_limit, claim.weight, 0
         match decision.move:
-            case Redo(delay):
-                attempt = claim.attempt + 1
+            case Redo(delay):  # a loop, a pause and a gate also continue like this, without a failed attempt
+                attempt = claim.attempt + (decision.label == "retry")
                 due = turn.now + delay if delay else None
             case Proceed() as move:
                 rate, weight, new_visit = None, 1.0, int(move.continue_as_new)

@@ -42,7 +42,7 @@ class History:
     def outcome(self, claim: Claim, decision: Decision) -> None:
         """The event of a committed outcome; that of a park is `parked`."""
         match decision.move:
-            case Redo(delay):
+            case Redo(delay) if decision.label == "retry":
                 self._retried(claim, decision, self.now + delay if delay else None)
             case Finish(status="failed", error=error):
                 self._stopped(claim, decision, error)

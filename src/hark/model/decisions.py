@@ -162,7 +162,7 @@ class Proceed(Struct, gc=False):
 
 
 class Redo(Struct, gc=False):
-    """Run the same step again after `delay` µs, with `attempt` one higher."""
+    """Run the same step again after `delay` µs, with `attempt` one higher if the label of the outcome is `retry`."""
 
     delay: int
     drop_waits: bool = False  # the next attempt starts without the waits of this one

@@ -13,7 +13,8 @@
     ├── NoTarget (LookupError)         .target
     ├── Duplicate                      .holder
     ├── Conflict                       .status
-    │   └── AlreadySettled             .status .by .at
+    │   ├── AlreadySettled             .status .by .at
+    │   └── TaskLost                   .status
     ├── InstanceFailed                 .id .error
     ├── InstanceCancelled              .id .reason
     ├── SignalTimeout (TimeoutError)
@@ -222,6 +223,20 @@ class AlreadySettled(Conflict):
         super().__init__(message, status=status)
         self.by = by
         self.at = at
+
+
+class TaskLost(Conflict):
+    """The task does not belong to this handler any more: it was cancelled, or its lease was lost and another worker has
+    it. Nothing was stored.
+
+    Raised by what a `TaskContext` does, and by the calls of task workers over HTTP. End the handler.
+
+    Attributes:
+        status: "lost".
+    """
+
+    def __init__(self, message: str, *, status: str = "lost") -> None:
+        super().__init__(message, status=status)
 
 
 class InstanceFailed(HarkError):

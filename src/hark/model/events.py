@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 NoteType = Literal["stream", "heartbeat", "checkpoint"]
-EventType: TypeAlias = OutcomeType | NoteType | Literal[
+ProgramEventType = Literal["iteration", "paused", "gate"]  # a program writes these with an outcome (`Decision.events`)
+EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
 ]  # fmt: skip
@@ -131,4 +132,22 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         {"task": "the name of the task", "details?": "what the handler said; also the progress of the task"},
     ),
     "checkpoint": EventInfo("A task stored a checkpoint: it continues from there.", {"task": "the name of the task"}),
+    "iteration": EventInfo(
+        "A task returned `continue_`: the next iteration of its loop follows.",
+        {"iteration": "its number, from 0"},
+    ),
+    "paused": EventInfo(
+        "A task returned `pause`: it runs again after the delay.", {"name": "the name that the handler gave"}
+    ),
+    "gate": EventInfo(
+        "The gate of a task decided on its output.",
+        {
+            "gate": "`user_approval`, the name of the gate, or its expression",
+            "action": "`approve` or `reject`",
+            "by?": "the name of the person or program that decided",
+            "reason?": "why it was rejected",
+            "comment?": "what the person who decided added",
+            "edited?": "true if the answer replaced the output",
+        },
+    ),
 }

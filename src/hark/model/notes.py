@@ -10,15 +10,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from hark.model.decisions import Arm
-from hark.model.errors import HarkError
 from hark.model.events import NoteType
-
-
-class TaskLost(HarkError):
-    """The task is no longer executing at this epoch: it was cancelled, or another worker has it. Nothing was written.
-
-    Not public: a handler learns of a cancel by what its context raises.
-    """
 
 
 class Note(Struct):

@@ -1,12 +1,11 @@
-"""AwakeableHandle: what `ctx.awakeable` returns, an awakeable in the function that created it."""
+"""AwakeableHandle: what `ctx.awakeable` and `task.awakeable` return, an awakeable in the code that created it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic
 
 from hark.model.links import read_link
-from hark.programs.operations import AwakeableAnswer
 
 if TYPE_CHECKING:  # a TypeVar with a default: `AwakeableHandle` alone means AwakeableHandle[Any], also in strict mode
     from typing_extensions import TypeVar
@@ -19,7 +18,7 @@ else:
 
 
 class AwakeableHandle(Generic[T]):
-    """An awakeable in the function that created it. Await it to get the answer.
+    """An awakeable in the function or handler that created it. Await it to get the answer.
 
     Awaiting raises AwakeableRejected if it was rejected, AwakeableTimedOut if it was not answered in time.
 
@@ -30,7 +29,7 @@ class AwakeableHandle(Generic[T]):
 
     __slots__ = ("__hark_promise__", "_link", "id")
 
-    def __init__(self, id: str, link: Callable[[], str], answer: AwakeableAnswer) -> None:
+    def __init__(self, id: str, link: Callable[[], str], answer: Awaitable[T]) -> None:
         self.id = id
         self._link = link
         self.__hark_promise__ = answer

@@ -375,7 +375,7 @@ class FunctionContext:
         schema_text, decode = compile_schema(schema)
         heading = None if title is None else json.check_text(title, "title")
         text = None if description is None else json.check_text(description, "description")
-        names = _checked_names(assignees)
+        names = checked_names(assignees)
         asked = Operation("awakeable")
         nonce = json.load(await session.ask_known(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
@@ -602,7 +602,7 @@ def _checked_kwargs(kwargs: Any) -> Mapping[str, Any]:
     return dict(kwargs)
 
 
-def _checked_names(names: Any) -> list[str]:
+def checked_names(names: Any) -> list[str]:
     if names is None:
         return []
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):

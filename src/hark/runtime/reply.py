@@ -81,6 +81,10 @@ class Reply(Generic[T]):
         """True once the result, or the error, can be read without waiting."""
         return self._done
 
+    def expect_nothing(self) -> None:
+        """An error that nothing reads is not logged: the caller has ended."""
+        self._read = True
+
     def _outcome(self) -> T:
         self._read = True
         if self._convert is not None:

@@ -17,6 +17,7 @@ from hark.model.decisions import NewInstance
 from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 from hark.runtime.clerk import Clerk
+from hark.runtime.handler_support import HandlerSupport
 from hark.runtime.listeners import Listeners
 from hark.runtime.reply import Reply
 from hark.runtime.watchdog import LoopWatchdog
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from hark.runtime.tracing import Tracing
 
 _THREADS = 64  # for steps and functions that are not async
+_HANDLER_THREADS = 1000  # for handlers that are not async: one that waits holds its thread until its task parks
 
 
-class WorkerServices:
+class WorkerServices(HandlerSupport):
     def __init__(
         self,
         clerk: Clerk,
@@ -37,6 +39,7 @@ class WorkerServices:
         link: Callable[[str, str, int | None], str],
     ) -> None:
         """`new` makes a start of a definition, an input and options; `link` the signed address of an awakeable."""
+        super().__init__(clerk)
         self.max_payload = max_payload
         self.new = new
         self.rate_limit = limits.check
@@ -48,6 +51,7 @@ class WorkerServices:
         self.tracing: Tracing | None = None
         self.link = link
         self._threads: ThreadPoolExecutor | None = None
+        self._handler_threads: ThreadPoolExecutor | None = None
         self._watchdog: LoopWatchdog | None = None
 
     def now(self) -> datetime:
@@ -71,16 +75,27 @@ class WorkerServices:
         """Call a function in a thread, in the context of the caller."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hark-step")
-        work = functools.partial(contextvars.copy_context().run, _without_stop_iteration, function, *args)
-        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return _run_in(self._threads, function, args)
+
+    def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Call a handler in a thread, in the context of the caller. The threads are not those of steps."""
+        if self._handler_threads is None:
+            self._handler_threads = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="hark-task")
+        return _run_in(self._handler_threads, handler, args)
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
+        for threads in (self._threads, self._handler_threads):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
+        self._threads = self._handler_threads = None
         if self._watchdog is not None:
             self._watchdog.close()
             self._watchdog = None
+
+
+def _run_in(threads: ThreadPoolExecutor, function: Callable[..., Any], args: tuple[Any, ...]) -> Awaitable[Any]:
+    work = functools.partial(contextvars.copy_context().run, _without_stop_iteration, function, *args)
+    return asyncio.get_running_loop().run_in_executor(threads, work)
 
 
 def _without_stop_iteration(function: Callable[..., Any], *args: Any) -> Any:

@@ -90,6 +90,7 @@ class Worker:
                 "This app has a worker already; `app.serve()` runs one too, unless it gets worker=False. "
                 "To run more at once, give that worker more slots: app.worker({queue: slots})."
             )
+        self._services.attach(self._loop)
         if self._clerk.store.durable:
             await self._lease.start(self._clerk.store)
         attached: Reply[None] = Reply()
@@ -121,6 +122,7 @@ class Worker:
         activations = self._activations
         activations.open = False
         await asyncio.sleep(0)  # a round that was to begin has begun: every step left waits in a task of its own
+        self._services.park_waiting()
         if tasks := activations.tasks():
             await asyncio.wait(tasks, timeout=self._grace)
         left = activations.tasks()

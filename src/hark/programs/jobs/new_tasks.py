@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from hark.model import json
 from hark.model.activation import Claim
@@ -60,9 +60,9 @@ def lane_of_undo(task: TaskSpec) -> str:
     return SHELL if task.handler is None else task_lane(task.undo)
 
 
-def embedded(inputs: Raw) -> Raw | None:
+def embedded(inputs: Raw) -> Raw | UnsetType:
     """The inputs for the state of a task, if they are small."""
-    return inputs if len(memoryview(inputs)) <= MAX_EMBEDDED else None
+    return inputs if len(memoryview(inputs)) <= MAX_EMBEDDED else UNSET
 
 
 def new_task(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from hark.model.decisions import NewInstance
+from hark.model.notes import AnyNote
+from hark.model.values import Delivery
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.services import FunctionServices
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class TaskOutput(NamedTuple):
@@ -18,6 +22,23 @@ class TaskOutput(NamedTuple):
     state: str
     result: str | None
     error: str | None
+
+
+class TaskReply(Protocol[T_co]):
+    """The result of a call: `await` it, or call `.result()` in a thread."""
+
+    def __await__(self) -> Generator[Any, None, T_co]: ...
+    def result(self, timeout: float | None = None) -> T_co:
+        """Block until the result is there."""
+        ...
+
+
+class RunningHandler(Protocol):
+    """A handler that runs, as the worker sees it when it stops."""
+
+    def suspend_if_waiting(self) -> None:
+        """Park its task if it waits for a signal or an answer."""
+        ...
 
 
 class JobServices(FunctionServices, Protocol):
@@ -39,8 +60,8 @@ class JobServices(FunctionServices, Protocol):
         """Those of these gates that neither this process nor a worker on this store has registered."""
         ...
 
-    def note(self, request: Any) -> Awaitable[Any]:
-        """Submit a note of an executing task (kernel/notes.py), and wait for its result after the commit."""
+    def note(self, note: AnyNote) -> TaskReply[Any]:
+        """Submit a note of an executing task (model/notes.py). Its result is there after the commit."""
         ...
 
 
@@ -58,4 +79,27 @@ class TaskServices(JobServices, Protocol):
         ...
 
     @property
-    def new(self) -> Callable[[Any, Any, dict[str, Any]], NewInstance]: ...
+    def running(self) -> set[RunningHandler]:
+        """The handlers that run."""
+        ...
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker stops: a handler that begins to wait parks its task at once."""
+        ...
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
+        """Run a coroutine on the worker's loop. From any thread."""
+        ...
+
+    def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Call a handler that is not async in a thread."""
+        ...
+
+    def done(self) -> TaskReply[None]:
+        """The result of a call that need not be waited for."""
+        ...
+
+    def signal(self, target: str, name: str, payload: str, dedup_key: str | None) -> TaskReply[Delivery]:
+        """Send a signal, in a commit of its own."""
+        ...

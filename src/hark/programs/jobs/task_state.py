@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 MAX_EMBEDDED = 512  # bytes of JSON: larger inputs of a job are read from the row of the job
 
 
 class TaskState(Struct, omit_defaults=True):
-    """One task, or one item of a map, or the undo of a task.
+    """One task, or one item of a map, or the undo of a task. JSON values that are absent are UNSET.
 
     Attributes:
         task: Its number: its index in the tasks of the spec.
         run: The id of the job.
         generation: How often a regression, or a retry of the job, started it anew.
         generations: Those of other tasks, by number; a task that is not in it has generation 0.
-        inputs: The inputs of the job, if they are small; None: read them with `services.inputs`.
+        inputs: The inputs of the job, if they are small; else they are read with `services.inputs`.
         item: The value of a map's item.
         number: The number of the item, for an item.
         undo: This is the undo of the task: it runs `undo:` of the spec, and its input is the task's output.
@@ -30,9 +30,14 @@ class TaskState(Struct, omit_defaults=True):
         iteration: Of a loop, from 0.
         phase: `run`; or `gate`, once it has an output that its gate has to accept.
         ended: It has failed. When it runs again, the job was retried: it begins with attempt 1, and its checkpoint.
-        checkpoint: What the handler last gave to `checkpoint`, or None.
+        checkpoint: What the handler last gave to `checkpoint`.
         output: In the phase `gate`, the output.
         since: When it first began, µs, for `max_duration` of a loop; 0: it has not.
+        period: How many checkpoints, attempts, iterations and pauses there were: what was asked before is asked anew.
+        worked: µs that this attempt has worked before its present activation, for `timeout_sec`.
+        paused: The name that the handler gave to its last pause, while it is paused.
+        previous: Of a loop, what the last iteration gave to `continue_`.
+        decided: How its gate was decided last: `{"gate", "action", "by"?, "comment"?, "reason"?}`.
         data: What else the program of the task keeps.
     """
 
@@ -40,17 +45,22 @@ class TaskState(Struct, omit_defaults=True):
     run: str
     generation: int = 0
     generations: dict[int, int] = {}
-    inputs: Raw | None = None
-    item: Raw | None = None
+    inputs: Raw | UnsetType = UNSET
+    item: Raw | UnsetType = UNSET
     number: int | None = None
     undo: bool = False
     attempt: int = 1
     iteration: int = 0
     phase: Literal["run", "gate"] = "run"
     ended: bool = False
-    checkpoint: Raw | None = None
-    output: Raw | None = None
+    checkpoint: Raw | UnsetType = UNSET
+    output: Raw | UnsetType = UNSET
     since: int = 0
+    period: int = 0
+    worked: int = 0
+    paused: str | None = None
+    previous: Raw | UnsetType = UNSET
+    decided: dict[str, Any] | None = None
     data: dict[str, Any] = {}
 
 

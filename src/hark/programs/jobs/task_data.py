@@ -1,0 +1,82 @@
+"""What a handler may read: the inputs of its job, the outputs of the tasks before it, and its own input.
+
+Read once, before the handler runs: the inputs are in the state of the task if they are small, the outputs are in the
+rows of the other tasks and are read with one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from hark.model import json
+from hark.programs.jobs.addresses import task_id
+from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.services import JobServices
+from hark.programs.jobs.task_state import TaskState
+from hark.programs.jobs.variables import Compiled, Scope, render, templates_in
+
+
+class TaskData(Struct):
+    """The input of a handler, the inputs of its job, and the outputs of the tasks that it needs, by name.
+
+    `scope` and `more` are for other templates of the task: `scope.variables(*templates, **more)`.
+    """
+
+    input: Any
+    inputs: Any
+    outputs: dict[str, Any]
+    scope: Scope
+    more: dict[str, Any]
+
+
+async def load_data(
+    state: TaskState, graph: JobGraph, services: JobServices, templates: Iterable[Compiled] = ()
+) -> TaskData:
+    """Read what a task may use. Raises ExpressionError if its `input:` cannot be rendered.
+
+    Args:
+        state: The state of the task.
+        graph: Its job.
+        services: Where it is read.
+        templates: Other templates of the task: what they name is read too.
+    """
+    task = graph.tasks[state.task]
+    text = await services.inputs(state.run) if state.inputs is UNSET else bytes(state.inputs).decode()
+    inputs = json.load(text)
+    generations = {**state.generations, state.task: state.generation}
+    scope = Scope(graph, state.run, inputs, generations)
+    used = templates_in(task.input)
+    ids = {name: task_id(state.run, number, generations.get(number, 0)) for name, number in _read_whole(state, graph)}
+    if ids:
+        scope.rows = await services.outputs(ids.values())
+    await scope.read(services, [*used, *templates])
+    outputs = {
+        name: json.load(row.result)
+        for name, id in ids.items()
+        if (row := scope.rows.get(id)) is not None and row.status == "done" and row.result is not None
+    }
+    more: dict[str, Any] = {"iteration": state.iteration}
+    if state.item is not UNSET:
+        more["item"] = more[task.as_] = json.load(bytes(state.item).decode())
+    if state.undo:
+        input = outputs.pop(task.name, None)
+    elif state.item is not UNSET:
+        input = more["item"]
+    elif task.input is not None:
+        input = render(task.input, scope.variables(*used, **more))
+    elif not task.needs:
+        input = inputs
+    elif len(task.needs) == 1:
+        input = outputs.get(task.needs[0])
+    else:
+        input = {need: outputs.get(need) for need in task.needs}
+    return TaskData(input, inputs, outputs, scope, more)
+
+
+def _read_whole(state: TaskState, graph: JobGraph) -> list[tuple[str, int]]:
+    """The tasks whose outputs the handler gets: those that it needs, or the one that it undoes."""
+    numbers = [state.task] if state.undo else graph.needs[state.task]
+    return [(graph.tasks[number].name, number) for number in numbers]
