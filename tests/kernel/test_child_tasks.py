@@ -270,6 +270,21 @@ async def test_a_task_that_runs_again_has_none_of_the_waits_answers_and_question
     assert await rows(stage.store, "SELECT status FROM awakeables") == [("CANCELLED",)]
 
 
+async def test_a_task_that_runs_again_still_waits_for_its_own_children(stage: Stage) -> None:
+    """A map: its items end, and are answers, whatever happens to itself meanwhile."""
+    mapped = (await stage.parked("j.0"))["j.0"]
+    items = [NewTask(task(f"j.0.{n}"), "w-items") for n in range(2)]
+    arm = Arm("children", "w-items", "", answers_each=True)
+    executing = await stage.tasks(outcome(mapped, Park((arm,), disarm=()), effects=items))
+    [mapped] = (await stage.run(done(executing["j.0.0"]), room=1)).claims
+    await stage.run(outcome(mapped, Finish("failed", error="no"), consume=[row.seq for row in mapped.inbox]))
+    await stage.run(done(executing["j.0.1"]))
+    await stage.run(park(await stage.job(), effects=[RetryChild("j.0")]))
+    [mapped] = (await stage.run(room=1)).claims
+    assert [(wait.id, wait.answers_each) for wait in mapped.waits] == [("w-items", True)]
+    assert [row.name for row in mapped.inbox] == ["j.0.1"]
+
+
 async def test_a_task_that_still_runs_begins_again(stage: Stage) -> None:
     executing = await stage.parked("j.0", "j.1")
     job = await stage.job(done(executing["j.1"]))

@@ -116,6 +116,7 @@ class Turns:
     """The kernel alone, on a connection of its own: one turn at a time, committed or not as the test says."""
 
     def __init__(self, store: Store, clock: Callable[[], int] | None = None, *, broadcast_limit: int = 50_000) -> None:
+        self.made_for = store
         self.store: Any = store.make(clock=clock)
         self.rules = Rules(Limits({}, {}), 5, broadcast_limit, broadcast_limit)
         self.catalog: Catalog = {}

@@ -177,6 +177,9 @@ TURN: dict[str, Question] = {
         sql.set_on_cancel, {"instances_pkey"}, lambda size: rows_of(sql.set_on_cancel, ids("running"))
     ),
     "begin_undo": Question(sql.begin_undo, {"instances_pkey"}, lambda size: rows_of(sql.begin_undo, ids("running"))),
+    "drop_all_but_children": Question(
+        sql.drop_all_but_children, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}
+    ),
     "consume_answers": Question(sql.consume_answers, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
     "run_children_again": Question(
         sql.run_children_again, {"instances_pkey"}, lambda size: rows_of(sql.run_children_again, ids("running"))

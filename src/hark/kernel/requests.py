@@ -164,9 +164,26 @@ class DefinitionRow(NamedTuple):
 
 
 class Register(Request, eq=False):
-    """Record definitions."""
+    """Record definitions that are code. The result is an error if one of them is deployed as something else."""
 
     rows: list[DefinitionRow] = field(default_factory=list)
+
+
+class Deploy(Request, eq=False):
+    """Store a definition that is data, under the next version of its name; with `remove`, undeploy it.
+
+    The result is its version: the newest one if that has the same digest. An undeployed definition cannot be started by
+    name any more, and its instances run on; deploying it again makes it available again."""
+
+    name: str = ""
+    kind: str = ""
+    queue: str = "default"
+    initial: str = "start"
+    source: str | None = None
+    digest: str | None = None
+    on_cancel: str | None = None
+    starts: list[Any] = field(default_factory=list)  # its automatic starts, which replace those it had
+    remove: bool = False
 
 
 class Grant(Request, eq=False):

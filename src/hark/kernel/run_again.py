@@ -1,5 +1,7 @@
 """Run children again at the request of their parent: in their own rows, without what they waited for.
 
+A child that waited for children of its own (a map) still does: their ends count as before.
+
 Applied after the cancels of the same turn: a child that was cancelled in it stays cancelled, as if the cancel had come
 directly after this.
 """
@@ -59,7 +61,8 @@ async def apply(turn: Turn) -> None:
         again.append(child)
     if again:
         ids = [child.id for child in again]
-        await turn.tx.fetch(sql.drop_waits, ids=ids)
+        await turn.tx.fetch(sql.drop_all_but_children, ids=ids)
+        await turn.tx.fetch(sql.reopen_waits, ids=ids)
         await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
         await turn.tx.fetch(sql.consume_answers, ids=ids)
         rows = [(child.id, child.step, child.state, child.lane, child.queue, child.parent_wait) for child in again]

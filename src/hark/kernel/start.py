@@ -66,7 +66,7 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
             starts.append((with_signal.item, with_signal))
     if not starts:
         return
-    if any(item.version is None or definitions.find(turn.catalog, item) is None for item, _ in starts):
+    if any(definitions.may_be_stale(turn.catalog, item) for item, _ in starts):
         await definitions.refresh(turn)
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
@@ -120,11 +120,11 @@ def _has_no_holder(turn: Turn, request: SignalWithStart) -> bool:
 def _refused_requests(turn: Turn, starts: list[_Start]) -> dict[Request, HarkError | None]:
     """A start_many with an unknown definition starts nothing: its caller gets an error, and no handles."""
     return {
-        asker: _refusal(turn, item, {})
+        asker: _definition_refusal(turn, item)
         for item, asker in starts
         if isinstance(asker, StartInstances)
         and asker.sender is None
-        and definitions.find(turn.catalog, item) is None
+        and _definition_refusal(turn, item) is not None
     }  # fmt: skip
 
 
@@ -140,18 +140,8 @@ def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkErro
     """Why this instance cannot start, or None: its definition is unknown, or its key or given id is taken.
 
     `holders` has the id of the holder of each name that is taken; ids and keys are one namespace."""
-    if definitions.find(turn.catalog, item) is None:
-        known = turn.catalog.get(item.definition)
-        if known and item.version is not None:
-            have = ", ".join(str(version) for version in sorted(known))
-            return NotFound(
-                f"{item.definition!r} has no version {item.version}; registered versions: {have}. "
-                "Register that version, or start without version= to get the newest."
-            )
-        return NotFound(
-            f"There is no definition {item.definition!r}. Register it with app.register(…), "
-            "or start a worker that has its code, then start again."
-        )
+    if (unknown := _definition_refusal(turn, item)) is not None:
+        return unknown
     if item.named and item.id in holders:
         holder = holders[item.id]
         if holder == item.id:
@@ -171,6 +161,29 @@ def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkErro
             holder=holders[key],
         )
     return None
+
+
+def _definition_refusal(turn: Turn, item: NewInstance) -> NotFound | None:
+    """Why nothing can be started of this definition, or None: it is unknown, or undeployed."""
+    found = definitions.find(turn.catalog, item)
+    if found is not None:
+        if not found[1].undeployed:
+            return None
+        return NotFound(
+            f"{item.definition!r} was undeployed: its instances run on, and no more can be started. Deploy it again to "
+            "start it again."
+        )
+    known = turn.catalog.get(item.definition)
+    if known and item.version is not None:
+        have = ", ".join(str(version) for version in sorted(known))
+        return NotFound(
+            f"{item.definition!r} has no version {item.version}; registered versions: {have}. "
+            "Register that version, or start without version= to get the newest."
+        )
+    return NotFound(
+        f"There is no definition {item.definition!r}. Register it with app.register(…), "
+        "or start a worker that has its code, then start again."
+    )
 
 
 def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStart) -> tuple[Any, ...]:

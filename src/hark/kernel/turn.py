@@ -20,6 +20,7 @@ from hark.kernel import (
     counts,
     definitions,
     deliver,
+    deploy,
     expire,
     journal,
     links,
@@ -85,6 +86,7 @@ async def run_turn(
     await tokens.apply(turn)
     await links.apply(turn)
     # Before the lock: what to reserve, and which rows to lock.
+    deploy.plan(turn)
     start.plan(turn)
     broadcast.plan_names(turn)
     deliver.plan(turn)
@@ -113,6 +115,7 @@ async def run_turn(
     await run_again.apply(turn)
     commit.fence_again(turn)
     seen_before = await deliver.find_seen_before(turn)
+    await deploy.apply(turn)
     await start.apply(turn, seen_before)
     await broadcast.deliver_marked(turn)  # before anything newer
     await deliver.apply(turn, seen_before)

@@ -55,8 +55,8 @@ class NewTask(Struct, gc=False):
 class RetryChild(Struct, gc=False):
     """Effect: run a child of the sender again, in its own row, without the waits it had; its next end counts again.
 
-    What is given replaces what the row has. A child that still runs begins again too. If there is no such child any
-    more, and `parent_wait` is given, that counts as a failed end."""
+    It keeps waits for children of its own. What is given replaces what the row has. A child that still runs begins
+    again too. If there is no such child any more, and `parent_wait` is given, that counts as a failed end."""
 
     id: str
     step: str | None = None

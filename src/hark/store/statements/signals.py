@@ -90,12 +90,13 @@ consume_directed = Sql(
     """
 )
 
-# What was directed to the waits of a child that its parent runs again: the child starts without them.
+# What was directed to the waits of a child that its parent runs again: it starts without them, unless they are for
+# children of its own.
 consume_answers = Sql(
     """
     UPDATE signals SET consumed_at = :now::bigint
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL
-        AND (wait_id IS NOT NULL OR kind NOT IN ('signal', 'broadcast'))
+        AND (wait_id IS NOT NULL OR kind NOT IN ('signal', 'broadcast')) AND kind <> 'children'
     """
 )
 

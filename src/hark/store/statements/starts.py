@@ -56,8 +56,40 @@ record_definitions = Sql(
     WHERE true ORDER BY r.name, r.version
     ON CONFLICT (name, version) DO UPDATE SET kind = excluded.kind, queue = excluded.queue,
         initial = excluded.initial, source = excluded.source, digest = excluded.digest, on_cancel = excluded.on_cancel
+        WHERE definitions.kind <> 'job'
+    RETURNING name, version
+    """
+)
+
+# M6: the newest version of each of these names, to decide whether a deployed definition is a new one. The names are
+# reserved.
+newest_definitions = Sql(
+    """
+    SELECT d.name, d.version, d.kind, d.digest FROM definitions d
+    WHERE d.name IN :names[text] AND d.version = (SELECT max(n.version) FROM definitions n WHERE n.name = d.name)
+    """
+)
+
+# Store deployed definitions. One that exists by now was registered by another process meanwhile.
+deploy_definitions = Sql(
+    """
+    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, created_at)
+    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, r.on_cancel, :now::bigint
+    FROM {rows: name text, version integer, kind text, queue text, initial text, source text, digest text,
+        on_cancel text}
+    WHERE true ORDER BY r.name, r.version
+    ON CONFLICT DO NOTHING RETURNING name
+    """
+)
+
+# Undeploy definitions, or make them available again: all versions of a name.
+set_undeployed = Sql(
+    """
+    UPDATE definitions AS d SET undeployed_at = r.at FROM {rows: name text, at bigint} WHERE d.name = r.name
     """
 )
 
 # M6: the definitions that can be started by name from a process without their code.
-definitions = Sql("SELECT name, version, kind, queue, initial, on_cancel FROM definitions ORDER BY name, version")
+definitions = Sql(
+    "SELECT name, version, kind, queue, initial, on_cancel, undeployed_at FROM definitions ORDER BY name, version"
+)

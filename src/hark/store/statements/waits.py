@@ -28,6 +28,9 @@ delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
 # Invariant 11: an instance that is done or cancelled has no waits.
 drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
 
+# A child that its parent runs again waits for children of its own as before, and for nothing else.
+drop_all_but_children = Sql("DELETE FROM waits WHERE instance_id IN :ids[text] AND kind <> 'children'")
+
 # Invariant 11, X8: a failed instance has no open waits; they are kept, closed, for a retry.
 close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
 
