@@ -34,7 +34,7 @@ SECTIONS: dict[str, list[str]] = {
     "Jobs": ["load_job", "Job", "Dag", "TaskContext", "Problem"],
     "What the app returns": [
         "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
-        "NearMiss", "Token", "WorkerInfo",
+        "NearMiss", "Schedule", "Token", "WorkerInfo",
     ],
     "Tests": ["Harness"],
 }  # fmt: skip

@@ -24,7 +24,8 @@ NAMES = {
     # jobs
     "Job", "Dag", "load_job", "Problem", "TaskContext",
     # what the engine shows
-    "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Signal", "Token", "Wait", "WorkerInfo",
+    "Awakeable", "ChildView", "Delivery", "Event", "Instance", "Schedule", "Signal", "Token", "Wait",
+    "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",

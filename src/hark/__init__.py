@@ -57,6 +57,7 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "RunFailed",
+    "Schedule",
     "Signal",
     "SignalTimeout",
     "Spawn",

@@ -1,7 +1,7 @@
 """Hark: the composition root. Checks its options, makes the parts of an app, opens and closes them.
 
-The verbs are in one file per topic: starting, signalling, answering, reading, operating. What only the doors need is in
-door_access.py.
+The verbs are in one file per topic: starting, signalling, answering, reading, scheduling, operating. What only the
+doors need is in door_access.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hark.app.arguments import (
 from hark.app.handlers import HandlerVerbs
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
+from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
 from hark.app.starts import StartBuilder, program_of
@@ -45,7 +46,7 @@ from hark.store import connect
 _BROADCAST_CHUNK = 5000
 
 
-class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, OperationVerbs, HandlerVerbs):
+class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, OperationVerbs, HandlerVerbs):
     """Durable workflows that wait for the outside world.
 
     A verb acts when it is called and returns a `Reply`: `await` it, or call `.result()` in synchronous code, where

@@ -60,6 +60,10 @@ async def plan(turn: Turn, *, deliver_marks: bool) -> None:
     if not names:
         return
     found = await turn.tx.fetch(sql.subscribers, names=names, size=turn.rules.broadcast_limit + 1)
+    for name, _, start in found:
+        if start is not None:
+            turn.triggered.starters.setdefault(name, []).append(start)
+    found = [(name, id) for name, id, start in found if start is None]
     if len(found) > turn.rules.broadcast_limit:
         broadcasts.large = True
         return
@@ -107,6 +111,8 @@ def publish(turn: Turn, request: Publish, published: Published) -> None:
     if not broadcasts.large:
         request.result = _deliver(turn, request.name, request.payload, broadcasts.subscribers.get(request.name, ()))
     broadcasts.published.append((new_id(), request))
+    for start in turn.triggered.starters.get(request.name, ()):
+        turn.triggered.by_broadcast.append((start, request))
 
 
 def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:
@@ -143,7 +149,7 @@ async def record(turn: Turn) -> None:
         await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in published])
         counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in published]))
         for id, request in published:
-            request.result = counts.get(id, 0)
+            request.result = counts.get(id, 0) + turn.triggered.started.get(request, 0)
         turn.result.pending.marks = True
     for request, before in turn.broadcasts.repeats:
         request.result = before.result

@@ -61,6 +61,8 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         turn.result.finished[claim.id] = (claim.id, status, result, error)
         if claim.parent_wait and not claim.counted:
             turn.children.ended.append(ChildEnd(claim.parent_wait, claim.id, status, error))
+        if claim.scheduled_at is not None and claim.parent_id is None:
+            turn.schedules.ended.append(claim.id)
     await turn.tx.fetch(sql.finish, rows)
 
 
@@ -77,6 +79,8 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
             turn.buckets.remove(row.concurrency_key, row.blocked_on)
         if row.parent_wait is not None and not row.counted:
             turn.children.ended.append(ChildEnd(row.parent_wait, row.id, status, reason))
+        if row.scheduled_at is not None and row.parent_id is None:
+            turn.schedules.ended.append(row.id)
         turn.rows[row.id].status = status
         turn.result.counts.ended[status, row.definition] += 1
         turn.result.finished[row.id] = (row.id, status, None, reason)

@@ -7,11 +7,12 @@ carried out becomes an event of its sender.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 
 from hark.model.activation import Claim, Traits
+from hark.model.automatic_starts import AutomaticStart
 from hark.model.decisions import Decision, NewInstance, RetryChild, Settle
 from hark.model.notes import AnyNote
 from hark.model.values import Delivery
@@ -85,6 +86,7 @@ class Message(Request, eq=False):
     name: str = ""
     key: str = ""
     payload: str = "null"
+    may_start: bool = False  # there was no receiver and it can start one: reserve the key
 
 
 class SettleAwakeable(Request, eq=False):
@@ -182,8 +184,19 @@ class Deploy(Request, eq=False):
     source: str | None = None
     digest: str | None = None
     on_cancel: str | None = None
-    starts: list[Any] = field(default_factory=list)  # its automatic starts, which replace those it had
+    starts: list[AutomaticStart] = field(default_factory=list)  # its automatic starts, which replace those it had
     remove: bool = False
+
+
+class ChangeSchedule(Request, eq=False):
+    """Create or replace, pause, resume, trigger or delete a schedule.
+
+    The result is its `StartRow`; of a trigger, the id of the instance; of a delete, None."""
+
+    verb: Literal["put", "pause", "resume", "trigger", "delete"] = "put"
+    name: str = ""
+    definition: str = ""  # of `put`
+    start: AutomaticStart | None = None  # of `put`
 
 
 class Grant(Request, eq=False):

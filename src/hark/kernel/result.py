@@ -35,6 +35,7 @@ class Pending:
 
     __slots__ = (
         "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "made_claimable", "marks", "more",
+        "scheduled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class Pending:
         self.backlog = False  # a queue has claimable rows and no free slot, as far as the turn read
         self.more = False  # the next turn has something to do immediately
         self.marks = False  # marks of a large broadcast are left
+        self.scheduled = False  # a schedule was changed: other processes must read when the next tick is due
         self.earliest: int | None = None  # the earliest time at which something this turn wrote is due
 
     def due(self, at: int) -> None:

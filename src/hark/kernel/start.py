@@ -17,7 +17,7 @@ from hark.model import json
 from hark.model.decisions import NewInstance, NewTask, Park, Proceed
 from hark.model.errors import Duplicate, HarkError, NotFound
 from hark.model.lanes import GRAPHS, INTERPRETED, code_lane
-from hark.model.names import new_id
+from hark.model.names import from_micros, new_id
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Taken
 
@@ -64,14 +64,19 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
     for with_signal in turn.batch.of(SignalWithStart):
         if _has_no_holder(turn, with_signal) and with_signal not in seen_before:  # S9
             starts.append((with_signal.item, with_signal))
-    if not starts:
-        return
+    if starts:
+        await begin(turn, starts)
+
+
+async def begin(turn: Turn, starts: list[_Start]) -> None:
+    """Insert these instances, and set the results of their requests."""
     if any(definitions.may_be_stale(turn.catalog, item) for item, _ in starts):
         await definitions.refresh(turn)
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
     traces: list[tuple[str, str]] = []
     tags: list[tuple[str, str, str, int]] = []
+    scheduled: list[tuple[str, int]] = []
     refused = _refused_requests(turn, starts)
     for item, asker in starts:
         error = refused.get(asker) or _refusal(turn, item, holders)
@@ -81,6 +86,8 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
                 traces.append((item.id, item.trace))
             if item.tags:
                 tags.extend((item.id, name, value, len(rows)) for name, value in item.tags.items())
+            if item.scheduled_at is not None:
+                scheduled.append((item.id, item.scheduled_at))
             holders[item.id] = item.id
             if item.correlation_key is not None:
                 holders[item.correlation_key] = item.id
@@ -95,6 +102,8 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
             await turn.tx.fetch(sql.set_traces, traces)
         if tags:
             await turn.tx.fetch(sql.insert_tags, tags)
+        if scheduled:
+            await turn.tx.fetch(sql.set_scheduled, scheduled)
         turn.tx.position += len(rows)  # each has a queue position of its own
         turn.result.pending.made_claimable = True
 
@@ -203,7 +212,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False)
     turn.result.pending.lanes.add((queue, definition.lane))
     turn.result.counts.started[item.definition] += 1
-    turn.history.event(item.id, "started", step, definition=item.definition, version=version)
+    turn.history.event(item.id, "started", step, definition=item.definition, version=version, **_tick_of(item))
     parent, parent_wait = None, None
     if isinstance(request, StartInstances) and request.parent_wait is not None and request.sender is not None:
         parent, parent_wait = request.sender.claim.id, request.parent_wait
@@ -212,6 +221,20 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
         "runnable", step, item.state, None, due, item.concurrency_key, item.rate_limit, item.weight, parent,
         parent_wait, definition.on_cancel, json.dump(item.tags) if item.tags else None, definition.lane,
     )  # fmt: skip
+
+
+def _tick_of(item: NewInstance) -> dict[str, Any]:
+    """What the event of a scheduled start says in addition."""
+    if item.schedule is None or item.scheduled_at is None:
+        return {}
+    return {"schedule": item.schedule, "scheduled_at": from_micros(item.scheduled_at)}
+
+
+async def find_unknown(turn: Turn, items: list[NewInstance]) -> list[HarkError | None]:
+    """Why the definition of each of these cannot be started, or None."""
+    if any(definitions.may_be_stale(turn.catalog, item) for item in items):
+        await definitions.refresh(turn)
+    return [_refusal(turn, item, {}) for item in items]
 
 
 def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, error: HarkError) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hark.kernel import (
+    automatic_starts,
     broadcast,
     buckets,
     cancel,
@@ -29,10 +30,12 @@ from hark.kernel import (
     retain,
     retry,
     run_again,
+    schedules,
     settle,
     start,
     tokens,
 )
+from hark.kernel.automatic_starts import Triggered
 from hark.kernel.batch import Batch
 from hark.kernel.broadcast import Broadcasts
 from hark.kernel.buckets import BucketState
@@ -45,6 +48,7 @@ from hark.kernel.plain_turn import run_plain_turn
 from hark.kernel.requests import Capacity, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
+from hark.kernel.schedules import Schedules
 from hark.store.protocol import Tx
 
 
@@ -94,13 +98,15 @@ async def run_turn(
     reclaim.plan(turn)
     await retry.plan(turn)
     run_again.plan(turn)
+    message.plan_names(turn)
+    sweeps = batch.of(Sweep)
+    await schedules.plan(turn, sweep=sweep or bool(sweeps))
     await locks.reserve_names()
     await locks.resolve_targets()
     await cancel.plan_tree(turn)
     abandoned = await reclaim.plan_abandoned(turn)
     await message.plan(turn)
     await settle.plan(turn)
-    sweeps = batch.of(Sweep)
     await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
     commit.plan(turn)
     # The lock, and the first reads under it.
@@ -116,14 +122,18 @@ async def run_turn(
     commit.fence_again(turn)
     seen_before = await deliver.find_seen_before(turn)
     await deploy.apply(turn)
+    await schedules.apply(turn)
     await start.apply(turn, seen_before)
+    await schedules.record(turn)
     await broadcast.deliver_marked(turn)  # before anything newer
     await deliver.apply(turn, seen_before)
     await message.apply(turn)
+    await automatic_starts.apply(turn)
     await turn.inbox.flush()
     await broadcast.record(turn)
     await settle.apply(turn)
     running = await commit.apply(turn, run_ahead=run_ahead)
+    await schedules.release(turn)
     await journal.apply(turn)
     # A park whose deadline has passed already is due now, not a turn later.
     earliest = result.pending.earliest
@@ -150,7 +160,7 @@ class Turn:
 
     __slots__ = (
         "batch", "broadcasts", "buckets", "catalog", "children", "history", "inbox", "locks", "now", "result", "rows",
-        "rules", "tx",
+        "rules", "schedules", "triggered", "tx",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, rules: Rules, catalog: Catalog, requests: Sequence[Request]) -> None:
@@ -165,5 +175,7 @@ class Turn:
         self.broadcasts = Broadcasts()
         self.buckets = BucketState()
         self.children = Children()
+        self.schedules = Schedules()
+        self.triggered = Triggered()
         self.history = History(tx.now)
         self.result = TurnResult(tx)

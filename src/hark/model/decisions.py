@@ -41,6 +41,8 @@ class NewInstance(Struct, gc=False):
     lane: str | None = None  # with `kind`: the definition is not looked up, and `version` and `step` are given too
     kind: str | None = None
     on_cancel: str | None = None  # with `lane`: the step that a cancel goes to
+    scheduled_at: int | None = None  # the tick that starts it, µs since 1970
+    schedule: str | None = None  # the schedule that starts it
 
 
 class NewTask(Struct, gc=False):

@@ -346,6 +346,49 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule: it starts an instance of a definition at each of its ticks.
+
+    Attributes:
+        name: The name of the schedule.
+        definition: The name of what it starts, in the newest version that is known at that time.
+        cron: Its cron expression, or None.
+        every: Its interval in seconds, or None.
+        timezone: The time zone that `cron` is read in.
+        overlap: What happens at a tick while an instance of an earlier one is not finished: skip, allow or queue.
+        catch_up: How many of the ticks that were missed are started later.
+        correlation_key: The correlation key of the instances it starts, or None.
+        next_at: The next tick; None while it is paused, or if there is none.
+        last_at: The tick that started the last instance, or the time of the trigger; None before the first.
+        last_id: The id of that instance.
+        paused: Whether it is paused.
+        missed: How many ticks started nothing because no worker was running.
+        skipped: How many ticks started nothing because of `overlap`, or because the start was refused.
+        waiting: How many ticks wait for the end of an instance.
+        error: Why the last tick could not start an instance, or None.
+        created_at: When it was created.
+    """
+
+    name: str
+    definition: str
+    cron: str | None
+    every: float | None
+    timezone: str
+    overlap: Literal["skip", "allow", "queue"]
+    catch_up: int
+    correlation_key: str | None
+    next_at: datetime | None
+    last_at: datetime | None
+    last_id: str | None
+    paused: bool
+    missed: int
+    skipped: int
+    waiting: int
+    error: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker process, as `workers` lists it. It updates this with each renewal of its lease.
 

@@ -57,6 +57,7 @@ class FunctionContext:
     Attributes:
         id: The id of the instance.
         correlation_key: The correlation key the instance was started with, or None.
+        scheduled_at: The tick of the schedule that started the instance, or the time of the trigger; else None.
 
     Example:
         @workflow
@@ -68,12 +69,14 @@ class FunctionContext:
             return await ctx.run(release, image) if verdict.approved else "not deployed"
     """
 
-    __slots__ = ("_session", "correlation_key", "id")
+    __slots__ = ("_session", "correlation_key", "id", "scheduled_at")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.id = session.claim.id
         self.correlation_key = session.claim.correlation_key
+        tick = session.claim.scheduled_at
+        self.scheduled_at = None if tick is None else from_micros(tick)
 
     # -- functions and effects --------------------------------------------------------------------
 

@@ -124,6 +124,7 @@ class Context(Generic[S]):
         step: The name of this step.
         attempt: How often this step was retried, from 0.
         correlation_key: The correlation key the instance was started with, or None.
+        scheduled_at: The tick of the schedule that started the instance, or the time of the trigger; else None.
         cancel_reason: Why the instance is being cancelled, in the steps of its undo (`on_cancel=`); else None.
         state: The state. Change it in place or replace it: it is stored with the outcome.
     """
@@ -140,6 +141,7 @@ class Context(Generic[S]):
         "cancel_reason",
         "correlation_key",
         "id",
+        "scheduled_at",
         "state",
         "step",
     )  # fmt: skip
@@ -149,6 +151,7 @@ class Context(Generic[S]):
         self.step = claim.step
         self.attempt = claim.attempt
         self.correlation_key = claim.correlation_key
+        self.scheduled_at = None if claim.scheduled_at is None else from_micros(claim.scheduled_at)
         self.cancel_reason = claim.cancel_reason
         self.state: S = state
         self._claim = claim

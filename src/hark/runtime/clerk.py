@@ -360,7 +360,7 @@ class Clerk:
         pending = result.pending
         if result.finished or result.cancelled or pending.left_claimable or pending.for_other_workers or pending.marks:
             return True
-        if result.retired:  # others do now what that worker did
+        if result.retired or pending.scheduled:  # others do now what that worker did
             return True
         return bool(result.signalled) and (
             self.worker is None or not result.signalled <= self.worker.executing().keys()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# B1: the instances that wait for these names now, at most `size` of them.
+# B1: the instances that wait for these names now, at most `size` of them, and the automatic starts of these names.
 subscribers = Sql(
     """
-    SELECT DISTINCT w.name, w.instance_id FROM waits w
-    WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name IN :names[text] LIMIT :size::bigint
+    SELECT s.name, s.instance_id, NULL FROM (
+        SELECT DISTINCT w.name, w.instance_id FROM waits w
+        WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name IN :names[text] LIMIT :size::bigint) s
+    UNION ALL SELECT s.name, NULL, s.id FROM starts s WHERE s.kind = 'broadcast' AND s.name IN :names[text]
     """
 )
 

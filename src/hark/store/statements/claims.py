@@ -39,7 +39,7 @@ claim = Sql(
     WHERE id IN :ids[text]
     RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
         concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace, lane
+        cancel_reason, trace, lane, scheduled_at
     """
 )
 
@@ -66,6 +66,7 @@ next_due = Sql(
     """
     SELECT min(t.due_at) FROM (
         SELECT (SELECT min(due_at) FROM instances WHERE due_at IS NOT NULL) AS due_at
-        UNION ALL SELECT min(due_at) FROM buckets WHERE due_at IS NOT NULL) t
+        UNION ALL SELECT min(due_at) FROM buckets WHERE due_at IS NOT NULL
+        UNION ALL SELECT min(due_at) FROM starts WHERE due_at IS NOT NULL) t
     """
 )

@@ -45,6 +45,7 @@ class Details(Row, frozen=True):
     on_cancel: str | None
     cancel_reason: str | None
     lane: str
+    scheduled_at: int | None
 
 
 # X8, M5: what cancel, retry and reclaim need. Read under lock, or before it to find which names and rows to lock.
@@ -52,7 +53,7 @@ details = Sql(
     """
     SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
            blocked_on, parent_id, parent_wait, counted, queue, definition, version, on_cancel, cancel_reason,
-           lane
+           lane, scheduled_at
     FROM instances WHERE id IN :ids[text] ORDER BY id
     """,
     row=Details,

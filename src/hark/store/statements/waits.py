@@ -76,6 +76,16 @@ message_waits = Sql(
     """
 )
 
+# B4: the same under lock, and the automatic starts of these messages.
+message_receivers = Sql(
+    """
+    SELECT w.instance_id, w.id, NULL, w.name, w.key FROM {rows: name text, key text}
+    JOIN waits w ON w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
+        AND w.name = r.name AND w.key = r.key
+    UNION ALL SELECT NULL, NULL, s.id, s.name, NULL FROM starts s WHERE s.kind = 'message' AND s.name IN :names[text]
+    """
+)
+
 # M8: the children behind these waits, in the order of the spawn.
 children_of = Sql(
     """

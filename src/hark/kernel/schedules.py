@@ -1,0 +1,413 @@
+"""Schedules: start an instance at each tick, and only one, however many processes sweep (T2).
+
+The sweep reads which schedules are due before the turn locks anything, to reserve the correlation keys it needs and to
+lock the instances that may still run. It then locks the rows that are still due, skipping those that another process
+holds, and moves each to its next tick in the transaction that inserts the instance.
+
+Rows of `starts` are locked after the instance rows and before the buckets; a sweep and the end of an instance never
+wait for one. A tick that waits for an instance cannot miss its end: the turn that lets it wait holds the lock of that
+instance, so the end comes later and sees `blocker`; and every other turn that holds the row makes it due again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from hark.kernel import start
+from hark.kernel.requests import ChangeSchedule, StartInstances
+from hark.model import json
+from hark.model.automatic_starts import AutomaticStart
+from hark.model.cron import Timing
+from hark.model.decisions import NewInstance
+from hark.model.errors import InvalidInput, NotFound
+from hark.model.names import new_id
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+_BATCH = 500  # schedules of one sweep; the next turn continues
+_MAX_TICKS = 5000  # ticks of one cron expression that a turn looks at: a week of seconds must not stop the clerk
+_ON_TIME = 60_000_000  # µs: a tick that is fired later than this was missed
+_RETRY = 60_000_000  # µs until a schedule is tried again whose time zone this process does not have
+
+
+class _Fired(NamedTuple):
+    """A tick, or a trigger, and the request that starts its instance."""
+
+    id: str
+    tick: int
+    request: StartInstances
+    trigger: ChangeSchedule | None = None
+
+
+class Schedules:
+    """The automatic starts that one turn changes or fires."""
+
+    __slots__ = (
+        "decided", "deployed", "due", "ended", "fired", "planned", "removed", "reserved", "rows", "touched",
+        "unreadable",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.deployed: dict[str, tuple[tuple[AutomaticStart, ...], int]] = {}  # by definition: its starts, its version
+        self.due: list[str] = []
+        self.planned: dict[str, sql.StartRow] = {}  # as they were before the lock
+        self.reserved: set[str] = set()  # correlation keys
+        self.rows: dict[str, sql.StartRow] = {}  # locked, as this turn leaves them
+        self.touched: set[str] = set()  # to write
+        self.removed: set[str] = set()
+        self.fired: list[_Fired] = []
+        self.decided: set[str] = set()  # fired with the instances locked that they may have to wait for
+        self.unreadable: set[str] = set()  # this process cannot compute their ticks
+        self.ended: list[str] = []  # instances that a schedule started and that this turn has ended
+
+    def put(self, row: sql.StartRow) -> None:
+        self.rows[row.id] = row
+        self.touched.add(row.id)
+        self.removed.discard(row.id)
+
+    def remove(self, id: str) -> None:
+        del self.rows[id]
+        self.touched.discard(id)
+        self.removed.add(id)
+
+
+def _id(name: str) -> str:
+    return f"schedule:{name}"
+
+
+# -- before the lock ------------------------------------------------------------------------------
+
+
+async def plan(turn: Turn, *, sweep: bool) -> None:
+    """Find what is due, and what it takes to start it."""
+    state = turn.schedules
+    triggered = []
+    for change in turn.batch.of(ChangeSchedule):
+        turn.locks.reserve(f"schedule\0{change.name}")
+        if change.start is not None:
+            _reserve(turn, change.start.correlation_key)
+        elif change.verb == "trigger":
+            triggered.append(_id(change.name))
+    rows = await turn.tx.fetch(sql.due_starts, size=_BATCH) if sweep else []
+    state.due = [row.id for row in rows]
+    turn.result.pending.more = turn.result.pending.more or len(rows) == _BATCH
+    if triggered:
+        rows = rows + await turn.tx.fetch(sql.starts_by_id, ids=sorted(set(triggered)))
+    for row in rows:
+        state.planned[row.id] = row
+        _reserve(turn, row.correlation_key)
+        turn.locks.ids.update(_started_by(row))
+
+
+def _reserve(turn: Turn, key: str | None) -> None:
+    if key is not None:
+        turn.locks.reserve(key)
+        turn.schedules.reserved.add(key)
+
+
+def _started_by(row: sql.StartRow) -> set[str]:
+    """The instances that a new one must not overlap with, if they still run. The last one may have been retried."""
+    if row.overlap == "allow":
+        return set()
+    return {*_load(row.running), *([] if row.last_id is None else [row.last_id])}
+
+
+# -- under the lock -------------------------------------------------------------------------------
+
+
+async def apply(turn: Turn) -> None:
+    """Lock the rows, carry out the changes and fire what is due. The instances are started after this."""
+    state = turn.schedules
+    changes = turn.batch.of(ChangeSchedule)
+    if changes or state.deployed:
+        ids = {_id(change.name) for change in changes}
+        ids |= {one.id(name) for name, (starts, _) in state.deployed.items() for one in starts}
+        found = await turn.tx.fetch(sql.lock_starts, ids=sorted(ids), definitions=sorted(state.deployed))
+        state.rows = {row.id: _typed(row) for row in found}
+        _deploy(turn)
+        await _change(turn, changes)
+        turn.result.pending.scheduled = True
+    if state.due:
+        for row in await turn.tx.fetch(sql.lock_due_starts, ids=sorted(state.due)):
+            if row.id not in state.removed:
+                _fire(turn, state.rows.get(row.id) or _typed(row))
+
+
+def _typed(row: sql.StartRow) -> sql.StartRow:
+    return structs.replace(row, paused=bool(row.paused))
+
+
+def _deploy(turn: Turn) -> None:
+    state = turn.schedules
+    for definition, (starts, version) in state.deployed.items():
+        kept = {one.id(definition) for one in starts}
+        for row in [row for row in state.rows.values() if row.deployed_by == definition and row.id not in kept]:
+            state.remove(row.id)
+        for one in starts:
+            _put(turn, one, definition, version, deployed_by=definition)
+
+
+async def _change(turn: Turn, changes: Iterable[ChangeSchedule]) -> None:
+    state = turn.schedules
+    puts = [change for change in changes if change.verb == "put"]
+    items = [NewInstance(definition=change.definition, state="", id="") for change in puts]
+    unknown = dict(zip(puts, await start.find_unknown(turn, items), strict=True)) if puts else {}
+    for change in changes:
+        row = state.rows.get(_id(change.name))
+        change.result = None  # an attempt of this turn that was rolled back may have set it
+        if change.start is not None:
+            change.result = unknown[change] or _put(turn, change.start, change.definition, None, deployed_by=None)
+            continue
+        if row is None:
+            change.result = NotFound(
+                f"There is no schedule {change.name!r}. `hark schedule list` shows those there are."
+            )
+            continue
+        match change.verb:
+            case "pause":
+                state.put(structs.replace(row, paused=True, waiting=None))
+            case "resume":
+                try:
+                    state.put(_resumed(row, turn.now))
+                except InvalidInput as error:
+                    change.result = error
+                    continue
+            case "delete":
+                state.remove(row.id)
+                continue
+            case "trigger":
+                if row.correlation_key is not None and row.correlation_key not in state.reserved:
+                    turn.result.again.append(change)  # it was replaced meanwhile: once more, with its key reserved
+                else:
+                    _start(turn, row, turn.now, change)
+                continue
+        change.result = _look_again(state.rows[row.id], turn.now)
+
+
+def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
+    """The ticks of the pause are neither started nor missed; an interval keeps its rhythm."""
+    if not row.paused:
+        return row
+    after = row.next_at
+    if row.cron is not None or (row.every is not None and after is not None):
+        after = _timing(row).next(now, now if after is None else after)
+    return structs.replace(row, paused=False, next_at=after)
+
+
+def _put(
+    turn: Turn, new: AutomaticStart, definition: str, version: int | None, deployed_by: str | None
+) -> sql.StartRow:
+    """Create or replace an automatic start. With the same timing it keeps its next tick: a program that makes its
+    schedules whenever it starts must neither lose nor repeat one."""
+    state, timing = turn.schedules, new.timing
+    id = new.id(definition)
+    old = state.rows.get(id)
+    same = old is not None and _timing(old) == timing and (new.at is None or old.version == version)
+    first = new.at
+    if first is None and (timing.cron or timing.every):
+        first = timing.next(turn.now, turn.now)
+    row = sql.StartRow(
+        id=id,
+        kind=new.kind,
+        name=new.name,
+        definition=definition,
+        version=version,
+        element=new.element,
+        state=new.state,
+        correlation_key=new.correlation_key,
+        cron=timing.cron,
+        every=timing.every,
+        timezone=timing.timezone,
+        overlap=new.overlap,
+        catch_up=new.catch_up,
+        remaining=old.remaining if same and old is not None else new.remaining,
+        next_at=old.next_at if same and old is not None else first,
+        due_at=None,
+        paused=old is not None and old.paused,
+        missed=0 if old is None else old.missed,
+        skipped=0 if old is None else old.skipped,
+        last_at=None if old is None else old.last_at,
+        last_id=None if old is None else old.last_id,
+        waiting=old.waiting if same and old is not None and new.overlap != "allow" else None,
+        running=None if old is None else old.running,
+        blocker=None,
+        error=None if old is None else old.error,
+        deployed_by=deployed_by,
+        created_at=turn.now if old is None else old.created_at,
+    )
+    state.put(row)
+    return _look_again(row, turn.now)
+
+
+def _timing(row: sql.StartRow) -> Timing:
+    return Timing(row.cron, row.every, row.timezone)
+
+
+# -- ticks ----------------------------------------------------------------------------------------
+
+
+class _Ticks(NamedTuple):
+    """The ticks of a schedule that are due."""
+
+    total: int
+    latest: list[int]  # the last of them, at least as many as may be started
+    next_at: int | None
+    cut: bool  # there are more: none of these may be the last
+
+
+def _ticks(row: sql.StartRow, now: int) -> _Ticks:
+    first, most = row.next_at, row.remaining
+    if first is None or first > now or most == 0:
+        return _Ticks(0, [], first, False)
+    keep = max(row.catch_up, 1)
+    if row.every is not None:
+        count = (now - first) // row.every + 1
+        count = count if most is None else min(count, most)
+        latest = [first + n * row.every for n in range(max(0, count - keep), count)]
+        return _Ticks(count, latest, None if count == most else first + count * row.every, False)
+    if row.cron is None:
+        return _Ticks(1, [first], None, False)
+    later, cut = _timing(row).due(first, now, _MAX_TICKS)
+    ticks = [first, *later] if most is None else [first, *later][:most]
+    if cut and most is None:
+        return _Ticks(len(ticks) - keep, [], ticks[-keep], True)
+    after = None if len(ticks) == most else _timing(row).next(ticks[-1], ticks[-1])
+    return _Ticks(len(ticks), ticks[-keep:], after, False)
+
+
+def _fire(turn: Turn, row: sql.StartRow) -> None:
+    """Start what is due of one schedule."""
+    state, now = turn.schedules, turn.now
+    if row.paused:
+        return
+    planned = state.planned[row.id]
+    if _started_by(row) != _started_by(planned) or row.correlation_key not in {None, *state.reserved}:
+        turn.result.pending.more = True  # it was changed before the lock: the next turn plans it again
+        return
+    try:
+        ticks = _ticks(row, now)
+    except InvalidInput as error:
+        state.put(structs.replace(row, error=str(error)))
+        state.unreadable.add(row.id)
+        return
+    remaining = None if row.remaining is None else row.remaining - ticks.total
+    row = structs.replace(row, next_at=ticks.next_at, remaining=remaining)
+    if ticks.cut:
+        turn.result.pending.more = True
+        state.put(structs.replace(row, missed=row.missed + ticks.total))
+        return
+    on_time = bool(ticks.latest) and now - ticks.latest[-1] <= _ON_TIME
+    started = min(ticks.total, max(row.catch_up, 1 if on_time else 0))
+    chosen = ticks.latest[len(ticks.latest) - started :]
+    missed, skipped = ticks.total - started, 0
+    triggered = any(fired.id == row.id for fired in state.fired)
+    running: list[str] = []
+    waiting: list[int] = _load_ticks(row.waiting)
+    begin: list[int] = []
+    if row.overlap == "allow":
+        begin, waiting = chosen, []
+    else:
+        running = sorted(id for id in _started_by(row) if id in turn.rows and not turn.rows[id].terminal)
+        busy = bool(running) or triggered
+        if waiting and not busy:
+            begin, busy = [waiting.pop(0)], True
+        if chosen and not busy:
+            # Ticks that are caught up run one after the other.
+            begin, waiting = chosen[:1], chosen[1:]
+        elif chosen and row.overlap == "queue" and not waiting:
+            waiting, skipped = chosen[-1:], len(chosen) - 1
+        else:
+            skipped = len(chosen)
+    row = structs.replace(
+        row, missed=row.missed + missed, skipped=row.skipped + skipped, running=_dump(running), waiting=_dump(waiting)
+    )
+    state.put(row)
+    state.decided.add(row.id)
+    for tick in begin:
+        _start(turn, row, tick)
+
+
+def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | None = None) -> None:
+    item = NewInstance(
+        definition=row.definition,
+        state=row.state or "{}",
+        id=new_id(),
+        version=row.version,
+        step=row.element or None,
+        correlation_key=row.correlation_key,
+        scheduled_at=tick,
+        schedule=row.name,
+    )
+    request = StartInstances(items=[item])
+    turn.batch.add(request)
+    turn.schedules.fired.append(_Fired(row.id, tick, request, trigger))
+
+
+# -- after the starts -----------------------------------------------------------------------------
+
+
+async def record(turn: Turn) -> None:
+    """Write what became of the schedules of this turn."""
+    state = turn.schedules
+    for fired in state.fired:
+        [answer] = fired.request.result
+        if fired.trigger is not None:
+            fired.trigger.result = answer
+        row = state.rows.get(fired.id)
+        if row is None:
+            continue  # deleted in this turn
+        if isinstance(answer, Exception):
+            if fired.trigger is None:
+                state.put(structs.replace(row, skipped=row.skipped + 1, error=str(answer)))
+            continue
+        running = None if row.overlap == "allow" else _dump([*_load(row.running), answer])
+        state.put(structs.replace(row, last_at=fired.tick, last_id=answer, running=running, error=None))
+    rows = []
+    for id in sorted(state.touched):
+        row = state.rows[id]
+        if id in state.decided and row.waiting is not None and (running_ids := _load(row.running)):
+            row = structs.replace(row, blocker=running_ids[0], due_at=row.next_at)
+        else:
+            row = _look_again(row, turn.now)
+        if id in state.unreadable:
+            row = structs.replace(row, due_at=turn.now + _RETRY)
+        if row.due_at is not None:
+            turn.result.pending.more = turn.result.pending.more or row.due_at <= turn.now
+            turn.result.pending.due(row.due_at)
+        rows.append(structs.astuple(row))
+    if state.removed:
+        await turn.tx.fetch(sql.delete_starts, ids=sorted(state.removed))
+    if rows:
+        await turn.tx.fetch(sql.save_starts, rows)
+
+
+def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
+    """The row with the time at which the sweep must look at it: a waiting tick at once, since the end of the instance
+    it waits for may have come while this turn held the row."""
+    due = None if row.paused else row.next_at if row.waiting is None else now
+    return structs.replace(row, due_at=due, blocker=None)
+
+
+async def release(turn: Turn) -> None:
+    """Make the schedules due that have a tick waiting for an instance that this turn has ended."""
+    ended = turn.schedules.ended
+    if ended and await turn.tx.fetch(sql.release_starts, ids=sorted(ended)):
+        turn.result.pending.due(turn.now)
+        turn.result.pending.more = True
+
+
+def _load(text: str | None) -> list[str]:
+    return [] if text is None else list(json.load(text))
+
+
+def _load_ticks(text: str | None) -> list[int]:
+    return [] if text is None else list(json.load(text))
+
+
+def _dump(items: list[str] | list[int]) -> str | None:
+    return json.dump(items) if items else None

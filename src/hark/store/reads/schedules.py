@@ -1,0 +1,23 @@
+"""Schedules."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+from hark.store.statements import StartRow
+
+# Without the input of the instances, which may be large.
+_SHOWN = """id, kind, name, definition, version, element, NULL, correlation_key, cron, every, timezone, overlap,
+        catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
+        error, deployed_by, created_at"""
+
+# T1: what `schedules` shows, by name.
+list_schedules = Sql(
+    f"""
+    SELECT {_SHOWN} FROM starts WHERE kind = 'schedule' AND name > :after::text
+    ORDER BY name, id LIMIT :size::bigint
+    """,
+    row=StartRow,
+)
+
+# T1: one schedule.
+read_schedules = Sql(f"SELECT {_SHOWN} FROM starts WHERE id IN :ids[text]", row=StartRow)

@@ -1,0 +1,115 @@
+"""Schedules and other automatic starts."""
+
+from __future__ import annotations
+
+from hark.store.sql import Row, Sql
+
+
+class StartRow(Row, frozen=True):
+    """A row of the table `starts`."""
+
+    id: str
+    kind: str
+    name: str
+    definition: str
+    version: int | None
+    element: str
+    state: str | None
+    correlation_key: str | None
+    cron: str | None
+    every: int | None
+    timezone: str
+    overlap: str
+    catch_up: int
+    remaining: int | None
+    next_at: int | None
+    due_at: int | None
+    paused: bool
+    missed: int
+    skipped: int
+    last_at: int | None
+    last_id: str | None
+    waiting: str | None
+    running: str | None
+    blocker: str | None
+    error: str | None
+    deployed_by: str | None
+    created_at: int
+
+
+_COLUMNS = """id, kind, name, definition, version, element, state, correlation_key, cron, every, timezone, overlap,
+        catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
+        error, deployed_by, created_at"""
+
+# T2: the automatic starts that are due, without a lock: which names to reserve and which instances to lock.
+due_starts = Sql(
+    f"SELECT {_COLUMNS} FROM starts WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
+)
+
+# B1, T1: the automatic starts with these ids.
+starts_by_id = Sql(f"SELECT {_COLUMNS} FROM starts WHERE id IN :ids[text] ORDER BY id", row=StartRow)
+
+# T2: those of these that are still due. The process that holds one of them fires it; the others leave it.
+lock_due_starts = Sql(
+    f"""
+    SELECT {_COLUMNS} FROM starts WHERE id IN :ids[text] AND due_at <= :now::bigint
+    ORDER BY id FOR UPDATE SKIP LOCKED
+    """,
+    row=StartRow,
+)
+
+# T1: the automatic starts to change: those with these ids, and those that these definitions brought. In order, so that
+# two turns cannot wait for each other.
+lock_starts = Sql(
+    f"""
+    SELECT {_COLUMNS} FROM starts WHERE id IN (
+        SELECT id FROM starts WHERE id IN :ids[text]
+        UNION SELECT id FROM starts WHERE deployed_by IN :definitions[text])
+    ORDER BY id FOR UPDATE
+    """,
+    row=StartRow,
+)
+
+# T1, T2: write automatic starts, new ones too. Under lock, or with the name reserved.
+save_starts = Sql(
+    f"""
+    INSERT INTO starts ({_COLUMNS})
+    SELECT r.id, r.kind, r.name, r.definition, r.version, r.element, r.state, r.correlation_key, r.cron, r.every,
+        r.timezone, r.overlap, r.catch_up, r.remaining, r.next_at, r.due_at, r.paused, r.missed, r.skipped, r.last_at,
+        r.last_id, r.waiting, r.running, r.blocker, r.error, r.deployed_by, r.created_at
+    FROM {{rows: id text, kind text, name text, definition text, version integer, element text, state text,
+        correlation_key text, cron text, every bigint, timezone text, overlap text, catch_up integer,
+        remaining bigint, next_at bigint, due_at bigint, paused boolean, missed bigint, skipped bigint,
+        last_at bigint, last_id text, waiting text, running text, blocker text, error text, deployed_by text,
+        created_at bigint}}
+    WHERE true ORDER BY r.id
+    ON CONFLICT (id) DO UPDATE SET definition = excluded.definition, version = excluded.version,
+        element = excluded.element, state = excluded.state, correlation_key = excluded.correlation_key,
+        name = excluded.name, cron = excluded.cron, every = excluded.every, timezone = excluded.timezone,
+        overlap = excluded.overlap, catch_up = excluded.catch_up, remaining = excluded.remaining,
+        next_at = excluded.next_at, due_at = excluded.due_at, paused = excluded.paused, missed = excluded.missed,
+        skipped = excluded.skipped, last_at = excluded.last_at, last_id = excluded.last_id,
+        waiting = excluded.waiting, running = excluded.running, blocker = excluded.blocker, error = excluded.error,
+        deployed_by = excluded.deployed_by
+    """
+)
+
+# T1: delete automatic starts. Under lock.
+delete_starts = Sql("DELETE FROM starts WHERE id IN :ids[text]")
+
+# T2: an instance has ended, and a tick waited for that: it can start. A row that another turn holds is left to that
+# turn, which makes it due itself if a tick still waits.
+release_starts = Sql(
+    """
+    UPDATE starts SET due_at = :now::bigint WHERE id IN (
+        SELECT id FROM starts WHERE blocker IN :ids[text] AND NOT paused ORDER BY id FOR UPDATE SKIP LOCKED)
+    RETURNING id
+    """
+)
+
+# T1: the tick that started these instances. Sent only when there are some.
+set_scheduled = Sql(
+    """
+    UPDATE instances AS i SET scheduled_at = r.scheduled_at FROM {rows: id text, scheduled_at bigint} WHERE i.id = r.id
+    """
+)
