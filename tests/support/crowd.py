@@ -82,6 +82,12 @@ def statements(size: int, dialect: str) -> list[str]:
         "INSERT INTO buckets (kind, key, shard, capacity, available, refilled_at, due_at) "
         f"VALUES ('slot', 'one-key', 0, 1, 1, {NOW}, {NOW}), ('rate', 'api', 0, 10, 10, {NOW}, {NOW})"
     )
+    start = (
+        "INSERT INTO starts (id, kind, name, definition, element, timezone, overlap, catch_up, missed, skipped, "
+        "next_at, due_at, waiting, blocker, deployed_by, created_at) "
+        "SELECT '%s:{id}, '%s', '{id}, '{id}, '', 'UTC', 'queue', 1, 0, 0, %s, %s, '[1]', '{id}, '{id}, {now} "
+        "FROM {numbers}"
+    )
     family = {"parent_id": "'somebody'", "parent_wait": "'somebodys-join'"}
     return [
         rows("parked", "awaiting_signal", due_at="{now} + 3600000000 + {n}", named=True, **family),
@@ -102,6 +108,10 @@ def statements(size: int, dialect: str) -> list[str]:
         other(signal % "NULL", "mailed", FEW),
         other(tag % "small", "mailed", FEW),
         bucket,
+        other(start % ("schedule", "schedule", "{now} + {n}", "{now} + {n}"), "later"),
+        other(start % ("broadcast", "broadcast", "NULL", "NULL"), "started"),
+        other(start % ("message", "message", "NULL", "NULL"), "started"),
+        other(start % ("schedule", "schedule", "{now} - {n}", "{now} - {n}"), "now", FEW),
     ]
 
 
@@ -152,6 +162,10 @@ def _lanes(size: int) -> list[tuple[Any, ...]]:
 def _targets(size: int) -> list[tuple[Any, ...]]:
     parked = ids("parked", size)
     return [(target,) for id in parked[::4] for target in (id, f"key-of-{id}", f"nobody-{id}", f"no-key-of-{id}")]
+
+
+def _schedules(label: str, size: int = FEW) -> list[str]:
+    return [f"schedule:{id}" for id in ids(label, size)]
 
 
 _OLD = {"before": NOW - 10**9, "size": 1000}  # no row is that old: the check must not cost more for that
@@ -219,7 +233,33 @@ TURN: dict[str, Question] = {
     ),
     "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
     "subscribers": Question(
-        sql.subscribers, {"waits_broadcast"}, None, lambda size: {"names": ["open"], "size": 50_001}
+        sql.subscribers, {"waits_broadcast", "starts_named"}, None, lambda size: {"names": ["open"], "size": 50_001}
+    ),
+    "message_waits": Question(
+        sql.message_waits, {"waits_message"}, lambda size: [("paid", "order-1"), ("paid", "order-2")]
+    ),
+    "message_receivers": Question(
+        sql.message_receivers, {"waits_message", "starts_named"},
+        lambda size: [("paid", "order-1"), ("paid", "order-2")],
+        lambda size: {"names": ["paid", "started-1000001"]},
+    ),
+    "due_starts": Question(sql.due_starts, {"starts_due"}, None, lambda size: {"size": 500}),
+    "starts_by_id": Question(sql.starts_by_id, {"starts_pkey"}, None, lambda size: {"ids": _schedules("later", size)}),
+    "lock_due_starts": Question(
+        sql.lock_due_starts, {"starts_pkey", "starts_due"}, None, lambda size: {"ids": _schedules("now")}
+    ),
+    "lock_starts": Question(
+        sql.lock_starts, {"starts_pkey", "starts_deployed"}, None,
+        lambda size: {"ids": _schedules("later", size), "definitions": ["started-1000001"]},
+    ),
+    "delete_starts": Question(
+        sql.delete_starts, {"starts_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
+    ),
+    "release_starts": Question(
+        sql.release_starts, {"starts_pkey", "starts_blocker"}, None, lambda size: {"ids": ids("later", size)}
+    ),
+    "set_scheduled": Question(
+        sql.set_scheduled, {"instances_pkey"}, lambda size: rows_of(sql.set_scheduled, ids("running"))
     ),
     "descendants": Question(sql.descendants, {"instances_parent"}, None, lambda size: {"ids": ids("parked", size)}),
     "abandoned": Question(
@@ -289,6 +329,12 @@ READS: dict[str, Question] = {
     "list_instances of some time": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"}, _all_lanes,
         lambda size: {**_PAGE, "at": NOW - size // 2, "since": NOW - size // 2 - 10, "kind": None},
+    ),
+    "list_schedules": Question(
+        reads.list_schedules, {"starts_named"}, None, lambda size: {"after": "later-1000007", "size": 100}
+    ),
+    "read_schedules": Question(
+        reads.read_schedules, {"starts_pkey"}, None, lambda size: {"ids": ["schedule:later-1000007"]}
     ),
     "position": Question(reads.position, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
     "list_newest": Question(
@@ -370,7 +416,7 @@ READS: dict[str, Question] = {
     "live_tokens": Question(
         sql.live_tokens, {"tokens_hash"}, None, lambda size: {"hashes": ["a", "b"], "now": NOW}
     ),
-    "next_due": Question(sql.next_due, {"instances_due", "buckets_due"}),
+    "next_due": Question(sql.next_due, {"instances_due", "buckets_due", "starts_due"}),
     "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),
     "results": Question(
         reads.results, {"instances_pkey", "instances_key", "instances_kept_key"}, _targets

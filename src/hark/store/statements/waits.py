@@ -67,11 +67,12 @@ count_children = Sql(
     """,
 )
 
-# B4: the one instance that waits for a message. The unique index `waits_message` allows no second.
+# B4: the one instance that waits for a message. The unique index `waits_message` allows no second. CROSS JOIN, because
+# SQLite would else read all waits for messages and compare each with the list.
 message_waits = Sql(
     """
     SELECT w.instance_id, w.id, w.name, w.key FROM {rows: name text, key text}
-    JOIN waits w ON w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
+    CROSS JOIN waits w WHERE w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
         AND w.name = r.name AND w.key = r.key
     """
 )
@@ -80,7 +81,7 @@ message_waits = Sql(
 message_receivers = Sql(
     """
     SELECT w.instance_id, w.id, NULL, w.name, w.key FROM {rows: name text, key text}
-    JOIN waits w ON w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
+    CROSS JOIN waits w WHERE w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
         AND w.name = r.name AND w.key = r.key
     UNION ALL SELECT NULL, NULL, s.id, s.name, NULL FROM starts s WHERE s.kind = 'message' AND s.name IN :names[text]
     """
