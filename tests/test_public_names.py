@@ -65,7 +65,8 @@ def test_every_error_is_importable_from_hark() -> None:
 VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "awakeable",
     "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "workers",
-    "cancel", "retry", "sweep", "export", "forget", "create_token", "tokens", "revoke_token", "rotate_secret",
+    "cancel", "retry", "schedule", "schedules", "pause_schedule", "resume_schedule", "trigger_schedule", "unschedule",
+    "sweep", "export", "forget", "create_token", "tokens", "revoke_token", "rotate_secret",
     "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip
 
