@@ -11,6 +11,7 @@ from hark.model.events import EVENTS, EventType, NoteType, OutcomeType, ProgramE
 
 SOURCE = Path(hark.__file__).parent
 MORE = {  # keys that are not always there
+    "started": {"schedule", "scheduled_at"},
     "awakeable": {"by", "via"},
     "await": {"more"},
     "spawn": {"more"},

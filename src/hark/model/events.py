@@ -40,7 +40,12 @@ _WAITS: Final = {
 EVENTS: Final[dict[EventType, EventInfo]] = {
     "started": EventInfo(
         "The instance was started.",
-        {"definition": "the name of its definition", "version": "the version of its definition"},
+        {
+            "definition": "the name of its definition",
+            "version": "the version of its definition",
+            "schedule?": "the schedule that started it",
+            "scheduled_at?": "the tick of that schedule",
+        },
     ),
     "next": EventInfo("A step returned `Next`, or a function committed results; `step` is where it continues."),
     "retry": EventInfo(
