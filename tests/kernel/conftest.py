@@ -17,8 +17,9 @@ from tests.support.turns import REGISTER, TickingClock, rules
 class MemoryTurns:
     """Runs turns, each in a transaction of its own, with a clock that advances a millisecond per turn."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, clock: TickingClock) -> None:
         self.store = store
+        self.clock = clock
         self.rules = rules()
         self.catalog: Catalog = {}
 
@@ -34,9 +35,10 @@ class MemoryTurns:
 
 @pytest.fixture
 async def turns() -> AsyncIterator[MemoryTurns]:
-    store = SqliteStore("sqlite://", clock=TickingClock())
+    clock = TickingClock()
+    store = SqliteStore("sqlite://", clock=clock)
     await store.open()
-    turns = MemoryTurns(store)
+    turns = MemoryTurns(store, clock)
     await turns.run(REGISTER)
     yield turns
     await store.close()

@@ -14,7 +14,7 @@ from hark.kernel.requests import (
     Capacity,
     Commit,
     DefinitionRow,
-    Deliver,
+    Publish,
     Register,
     Request,
     RetryInstance,
@@ -257,11 +257,11 @@ async def test_an_ended_task_runs_again_in_its_row_and_its_next_end_counts(stage
 async def test_a_task_that_runs_again_has_none_of_the_waits_answers_and_questions_it_had(stage: Stage) -> None:
     executing = await stage.parked("j.0")
     parking = Park(
-        (Arm("signal", "w-go", "", name="go"), Arm("awakeable", "w-ask", "", name="prom_1j0")),
+        (Arm("broadcast", "w-go", "", name="go"), Arm("awakeable", "w-ask", "", name="prom_1j0")),
         awakeables=(NewAwakeable("prom_1j0", 0),),
     )
     await stage.run(outcome(executing["j.0"], parking))
-    [claim] = (await stage.run(Deliver(target="j.0", name="go"), room=1)).claims
+    [claim] = (await stage.run(Publish(name="go"), room=1)).claims
     await stage.run(failed(claim))
     await rows(stage.store, "UPDATE signals SET wait_id = 'w-go' WHERE instance_id = 'j.0'")
     await stage.run(park(await stage.job(), effects=[RetryChild("j.0")]))
@@ -331,14 +331,14 @@ async def test_an_outcome_that_is_fenced_runs_nothing_again(stage: Stage) -> Non
 # -- what a task's outcome can say -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("move", [Redo(0), Park((Arm("signal", "w-go", "", name="go"),))])
+@pytest.mark.parametrize("move", [Redo(0), Park((Arm("broadcast", "w-go", "", name="go"),))])
 async def test_a_task_continues_in_another_lane_and_queue(stage: Stage, move: Redo | Park) -> None:
     claim = (await stage.parked("j.0"))["j.0"]
     decision = Decision("retry", "gate", "{}", move, lane=JOB, queue=GRAPHS)
     await stage.run(Commit(claim=claim, decision=decision))
     assert await stage.row("j.0", "lane, queue") == (JOB, GRAPHS)
     if isinstance(move, Park):
-        await stage.run(Deliver(target="j.0", name="go"))
+        await stage.run(Publish(name="go"))
     assert await stage.tasks() == {}
     [claim] = (await stage.run(jobs=1)).claims
     assert (claim.id, claim.lane, claim.queue, claim.kind) == ("j.0", JOB, GRAPHS, "task")
@@ -366,8 +366,8 @@ async def test_events_of_a_decision_come_before_the_event_of_its_outcome(stage: 
 @pytest.mark.parametrize("drop", [True, False])
 async def test_a_new_attempt_starts_without_the_waits_of_the_last_one_if_it_says_so(stage: Stage, drop: bool) -> None:
     claim = (await stage.parked("j.0"))["j.0"]
-    await stage.run(outcome(claim, Park((Arm("signal", "w-go", "", name="go"),))))
-    [claim] = (await stage.run(Deliver(target="j.0", name="go"), room=1)).claims
+    await stage.run(outcome(claim, Park((Arm("broadcast", "w-go", "", name="go"),))))
+    [claim] = (await stage.run(Publish(name="go"), room=1)).claims
     assert [wait.id for wait in claim.waits] == ["w-go"]
     await stage.run(outcome(claim, Redo(0, drop_waits=drop), consume=[row.seq for row in claim.inbox]))
     left = await rows(stage.store, "SELECT id FROM waits WHERE instance_id = 'j.0'")

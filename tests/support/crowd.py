@@ -232,6 +232,36 @@ TURN: dict[str, Question] = {
         sql.waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size) + ids("mailed")}
     ),
     "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
+    # Runs, and notes of their tasks.
+    "run_waits": Question(
+        sql.run_waits, {"waits_run"}, lambda size: [(id, "go", 2) for id in ids("parked", size)],
+        lambda size: {"most": 2},
+    ),
+    "lock_free": Question(sql.lock_free, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "run_signals": Question(
+        sql.run_signals, {"signals_inbox", "signals_pkey"}, lambda size: [(id, "go", 2) for id in ids("mailed")],
+        lambda size: {"most": 2},
+    ),
+    "move_signals": Question(
+        sql.move_signals, {"signals_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
+    ),
+    "unreceived": Question(
+        sql.unreceived, {"signals_inbox", "waits_pkey", "instances_pkey"}, None, lambda size: {"ids": ids("mailed")}
+    ),
+    "set_states": Question(sql.set_states, {"instances_pkey"}, lambda size: rows_of(sql.set_states, ids("running"))),
+    "task_awakeables": Question(
+        sql.task_awakeables, {"awakeables_task"}, lambda size: [(id, "awakeable#0") for id in ids("running")]
+    ),
+    "take_entries": Question(
+        sql.take_entries, {"instances_pkey"}, lambda size: [(id, 1) for id in ids("running")]
+    ),
+    "settled_answers": Question(
+        sql.settled_answers, {"awakeables_pkey"}, None,
+        lambda size: {"ids": [f"prom-{id}" for id in ids("parked", size)]},
+    ),
+    "cancel_task_awakeables": Question(
+        sql.cancel_task_awakeables, {"awakeables_task"}, None, lambda size: {"ids": ids("parked", size)}
+    ),
     "subscribers": Question(
         sql.subscribers, {"waits_broadcast", "starts_named"}, None, lambda size: {"names": ["open"], "size": 50_001}
     ),

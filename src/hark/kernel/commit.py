@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from hark.kernel import children, finish, park
+from hark.kernel import children, finish, park, run_awakeables, run_signals
 from hark.kernel.effects import as_request
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -40,9 +40,14 @@ def plan(turn: Turn) -> None:
     for request in turn.batch.of(Commit):
         claim = request.claim
         turn.locks.ids.add(claim.id)
-        if isinstance(request.decision.move, Finish) and claim.parent_wait and not claim.counted:
+        if request.also_lock:
+            turn.locks.ids |= request.also_lock
+        move = request.decision.move
+        if isinstance(move, Finish) and claim.parent_wait and not claim.counted:
             assert claim.parent_id is not None
             turn.locks.ids.add(claim.parent_id)
+        elif isinstance(move, Redo) and move.drop_waits and claim.parent_id is not None:
+            turn.locks.ids.add(claim.parent_id)  # it may get back a signal
 
 
 def fence(turn: Turn) -> None:
@@ -154,6 +159,9 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         await turn.tx.fetch(sql.delete_waits, ids=used_waits)
     if fresh:
         await turn.tx.fetch(sql.drop_waits, ids=fresh)
+        await run_awakeables.cancel(turn, fresh)
+        for id in fresh:
+            run_signals.drop_waits(turn, turn.rows[id])
     if queued:
         await requeue(turn, queued)
     if moved:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel import broadcast
+from hark.kernel import broadcast, run_signals
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Deliver, Publish, SignalWithStart
+from hark.kernel.rows import LockedRow
 from hark.model.decisions import SendSignal
 from hark.model.errors import HarkError, NoTarget
 from hark.model.values import Delivery
@@ -29,10 +30,14 @@ def _request(effect: SendSignal, sender: Commit) -> Deliver:
 
 def plan(turn: Turn) -> None:
     for request in turn.batch.of(Deliver):
+        if request.also_lock:
+            turn.locks.ids.update(request.also_lock)
         if request.sender is None and not request.by_key and _is_generated_id(request.target):
             turn.locks.add_assumed_id(request.target)
         else:
             turn.locks.add_target(request.target)
+    for with_start in turn.batch.of(SignalWithStart):
+        turn.locks.ids.update(with_start.also_lock)
 
 
 def _is_generated_id(target: str) -> bool:
@@ -62,6 +67,9 @@ async def find_seen_before(turn: Turn) -> dict[SignalWithStart, str]:
 
 async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
     deliveries = await _without_misread_keys(turn)
+    if turn.locks.has_runs:
+        targets = {request: turn.locks.find(_target(request)) for request in deliveries}
+        deliveries = await run_signals.prepare(turn, deliveries, targets)
     seen = await _seen(turn, deliveries)
     published = await broadcast.published_before(turn)
     for request in deliveries:
@@ -72,6 +80,7 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
                 _deliver_with_start(turn, request, seen, seen_before)
             case Publish():
                 broadcast.publish(turn, request, published)
+    await run_signals.write(turn)
 
 
 async def _without_misread_keys(turn: Turn) -> list[Deliver | SignalWithStart | Publish]:
@@ -131,15 +140,18 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
         request.result = Delivery("duplicate", row.id)
         turn.history.near_miss("signal", request.target, request.name, "duplicate", row.id)
         _report(turn, request, f"duplicate: {row.id} has seen the dedup key {request.dedup_key!r}")
-    elif row is None or row.terminal:
-        request.result = _no_target(request.target, None if row is None else row.status)
+    elif row is None or row.terminal or row.kind == "task":
+        request.result = _no_target(request.target, row)
         reason, id = ("missing", None) if row is None else ("finished", row.id)
         turn.history.near_miss("signal", request.target, request.name, reason, id)
         _report(turn, request, str(request.result))
     else:
         if request.dedup_key is not None:
             seen.add((row.id, request.dedup_key))
-        woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
+        if row.kind == "job":
+            woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)
+        else:
+            woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
         request.result = Delivery("woke" if woke else "stored", row.id)
         turn.history.event(row.id, "signal", None, name=request.name, status=request.result.status)
 
@@ -162,16 +174,21 @@ def _deliver_with_start(
             turn.history.near_miss("signal", key, request.name, "duplicate", row.id)
             return
         seen.add((row.id, request.dedup_key))
-    woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
+    if row.kind == "job":
+        woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)
+    else:
+        woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
     turn.history.event(row.id, "signal", None, name=request.name, status="woke" if woke else "stored")
 
 
-def _no_target(target: str, status: str | None) -> NoTarget:
-    if status is None:
+def _no_target(target: str, row: LockedRow | None) -> NoTarget:
+    if row is None:
         why, advice = "there is no such instance", "Check the id or key, or start the instance before you send to it."
+    elif row.kind == "task":
+        why, advice = "that is a task", "Send to its job: the task that waits for the signal receives it."
     else:
         why, advice = (
-            f"that instance is {status}",
+            f"that instance is {row.status}",
             "A finished instance receives nothing: send to another, or start one.",
         )
     return NoTarget(f"No target {target!r}: {why}. Nothing was stored. {advice}", target=target)

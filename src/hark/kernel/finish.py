@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from hark.kernel import run_awakeables, run_signals
 from hark.kernel.children import ChildEnd
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -28,20 +29,28 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     """End instances with the outcomes they returned. The undo of a cancel ends as `cancelled`, whatever it returned."""
     failed: list[str] = []
     dropped: list[str] = []
+    tasks: list[str] = []
+    failed_tasks: list[str] = []
     for request, move in finishes:
-        if request.claim.waits:
+        if request.claim.kind == "task":  # notes have armed waits that the claim does not know
+            tasks.append(request.claim.id)
+            (failed_tasks if _status(request.claim, move) == "failed" else dropped).append(request.claim.id)
+            run_signals.drop_waits(turn, turn.rows[request.claim.id])
+        elif request.claim.waits:
             (failed if _status(request.claim, move) == "failed" else dropped).append(request.claim.id)
     if dropped:
         await turn.tx.fetch(sql.drop_waits, ids=dropped)
-    if failed:
-        await turn.tx.fetch(sql.close_waits, ids=failed)
+    await _close_waits(turn, failed, failed_tasks)
     asking = [
         r.claim.id
         for r, _ in finishes
-        if r.claim.traits.creates_awakeables or any(WAIT_KINDS[w.kind].has_awakeable for w in r.claim.waits)
+        if r.claim.traits.creates_awakeables
+        or r.claim.kind == "job"
+        or any(WAIT_KINDS[w.kind].has_awakeable for w in r.claim.waits)
     ]
     if asking:
         await turn.tx.fetch(sql.cancel_awakeables, ids=asking)
+    await run_awakeables.cancel(turn, tasks)
     rows = []
     for request, move in finishes:
         claim, decision = request.claim, request.decision
@@ -64,6 +73,15 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         if claim.scheduled_at is not None and claim.parent_id is None:
             turn.schedules.ended.append(claim.id)
     await turn.tx.fetch(sql.finish, rows)
+
+
+async def _close_waits(turn: Turn, failed: list[str], tasks: list[str]) -> None:
+    """Close the waits of failed instances, for a retry. A task that is run again waits for its own children as before,
+    and for nothing else."""
+    if tasks:
+        await turn.tx.fetch(sql.drop_all_but_children, ids=tasks)
+    if failed or tasks:
+        await turn.tx.fetch(sql.close_waits, ids=[*failed, *tasks])
 
 
 def _status(claim: Claim, move: Finish) -> Literal["done", "failed", "cancelled"]:
@@ -89,10 +107,13 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
         else:
             turn.history.event(row.id, "cancelled", row.step, error=reason)
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
+    tasks = [id for id in ids if turn.rows[id].kind == "task"]
     cancelled = sorted(id for id, (status, _) in ends.items() if status == "cancelled")
     if cancelled:
         await turn.tx.fetch(sql.drop_waits, ids=cancelled)
-    failed = sorted(id for id, (status, _) in ends.items() if status == "failed")
-    if failed:
-        await turn.tx.fetch(sql.close_waits, ids=failed)
+    failed = sorted(ends.keys() - set(cancelled))
+    await _close_waits(turn, [id for id in failed if id not in tasks], [id for id in failed if id in tasks])
     await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+    await run_awakeables.cancel(turn, tasks)
+    for id in tasks:
+        run_signals.drop_waits(turn, turn.rows[id])

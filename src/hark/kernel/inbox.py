@@ -56,6 +56,22 @@ class Inbox:
             self.executing.add(row.id)
         return False
 
+    def mark(self, row: LockedRow) -> None:
+        """A row that is in the store already was added to this inbox."""
+        if not row.has_signals:
+            row.has_signals = True
+            self._unmarked.add(row.id)
+        self.complete.pop(row.id, None)
+
+    def move(self, row: LockedRow, kind: str, name: str, wait_id: str | None) -> None:
+        """The same, with a row that may be news for the instance: it wakes it as a new one does."""
+        self.mark(row)
+        if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):
+            row.status = "runnable"
+            self.woken.add(row.id)
+        elif row.status == "executing":
+            self.executing.add(row.id)
+
     async def flush(self) -> None:
         """Insert what was posted so far, in order."""
         if self._posts:

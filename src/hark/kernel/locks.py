@@ -19,7 +19,7 @@ _NUMBERS = 256  # for names: few enough for the database's lock table, many enou
 class Locks:
     """The lock plan of one turn and, after `acquire`, the rows it holds."""
 
-    __slots__ = ("_addresses", "_assumed", "_numbers", "_targets", "_tx", "ids", "rows", "started")
+    __slots__ = ("_addresses", "_assumed", "_numbers", "_targets", "_tx", "has_runs", "ids", "rows", "started")
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -29,6 +29,7 @@ class Locks:
         self._addresses: dict[str, str] = {}
         self.ids: set[str] = set()  # the rows to lock
         self.rows: dict[str, LockedRow] = {}  # the rows that are locked, or were inserted by this turn
+        self.has_runs = False  # one of the rows that `acquire` locked is a job
         self.started: dict[str, str] = {}  # ids of instances started in this turn, by id and correlation key
 
     # -- before the lock --------------------------------------------------------------------------
@@ -74,8 +75,19 @@ class Locks:
 
     async def acquire(self) -> None:
         if self.ids:
-            for id, status, epoch, has_signals in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
-                self.rows[id] = LockedRow(id, status, epoch, bool(has_signals))
+            for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
+                self.rows[id] = LockedRow(id, status, epoch, bool(has_signals), kind)
+                if kind == "job":
+                    self.has_runs = True
+
+    async def acquire_free(self, ids: Iterable[str]) -> list[LockedRow]:
+        """Lock further rows as far as no other transaction holds them; this never waits. Returns those it locked."""
+        wanted = sorted({id for id in ids if id not in self.rows})
+        locked = []
+        for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock_free, ids=wanted) if wanted else ():
+            self.rows[id] = row = LockedRow(id, status, epoch, bool(has_signals), kind)
+            locked.append(row)
+        return locked
 
     # -- after the lock ---------------------------------------------------------------------------
 

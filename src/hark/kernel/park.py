@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import expire
-from hark.kernel.inbox import load_waits, read_before
+from hark.kernel import expire, run_signals
+from hark.kernel.inbox import load_waits, read_before, read_waits
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim, WaitRow
@@ -28,19 +28,23 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
     fired: list[str] = []
     armed: list[tuple[Any, ...]] = []
     awakeables: list[tuple[Any, ...]] = []
+    noted = await _noted_waits(turn, requests)
     for request, move in requests:
         claim = request.claim
         row = turn.rows[claim.id]
-        dropped = {wait.id for wait in claim.waits} if move.disarm is None else set(move.disarm)
+        waits = noted.get(claim.id, claim.waits)
+        dropped = {wait.id for wait in waits} if move.disarm is None else set(move.disarm)
         disarmed.extend(dropped)
-        row.waits = [wait for wait in claim.waits if wait.id not in dropped]
+        row.waits = [wait for wait in waits if wait.id not in dropped]
+        if dropped and claim.kind == "task":
+            run_signals.drop_waits(turn, row)
         row.waits_are_current = not row.waits  # a wait that is kept may have been answered while the step ran
         if row.waits and claim.inbox:
             fired += _fire_answered(turn, row.waits, claim)
         for new in move.arm:
-            wait = _wait(turn, new)
+            wait = new_wait(turn, new)
             row.waits.append(wait)
-            armed.append(_armed(claim.id, wait))
+            armed.append(wait_columns(claim.id, wait))
             WAIT_KINDS[wait.kind].armed(turn, row, wait)
         awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
     if disarmed:
@@ -49,18 +53,31 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
         await turn.tx.fetch(sql.fire_waits, ids=fired)
     if armed:
         await turn.tx.fetch(sql.insert_waits, armed)
+        await run_signals.take_signals(turn)
     if awakeables:
         await turn.tx.fetch(sql.insert_awakeables, awakeables)
     await turn.inbox.flush()
 
 
-def _wait(turn: Turn, arm: Arm) -> WaitRow:
+async def _noted_waits(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> dict[str, list[WaitRow]]:
+    """The waits of the tasks among them: notes have armed some since the claim read them."""
+    noted: dict[str, list[WaitRow]] = {r.claim.id: [] for r, _ in requests if r.claim.kind == "task"}
+    for id, wait in await read_waits(turn.tx, noted) if noted else ():
+        noted[id].append(wait)
+    return noted
+
+
+def new_wait(turn: Turn, arm: Arm) -> WaitRow:
+    """The wait to arm. The key of a wait for a signal of a run is the id of the run."""
     remaining = WAIT_KINDS[arm.kind].remaining(turn, arm)
     due = arm.due(turn.now)
-    return WaitRow(arm.id, arm.place, arm.kind, arm.name, arm.key, due, remaining, None, turn.now, arm.answers_each)
+    return WaitRow(
+        arm.id, arm.place, arm.kind, arm.name, arm.key or arm.run, due, remaining, None, turn.now, arm.answers_each
+    )
 
 
-def _armed(instance: str, w: WaitRow) -> tuple[Any, ...]:
+def wait_columns(instance: str, w: WaitRow) -> tuple[Any, ...]:
+    """A row for `statements.insert_waits`."""
     return w.id, instance, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.answers_each
 
 

@@ -34,6 +34,7 @@ class Commit(Request, eq=False):
     claim: Claim = None  # type: ignore[assignment]
     decision: Decision = None  # type: ignore[assignment]
     fenced: bool = False
+    also_lock: frozenset[str] = frozenset()  # rows that an attempt of this turn could not lock
 
 
 class Deliver(Request, eq=False):
@@ -45,6 +46,7 @@ class Deliver(Request, eq=False):
     payload: str = "null"
     dedup_key: str | None = None
     sender: Commit | None = None
+    also_lock: frozenset[str] = frozenset()  # tasks that wait for it, which an earlier turn could not lock
 
     def journal_value(self) -> Any:
         delivery = self.result
@@ -69,6 +71,7 @@ class SignalWithStart(Request, eq=False):
     name: str = ""
     payload: str = "null"
     dedup_key: str | None = None
+    also_lock: frozenset[str] = frozenset()  # as in `Deliver`
 
 
 class Publish(Request, eq=False):
@@ -95,6 +98,7 @@ class SettleAwakeable(Request, eq=False):
     settle: Settle = None  # type: ignore[assignment]
     sender: Commit | None = None
     read_owner: bool = False  # read the owner from the store, instead of taking it from the awakeable's id
+    task_id: str | None = None  # the task that asked, which an earlier turn could not lock
     schema: str | None = None  # the schema that the answer has been or is to be validated against, beside the turn
     problems: list[str] | None = None  # why it does not match that schema; None before it is validated
 

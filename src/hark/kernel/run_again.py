@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hark.kernel import run_awakeables, run_signals
 from hark.kernel.children import ChildEnd
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, RunChildAgain
@@ -64,7 +65,10 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.drop_all_but_children, ids=ids)
         await turn.tx.fetch(sql.reopen_waits, ids=ids)
         await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+        await run_awakeables.cancel(turn, ids)
         await turn.tx.fetch(sql.consume_answers, ids=ids)
+        for id in ids:
+            run_signals.drop_waits(turn, turn.rows[id])
         rows = [(child.id, child.step, child.state, child.lane, child.queue, child.parent_wait) for child in again]
         await turn.tx.fetch(sql.run_children_again, rows)
         turn.result.pending.made_claimable = True

@@ -11,11 +11,13 @@ and changes nothing (A8).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hark.kernel.effects import request_for
+from hark.kernel.inbox import load_waits
 from hark.kernel.requests import Commit, SettleAwakeable
 from hark.kernel.rows import LockedRow
 from hark.model import json, validation
@@ -23,6 +25,7 @@ from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
 from hark.model.names import from_micros, instance_of
 from hark.store import statements as sql
+from hark.store.protocol import Conflicted
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
@@ -50,14 +53,16 @@ async def plan(turn: Turn) -> None:
     unknown = set()
     for request in turn.batch.of(SettleAwakeable):
         id = request.settle.awakeable
+        if request.task_id is not None:
+            turn.locks.ids.add(request.task_id)
         owner = None if request.read_owner else instance_of(id)
         if owner is None:
             unknown.add(id)
         else:
             turn.locks.ids.add(owner)
     if unknown:
-        for _, owner in await turn.tx.fetch(sql.awakeable_owners, ids=sorted(unknown)):
-            turn.locks.ids.add(owner)
+        for _, owner, task in await turn.tx.fetch(sql.awakeable_owners, ids=sorted(unknown)):
+            turn.locks.ids.update((owner,) if task is None else (owner, task))
 
 
 async def apply(turn: Turn) -> None:
@@ -70,11 +75,17 @@ async def apply(turn: Turn) -> None:
         return
     ids = sorted({request.settle.awakeable for request in requests})
     states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
+    await _lock_tasks(turn, states.values())
     settled: dict[str, _Settled] = {}
     for request in requests:
         state = states.get(request.settle.awakeable)
         if state is not None and state.instance_id not in turn.rows and not request.read_owner:
             request.read_owner = True  # the id named another instance than the owner: run again, and read the owner
+            turn.result.again.append(request)
+        elif state is not None and state.task_id not in turn.rows and state.task_id != request.task_id:
+            if request.sender is not None:
+                raise Conflicted("another transaction holds the task that asked")
+            request.task_id = state.task_id  # run again, and lock the task with all other rows
             turn.result.again.append(request)
         else:
             _settle(turn, request, state, settled)
@@ -84,11 +95,19 @@ async def apply(turn: Turn) -> None:
     await turn.inbox.flush()
 
 
+async def _lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> None:
+    """Lock the tasks that asked, if they are free: that an awakeable belongs to a task is known only now."""
+    tasks = [state.task_id for state in states if state.task_id is not None and state.task_id not in turn.rows]
+    if tasks:
+        locked = await turn.locks.acquire_free(tasks)
+        await load_waits(turn.tx, [row for row in locked if row.parked])
+
+
 def _settle(
     turn: Turn, request: SettleAwakeable, state: sql.AwakeableState | None, settled: dict[str, _Settled]
 ) -> None:
     settle = request.settle
-    row = turn.rows.get(state.instance_id) if state is not None else None
+    row = turn.rows.get(state.task_id or state.instance_id) if state is not None else None
     if state is None or row is None:
         _refuse(turn, request, NotFound(f"There is no awakeable {settle.awakeable!r}. Check the id."))
         return
@@ -196,6 +215,13 @@ def _shown(state: sql.AwakeableState, settle: Settle, now: int) -> sql.Awakeable
 
 def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
     """Post the answer to the inbox of the instance that asked; an event says who gave it and through which door."""
+    post(turn, row, settle)
+    origin = {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
+    turn.history.event(row.id, "awakeable", None, awakeable=settle.awakeable, status=settle.status, **origin)
+
+
+def post(turn: Turn, row: LockedRow, settle: Settle | sql.SettledAnswer) -> None:
+    """Post an answer without an event."""
     body: dict[str, Any] = {"status": settle.status}
     if settle.payload is not None:
         body["payload"] = msgspec.Raw(settle.payload.encode())
@@ -204,8 +230,6 @@ def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
     if settle.by is not None:
         body["by"] = settle.by
     turn.inbox.post(row, "awakeable", settle.awakeable, msgspec.json.encode(body).decode())
-    origin = {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
-    turn.history.event(row.id, "awakeable", None, awakeable=settle.awakeable, status=settle.status, **origin)
 
 
 def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:

@@ -209,7 +209,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     # The queue of a job is that of its tasks; the job itself is in the queue of the interpreters.
     queue = GRAPHS if definition.lane in INTERPRETED else item.queue or definition.queue
     step = item.step or definition.initial
-    turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False)
+    turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False, definition.kind)
     turn.result.pending.lanes.add((queue, definition.lane))
     turn.result.counts.started[item.definition] += 1
     turn.history.event(item.id, "started", step, definition=item.definition, version=version, **_tick_of(item))

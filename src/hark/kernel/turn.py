@@ -26,10 +26,12 @@ from hark.kernel import (
     journal,
     links,
     message,
+    notes,
     reclaim,
     retain,
     retry,
     run_again,
+    run_signals,
     schedules,
     settle,
     start,
@@ -48,6 +50,7 @@ from hark.kernel.plain_turn import run_plain_turn
 from hark.kernel.requests import Capacity, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
+from hark.kernel.run_signals import RunQueues
 from hark.kernel.schedules import Schedules
 from hark.store.protocol import Tx
 
@@ -109,6 +112,7 @@ async def run_turn(
     await settle.plan(turn)
     await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
     commit.plan(turn)
+    notes.plan(turn)
     # The lock, and the first reads under it.
     await locks.acquire()
     commit.fence(turn)
@@ -132,7 +136,9 @@ async def run_turn(
     await turn.inbox.flush()
     await broadcast.record(turn)
     await settle.apply(turn)
+    await notes.apply(turn)
     running = await commit.apply(turn, run_ahead=run_ahead)
+    await run_signals.give_back(turn)
     await schedules.release(turn)
     await journal.apply(turn)
     # A park whose deadline has passed already is due now, not a turn later.
@@ -160,7 +166,7 @@ class Turn:
 
     __slots__ = (
         "batch", "broadcasts", "buckets", "catalog", "children", "history", "inbox", "locks", "now", "result", "rows",
-        "rules", "schedules", "triggered", "tx",
+        "rules", "runs", "schedules", "triggered", "tx",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, rules: Rules, catalog: Catalog, requests: Sequence[Request]) -> None:
@@ -175,6 +181,7 @@ class Turn:
         self.broadcasts = Broadcasts()
         self.buckets = BucketState()
         self.children = Children()
+        self.runs: RunQueues | None = None  # if the turn has to do with one
         self.schedules = Schedules()
         self.triggered = Triggered()
         self.history = History(tx.now)

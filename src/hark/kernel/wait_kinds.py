@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from msgspec import Struct
 
-from hark.kernel import children, settle
+from hark.kernel import children, run_signals, settle
 from hark.kernel.requests import Commit, StartInstances
 from hark.kernel.rows import LockedRow
 from hark.model.activation import WaitRow
@@ -88,8 +88,18 @@ class WaitBehaviour:
 
 
 class SignalWait(WaitBehaviour):
+    """Its key, if it has one, is the run whose signals it receives, see run_signals.py."""
+
+    def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
+        if arm.run is not None:
+            turn.locks.ids.add(arm.run)
+
+    def armed(self, turn: Turn, row: LockedRow, wait: WaitRow) -> None:
+        if wait.key is not None:
+            run_signals.queues(turn).armed.append((row, wait))
+
     def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...]:
-        return "signal", context.target, wait.name or ""
+        return "signal", wait.key or context.target, wait.name or ""
 
 
 class BroadcastWait(WaitBehaviour):

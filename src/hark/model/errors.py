@@ -232,7 +232,7 @@ class TaskLost(Conflict):
     Raised by what a `TaskContext` does, and by the calls of task workers over HTTP. End the handler.
 
     Attributes:
-        status: "lost".
+        status: The present status of the task, `executing` if another worker runs it; "lost" if it is not known.
     """
 
     def __init__(self, message: str, *, status: str = "lost") -> None:

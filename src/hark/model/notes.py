@@ -36,11 +36,15 @@ class NoteEvents(Note):
 
 
 class NoteState(Note):
-    """A checkpoint: replace the state of the task, consume rows of its inbox, delete waits. The result is None."""
+    """A checkpoint: replace the state of the task, consume rows of its inbox, delete waits. The result is None.
+
+    A signal of the run that a deleted wait has received and that is not consumed here goes back to the run.
+    """
 
     state: str = "{}"
     consume: tuple[int, ...] = ()
     disarm: tuple[str, ...] = ()
+    run_id: str | None = None  # the job, if waits are deleted
     events: tuple[NotedEvent, ...] = ()
     step: str | None = None
 
@@ -51,7 +55,8 @@ class NoteWait(Note):
     With `arm.run`, the id of the job, it waits for a signal of the run: the oldest one that no wait has received yet is
     its answer. A wait for an awakeable is answered if that is settled already, and its deadline is the awakeable's;
     the result is `NotFound` if the task has no such awakeable. An answer stays in the inbox of the task until it is
-    consumed. `arm.deadline` is the time at which the task asks for `NoteTimeout`; after a park the sweep fires it.
+    consumed. `arm.deadline` is the time at which the task asks for `NoteTimeout`; after a park the sweep fires it. Once
+    the note is committed it is the deadline in the store, also that of an awakeable.
     """
 
     arm: Arm = field(default_factory=lambda: Arm("signal", ""))

@@ -18,6 +18,7 @@ from hark.store.statements.limits import *
 from hark.store.statements.links import *
 from hark.store.statements.outcomes import *
 from hark.store.statements.retention import *
+from hark.store.statements.runs import *
 from hark.store.statements.schedules import *
 from hark.store.statements.signals import *
 from hark.store.statements.starts import *

@@ -21,8 +21,9 @@ insert_awakeables = Sql(
     """
 )
 
-# A2: the instance that asked, to lock it. Only for ids that do not contain the instance id.
-awakeable_owners = Sql("SELECT id, instance_id FROM awakeables WHERE id IN :ids[text]")
+# A2: the instance that asked, and the task that gets the answer, to lock them. For ids that do not contain the instance
+# id, and for effects.
+awakeable_owners = Sql("SELECT id, instance_id, task_id FROM awakeables WHERE id IN :ids[text]")
 
 
 class AwakeableRow(Row, frozen=True):
@@ -63,13 +64,14 @@ class AwakeableState(Row, frozen=True):
     description: str | None
     assignees: str | None
     nonce: str
+    task_id: str | None
 
 
 # A4, A8: what a settlement is validated against. Under lock of the owner.
 awakeable_states = Sql(
     """
     SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
-        title, description, assignees, nonce
+        title, description, assignees, nonce, task_id
     FROM awakeables WHERE id IN :ids[text]
     """,
     row=AwakeableState,

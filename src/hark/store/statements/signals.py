@@ -91,12 +91,12 @@ consume_directed = Sql(
 )
 
 # What was directed to the waits of a child that its parent runs again: it starts without them, unless they are for
-# children of its own.
+# children of its own. Signals of its run are given back instead (kernel/run_signals.py).
 consume_answers = Sql(
     """
     UPDATE signals SET consumed_at = :now::bigint
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL
-        AND (wait_id IS NOT NULL OR kind NOT IN ('signal', 'broadcast')) AND kind <> 'children'
+        AND kind NOT IN ('signal', 'children') AND (wait_id IS NOT NULL OR kind <> 'broadcast')
     """
 )
 

@@ -1,0 +1,176 @@
+"""Notes of executing tasks: fenced, many per turn, without an end of the activation."""
+
+from typing import Any
+
+from hark.kernel.requests import Cancel, Commit, HandBack, SettleAwakeable
+from hark.model.decisions import Arm, Decision, Finish, Park, Redo, Settle
+from hark.model.errors import AlreadySettled, NotFound, TaskLost
+from hark.model.names import awakeable_id
+from hark.model.notes import NotedEvent
+from tests.support.runs import (
+    note_awakeable,
+    note_events,
+    note_inbox,
+    note_state,
+    note_timeout,
+    note_wait,
+    on_run,
+    running,
+    workers,
+)
+from tests.support.turns import MINUTE
+
+
+def chunk(n: int) -> NotedEvent:
+    return NotedEvent("stream", f'{{"task":"t","chunk":{n}}}')
+
+
+def resolve(id: str, payload: str = "1") -> SettleAwakeable:
+    return SettleAwakeable(settle=Settle(id, "RESOLVED", payload=payload))
+
+
+def wait_for(id: str, wait: str = "w") -> Arm:
+    return Arm("awakeable", wait, place=wait, name=id)
+
+
+async def test_j8_events_and_a_checkpoint_change_neither_epoch_nor_status(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    before = await turns.read("SELECT epoch, status, lease_owner FROM instances WHERE id = 'run.0'")
+    beat = NotedEvent("heartbeat", '{"task":"t"}')
+    await turns.run(note_events(task, chunk(1), chunk(2), beat, step="t", progress='"half"'))
+    await turns.run(note_state(task, '{"n": 2}', events=(NotedEvent("checkpoint", '{"task":"t"}'),)))
+    assert await turns.read("SELECT epoch, status, lease_owner FROM instances WHERE id = 'run.0'") == before
+    assert await turns.read("SELECT state, progress FROM instances WHERE id = 'run.0'") == [('{"n": 2}', '"half"')]
+    found = await turns.read("SELECT type, data FROM events WHERE instance_id = 'run.0' ORDER BY seq")
+    assert [type for type, _ in found] == ["started", "stream", "stream", "heartbeat", "checkpoint"]
+    assert found[2][1] == '{"task":"t","chunk":2}'
+
+
+async def test_j8_nothing_of_a_note_is_written_after_the_task_was_lost(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    await turns.run(HandBack(claims=[task]))
+    [present] = (await turns.run(claim=workers("other"))).claims
+    before = await turns.read("SELECT state, progress FROM instances WHERE id = 'run.0'")
+    notes = [
+        note_events(task, chunk(1), progress="1"),
+        note_state(task, '{"lost": true}'),
+        note_wait(task, on_run("a", "w")),
+        note_timeout(task, "w"),
+        note_inbox(task),
+        note_awakeable(task, "awakeable#0"),
+    ]
+    kept = note_events(present, chunk(2))
+    await turns.run(*notes, kept)
+    assert [type(note.result) for note in notes] == [TaskLost] * 6
+    assert notes[0].result.status == "executing"
+    assert kept.result is None
+    assert await turns.read("SELECT state, progress FROM instances WHERE id = 'run.0'") == before
+    assert await turns.read("SELECT count(*) FROM waits WHERE instance_id = 'run.0'") == [(0,)]
+    assert await turns.read("SELECT count(*) FROM awakeables") == [(0,)]
+    assert await turns.read("SELECT data FROM events WHERE type = 'stream'") == [('{"task":"t","chunk":2}',)]
+
+
+async def test_j8_a_cancel_in_the_same_turn_comes_before_a_note(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    note = note_events(task, chunk(1))
+    await turns.run(note, Cancel(target="run"))
+    assert isinstance(note.result, TaskLost)
+    assert note.result.status == "cancelled"
+
+
+# -- awakeables --------------------------------------------------------------------------------------
+
+
+async def test_a2_the_awakeables_of_tasks_are_numbered_per_job_and_contain_its_id(turns: Any) -> None:
+    first, second = await running(turns.run, "run", "run.0", "run.1")
+    notes = [note_awakeable(first, "awakeable#0"), note_awakeable(second, "awakeable#0", task="verify")]
+    await turns.run(*notes)
+    again = note_awakeable(first, "awakeable#0", title="other")
+    third = note_awakeable(first, "awakeable#1")
+    await turns.run(again, third)
+    assert [note.result.id for note in (*notes, third)] == [awakeable_id("run", n) for n in range(3)]
+    assert again.result == notes[0].result
+
+
+async def test_a3_an_answer_goes_to_the_task_that_asked(turns: Any) -> None:
+    first, second = await running(turns.run, "run", "run.0", "run.1")
+    ask = note_awakeable(second, "awakeable#0")
+    await turns.run(ask)
+    await turns.run(note_wait(second, wait_for(ask.result.id)))
+    answer = resolve(ask.result.id)
+    result = await turns.run(answer)
+    assert result.signalled == {"run.1"}
+    assert answer.result.instance_id == "run"
+    inboxes = [note_inbox(first), note_inbox(second)]
+    await turns.run(*inboxes)
+    assert inboxes[0].result == []
+    assert [(row.kind, row.name) for row in inboxes[1].result] == [("awakeable", ask.result.id)]
+
+
+async def test_a3_an_answer_wakes_the_parked_task_and_not_the_job(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    ask = note_awakeable(task, "awakeable#0")
+    await turns.run(ask)
+    park = Decision("await", "work", "{}", Park((wait_for(ask.result.id),)))
+    await turns.run(Commit(claim=task, decision=park))
+    result = await turns.run(resolve(ask.result.id), claim=workers())
+    assert [(claim.id, [row.kind for row in claim.inbox]) for claim in result.claims] == [("run.0", ["awakeable"])]
+
+
+async def test_fault_44_an_awakeable_that_is_settled_before_the_wait_is_its_answer_even_if_consumed(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    ask = note_awakeable(task, "awakeable#0")
+    await turns.run(ask)
+    await turns.run(resolve(ask.result.id, '"yes"'))
+    first = note_wait(task, wait_for(ask.result.id, "w1"))
+    await turns.run(first)
+    assert '"yes"' in first.result.payload
+    await turns.run(note_state(task, "{}", consume=(first.result.seq,), disarm=("w1",), run_id="run"))
+    second = note_wait(task, wait_for(ask.result.id, "w2"))
+    await turns.run(second)
+    assert second.result.payload == first.result.payload
+    assert second.result.seq > first.result.seq
+
+
+async def test_a3_a_task_cannot_wait_for_the_awakeable_of_another(turns: Any) -> None:
+    first, second = await running(turns.run, "run", "run.0", "run.1")
+    ask = note_awakeable(first, "awakeable#0")
+    await turns.run(ask)
+    wait = note_wait(second, wait_for(ask.result.id))
+    await turns.run(wait)
+    assert isinstance(wait.result, NotFound)
+
+
+async def test_a4_an_awakeable_of_an_executing_task_times_out(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    ask = note_awakeable(task, "awakeable#0", timeout=MINUTE)
+    await turns.run(ask)
+    wait = note_wait(task, wait_for(ask.result.id))
+    await turns.run(wait)
+    assert wait.note.arm.deadline == ask.result.timeout_at
+    turns.clock.advance(MINUTE)
+    late = note_timeout(task, "w")
+    await turns.run(late)
+    assert (late.result.kind, late.result.payload) == ("awakeable", '{"status":"TIMEOUT"}')
+    answer = resolve(ask.result.id)
+    await turns.run(answer)
+    assert answer.result.status == "TIMEOUT"
+
+
+async def test_a4_awakeables_end_with_their_task_its_attempt_and_its_job(turns: Any) -> None:
+    done, failed, again, cancelled, open = await running(turns.run, "run", *(f"run.{n}" for n in range(5)))
+    asks = [note_awakeable(task, "awakeable#0") for task in (done, failed, again, cancelled, open)]
+    await turns.run(*asks)
+    await turns.run(
+        Commit(claim=done, decision=Decision("done", "work", "{}", Finish("done"))),
+        Commit(claim=failed, decision=Decision("stop", "work", "{}", Finish("failed", error="no"))),
+        Commit(claim=again, decision=Decision("retry", "work", "{}", Redo(0, drop_waits=True))),
+        Cancel(target="run.3"),
+    )
+    read = "SELECT status FROM awakeables ORDER BY entry_index"
+    assert [status for (status,) in await turns.read(read)] == ["CANCELLED"] * 4 + ["PENDING"]
+    await turns.run(Cancel(target="run"))
+    assert [status for (status,) in await turns.read(read)] == ["CANCELLED"] * 5
+    answers = [resolve(ask.result.id) for ask in asks]
+    await turns.run(*answers)
+    assert [type(answer.result) for answer in answers] == [AlreadySettled] * 5

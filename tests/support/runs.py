@@ -1,0 +1,69 @@
+"""Jobs and tasks for tests of the kernel, without an interpreter: rows of these kinds, and notes by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.kernel.requests import Capacity, StartInstances, TakeNote
+from hark.model.activation import Claim, Traits
+from hark.model.decisions import Arm, NewInstance
+from hark.model.lanes import GRAPHS, JOB
+from hark.model.notes import NoteAwakeable, NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
+from tests.support.turns import DEFINITION, spawn
+
+LANE = "task:t"
+_TRAITS = Traits(creates_awakeables=True, waits_while_executing=True)
+
+
+def workers(owner: str = "worker", room: int = 10) -> Capacity:
+    """What a worker with room for jobs and tasks can claim."""
+    return Capacity(owner, {GRAPHS: room, "default": room}, {JOB: _TRAITS, LANE: _TRAITS})
+
+
+def job(id: str) -> StartInstances:
+    return StartInstances(items=[NewInstance(DEFINITION, "{}", id, True, 1, "run", GRAPHS, lane=JOB, kind="job")])
+
+
+def tasks(job: Claim, *ids: str) -> Any:
+    """The job starts these tasks and waits for all of them."""
+    items = [NewInstance(DEFINITION, "{}", id, True, 1, "work", "default", lane=LANE, kind="task") for id in ids]
+    return spawn(job, items)
+
+
+async def running(run: Any, job_id: str, *ids: str) -> list[Claim]:
+    """Start a job with these tasks; `run` runs a turn. Returns the claims of the tasks, which execute."""
+    await run(job(job_id))
+    [claim] = (await run(claim=workers())).claims
+    claims = {claim.id: claim for claim in (await run(tasks(claim, *ids), claim=workers())).claims}
+    for claim in claims.values():
+        claim.traits = _TRAITS
+    return [claims[id] for id in ids]
+
+
+def on_run(name: str, id: str, job_id: str = "run", **options: Any) -> Arm:
+    """A wait for a signal of the run."""
+    return Arm("signal", id, place=id, name=name, run=job_id, **options)
+
+
+def note_wait(task: Claim, arm: Arm) -> TakeNote:
+    return TakeNote(note=NoteWait(task.id, task.epoch, arm))
+
+
+def note_inbox(task: Claim, after: int = 0) -> TakeNote:
+    return TakeNote(note=NoteInbox(task.id, task.epoch, after))
+
+
+def note_state(task: Claim, state: str, **options: Any) -> TakeNote:
+    return TakeNote(note=NoteState(task.id, task.epoch, state, **options))
+
+
+def note_events(task: Claim, *events: Any, **options: Any) -> TakeNote:
+    return TakeNote(note=NoteEvents(task.id, task.epoch, events, **options))
+
+
+def note_timeout(task: Claim, wait_id: str) -> TakeNote:
+    return TakeNote(note=NoteTimeout(task.id, task.epoch, wait_id))
+
+
+def note_awakeable(claim: Claim, place: str, job_id: str = "run", **options: Any) -> TakeNote:
+    return TakeNote(note=NoteAwakeable(claim.id, claim.epoch, job_id, place, **options))
