@@ -283,7 +283,7 @@ async def test_x8_a_cancel_while_a_step_executes_refuses_its_outcome_and_undoes(
 
 async def test_x8_a_step_in_another_process_is_undone(store: Store) -> None:
     """Two apps on one store: one cancels, the other executes the step and then its undo."""
-    gate = Gate()
+    gate, undo_gate = Gate(), Gate()
 
     class Executing(Machine, on_cancel="undo"):
         @step
@@ -293,6 +293,7 @@ async def test_x8_a_step_in_another_process_is_undone(store: Store) -> None:
 
         @step
         async def undo(self, ctx: Context) -> Outcome:
+            await undo_gate.hold()
             return Done()
 
     worker, other = Hark(store.url, **store.options), Hark(store.url, **store.options)
@@ -301,6 +302,7 @@ async def test_x8_a_step_in_another_process_is_undone(store: Store) -> None:
         await worker.start(Executing, id="o")
         await gate.reached.wait()
         assert (await other.cancel("o", "enough")).cancel_reason == "enough"
+        undo_gate.open.set()
         with pytest.raises(InstanceCancelled):
             await other.result("o", timeout=30)
 

@@ -51,7 +51,8 @@ _MATTER = {
     "reserve", "addresses", "descendants", "abandoned", "message_waits", "awakeable_owners", "subscribers",
     "take_marks", "mark", "lock", "advance_all", "taken", "insert_instances", "due", "hold_buckets", "due_buckets",
     "promote", "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
-    "record_definitions", "commit", "lock_free", "run_waits",
+    "record_definitions", "newest_definitions", "deploy_definitions", "set_undeployed", "commit", "lock_free",
+    "run_waits",
 }  # fmt: skip
 _TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses")  # fmt: skip

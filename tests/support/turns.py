@@ -138,7 +138,9 @@ TABLES: dict[str, tuple[str, ...]] = {
         "on_cancel", "cancel_reason",
     ),
     "signals": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
-    "waits": ("id", "instance_id", "kind", "name", "key", "deadline", "remaining", "fired_at", "closed_at"),
+    "waits": (
+        "id", "instance_id", "kind", "name", "key", "deadline", "remaining", "fired_at", "closed_at", "answers_each",
+    ),
     "awakeables": ("id", "instance_id", "status"),
     "buckets": ("kind", "key", "available", "due_at"),
 }  # fmt: skip
@@ -209,7 +211,7 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
     wanted = "awaiting_children" if any(w.kind == "children" for w in waits) else "awaiting_signal"
     assert row.status == wanted, f"status: {row} {waits}"
     for wait in waits:
-        assert wait.remaining is None or wait.remaining > 0, (
+        assert wait.remaining is None or wait.remaining > 0 or wait.answers_each, (
             f"all children ended and the parent is still parked: {row} {wait}"
         )
 

@@ -115,7 +115,7 @@ async def _insert(turn: Turn, rows: list[tuple[Any, ...]], starts: list[_Start])
     try:
         await turn.tx.fetch(sql.insert_instances, rows)
     except Taken as taken:
-        if any(item.named and item.lane is not None for item, _ in starts):
+        if any(item.named for item, _ in starts):
             raise Conflicted(str(taken)) from taken
         raise
 
