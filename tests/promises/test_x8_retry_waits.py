@@ -8,8 +8,7 @@ import pytest
 from hark import AwakeableTimedOut, FunctionContext, workflow
 from hark.kernel.requests import Message, RetryInstance, SettleAwakeable
 from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
-from hark.model.errors import AlreadySettled, Conflict
-from hark.store.protocol import Refused
+from hark.model.errors import AlreadySettled, Conflict, Duplicate
 from tests.promises.support_signals import Turns, harness, outcome, rows, until_blocked
 from tests.support.inspect import everything
 from tests.support.stores import Store
@@ -88,9 +87,10 @@ async def test_x8_a_retry_and_a_park_on_its_message_are_serialised(pg_store: Sto
             assert type(retry.result) is Conflict
             assert "instance new" in str(retry.result)
         else:
-            with pytest.raises(Refused):  # its step gets the error, and `handle` decides
-                await meeting
-            assert retry.result == "old"
+            await meeting
+            assert park.fenced
+            assert isinstance(park.result, Duplicate)  # its program gets the error and decides
+            assert park.result.holder == retry.result == "old"
 
 
 # -- awakeables --------------------------------------------------------------------------------------

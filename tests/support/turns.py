@@ -204,7 +204,8 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
     assert waits, f"parked on nothing: {row}"
     for signal in unseen:
         for wait in waits:
-            fits = wait.id == signal.wait_id if signal.wait_id else (wait.kind, wait.name) == (signal.kind, signal.name)
+            by_name = (wait.kind, wait.name, wait.key) == (signal.kind, signal.name, None)
+            fits = wait.id == signal.wait_id if signal.wait_id else by_name
             assert not fits, f"a lost wake-up: {row} {wait} {signal}"
     deadlines = [w.deadline for w in waits if w.deadline is not None and w.fired_at is None]
     assert row.due_at == min(deadlines, default=None), f"due: {row} {waits}"

@@ -71,6 +71,8 @@ async def apply(turn: Turn) -> None:
         [answer] = request.result
         if isinstance(cause, Message):
             cause.result = answer
+            if isinstance(answer, Exception):
+                message.report(turn, cause)
         elif not isinstance(answer, Exception):
             triggered.started[cause] = triggered.started.get(cause, 0) + 1
     if not turn.broadcasts.large:

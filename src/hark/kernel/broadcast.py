@@ -4,6 +4,10 @@ Up to a limit the subscribers are locked and written in the same transaction. Ab
 them, and later turns deliver to the marked in chunks, also to instances that woke in the meantime; waits armed later
 are not included. An instance that subscribes during a broadcast is in if its wait was committed before the subscribers
 were read, and out otherwise.
+
+A machine's inbox gets one row per broadcast, which answers every wait for its name, also one that is armed later. A
+*fresh* wait (`Arm.fresh`, the places of a process) has a key, its own id, and gets a row of its own that is directed to
+it: what was sent before it was armed cannot answer it. It receives one broadcast, or each one if it `answers_each`.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Publish
 from hark.kernel.rows import LockedRow
+from hark.model.activation import WaitRow
 from hark.model.decisions import SendBroadcast
 from hark.model.names import new_id
 from hark.store import statements as sql
@@ -27,12 +32,13 @@ Published = dict[tuple[str, str], int | Publish]  # by name and dedup key: how m
 class Broadcasts:
     """The broadcasts of one turn: the instances they reach, and what has been published."""
 
-    __slots__ = ("chunk", "large", "published", "repeats", "subscribers")
+    __slots__ = ("answered", "chunk", "large", "published", "repeats", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: dict[str, list[str]] = {}  # by name
         self.large = False  # there are more than the limit: mark them
-        self.chunk: list[tuple[str, str]] = []  # marks to deliver in this turn: broadcast, instance
+        self.chunk: list[sql.Mark] = []  # marks to deliver in this turn
+        self.answered: list[str] = []  # fresh waits that have their broadcast
         self.published: list[tuple[str, Publish]] = []  # with their ids
         self.repeats: list[tuple[Publish, Publish]] = []  # a request, and the one of this turn that it repeats
 
@@ -52,9 +58,8 @@ async def plan(turn: Turn, *, deliver_marks: bool) -> None:
     """Lock the subscribers, and the instances of a chunk of marks."""
     broadcasts = turn.broadcasts
     if deliver_marks:
-        for broadcast_id, id in await turn.tx.fetch(sql.take_marks, size=turn.rules.chunk):
-            broadcasts.chunk.append((broadcast_id, id))
-            turn.locks.ids.add(id)
+        broadcasts.chunk = await turn.tx.fetch(sql.take_marks, size=turn.rules.chunk)
+        turn.locks.ids.update(mark.instance_id for mark in broadcasts.chunk)
         turn.result.pending.marks = len(broadcasts.chunk) == turn.rules.chunk
     names = sorted({request.name for request in turn.batch.of(Publish)})
     if not names:
@@ -75,7 +80,8 @@ async def plan(turn: Turn, *, deliver_marks: bool) -> None:
 def receivers(turn: Turn) -> set[str]:
     """Instances whose waits must be read even if they are not parked: a woken instance still subscribes."""
     broadcasts = turn.broadcasts
-    return {id for ids in broadcasts.subscribers.values() for id in ids} | {id for _, id in broadcasts.chunk}
+    marked = {mark.instance_id for mark in broadcasts.chunk}
+    return {id for ids in broadcasts.subscribers.values() for id in ids} | marked
 
 
 async def deliver_marked(turn: Turn) -> None:
@@ -83,12 +89,16 @@ async def deliver_marked(turn: Turn) -> None:
     chunk = turn.broadcasts.chunk
     if not chunk:
         return
-    ids = sorted({broadcast_id for broadcast_id, _ in chunk})
+    ids = sorted({mark.broadcast_id for mark in chunk})
     for broadcast_id, name, payload in await turn.tx.fetch(sql.broadcasts_by_id, ids=ids):
-        for id in sorted(id for marked_by, id in chunk if marked_by == broadcast_id):
+        for id, wait_id in sorted((m.instance_id, m.wait_id) for m in chunk if m.broadcast_id == broadcast_id):
             row = turn.rows.get(id)
-            if row is not None and not row.terminal:
-                _post(turn, row, name, payload)
+            if row is None or row.terminal:
+                continue
+            # A fresh wait that was marked may be gone, or have received a later broadcast: then it gets nothing.
+            fresh = [wait for wait in row.waits if wait.id == wait_id and wait.fired_at is None] if wait_id else []
+            if fresh or not wait_id:
+                _post(turn, row, name, payload, fresh, by_name=not wait_id)
     await turn.inbox.flush()
 
 
@@ -130,21 +140,37 @@ def _deliver(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
     reached = 0
     for id in sorted(ids):
         row = turn.rows.get(id)
-        if row is None or row.terminal or not any(w.kind == "broadcast" and w.name == name for w in row.waits):
+        if row is None or row.terminal:
             continue
-        _post(turn, row, name, payload)
-        reached += 1
+        by_name, fresh = False, []
+        for wait in row.waits:
+            if wait.kind == "broadcast" and wait.name == name:
+                if wait.key is None:
+                    by_name = True
+                elif wait.fired_at is None:
+                    fresh.append(wait)
+        if by_name or fresh:
+            _post(turn, row, name, payload, fresh, by_name=by_name)
+            reached += 1
     return reached
 
 
-def _post(turn: Turn, row: LockedRow, name: str, payload: str) -> None:
-    woke = turn.inbox.post(row, "broadcast", name, payload)
+def _post(turn: Turn, row: LockedRow, name: str, payload: str, fresh: list[WaitRow], *, by_name: bool) -> None:
+    """Post to an instance: a row for its waits that match by name, and one to each of these fresh waits."""
+    woke = by_name and turn.inbox.post(row, "broadcast", name, payload)
+    for wait in fresh:
+        woke = turn.inbox.post(row, "broadcast", name, payload, wait_id=wait.id) or woke
+        if not wait.answers_each:
+            wait.fired_at = turn.now
+            turn.broadcasts.answered.append(wait.id)
     turn.history.event(row.id, "broadcast", None, name=name, status="woke" if woke else "stored")
 
 
 async def record(turn: Turn) -> None:
     """Store what was published, for its dedup key; mark the subscribers of large broadcasts."""
     published, large = turn.broadcasts.published, turn.broadcasts.large
+    if turn.broadcasts.answered:
+        await turn.tx.fetch(sql.fire_waits, ids=turn.broadcasts.answered)
     if large and published:
         await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in published])
         counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in published]))

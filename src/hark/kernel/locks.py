@@ -39,8 +39,8 @@ class Locks:
         self._numbers.add(zlib.crc32(name.encode()) % _NUMBERS)
 
     def reserve_message(self, name: str, key: str) -> None:
-        """Serialise turns that arm waits for one message: a read for its receiver is then exact, and two batches
-        cannot deadlock in the unique index."""
+        """Serialise turns that arm waits for one message: a read for its receiver is then exact, so that no second
+        instance becomes one."""
         self.reserve(f"message\0{name}\0{key}")
 
     def add_target(self, target: str) -> None:

@@ -1,20 +1,29 @@
-"""Deliver messages: each to the one instance that waits for its name and key.
+"""Deliver messages: each to the oldest open wait for its name and key.
 
-Turns that arm a wait for a message reserve its name and key (`Locks.reserve_message`), and the unique index allows
-one open wait for them. A message without a receiver starts an instance if a definition has such an automatic
-start, with the key of the message as its correlation key; otherwise it is not stored.
+All waits for one name and key belong to one instance: a turn that arms one reserves name and key
+(`Locks.reserve_message`), and an outcome that arms one which another instance holds is refused. A message without a
+receiver starts an instance if a definition has such an automatic start, with the key of the message as its correlation
+key; otherwise it is not stored.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel.requests import Message
-from hark.model.errors import NoTarget
+from hark.kernel.effects import request_for
+from hark.kernel.requests import Commit, Message
+from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo, SendMessage
+from hark.model.errors import Duplicate, NoTarget
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
+
+
+@request_for(SendMessage)
+def _request(effect: SendMessage, sender: Commit) -> Message:
+    # Its turn is the only one it has: the key is reserved at once, in case that it starts an instance.
+    return Message(name=effect.name, key=effect.key, payload=effect.payload, sender=sender, may_start=True)
 
 
 def plan_names(turn: Turn) -> None:
@@ -28,28 +37,77 @@ async def plan(turn: Turn) -> None:
     messages = turn.batch.of(Message)
     if messages:
         asked = {(message.name, message.key) for message in messages}
-        for id, _, _, _ in await turn.tx.fetch(sql.message_waits, sorted(asked)):
-            turn.locks.ids.add(id)
+        for row in await turn.tx.fetch(sql.message_waits, sorted(asked)):
+            turn.locks.ids.add(row.instance_id)
+
+
+async def refuse_held(turn: Turn) -> None:
+    """Refuse outcomes that would wait for a message which another instance waits for: nothing of them is written, and
+    their program gets the error. Before anything else of an outcome, its effects too, is carried out."""
+    arming = [
+        (commit, arm)
+        for commit in turn.batch.of(Commit)
+        if not commit.fenced and isinstance(commit.decision.move, Park | Proceed)
+        for arm in commit.decision.move.arm
+        if arm.kind == "message"
+    ]
+    if not arming:
+        return
+    asked = sorted({(arm.name, arm.key) for _, arm in arming})
+    committing = {commit.claim.id: commit for commit in turn.batch.of(Commit) if not commit.fenced}
+    holders: dict[tuple[str | None, str | None], tuple[str, str]] = {}
+    for wait in await turn.tx.fetch(sql.message_waits, asked):
+        commit = committing.get(wait.instance_id)
+        if commit is None or not _drops(commit, wait.id):
+            holders[wait.name, wait.key] = (wait.instance_id, wait.place)
+    for commit, arm in arming:
+        if commit.fenced:  # another of its waits was refused
+            continue
+        holder, place = holders.setdefault((arm.name, arm.key), (commit.claim.id, arm.place))
+        if holder != commit.claim.id:
+            commit.fenced = True
+            commit.result = _held(commit, arm, holder, place)
+
+
+def _drops(commit: Commit, wait_id: str) -> bool:
+    """Whether an outcome ends this wait of its instance."""
+    match commit.decision.move:
+        case Park(disarm=None) | Advance() | Finish():
+            return True
+        case Park(disarm=disarm) | Proceed(disarm=disarm):
+            return disarm is not None and wait_id in disarm
+        case Redo(drop_waits=drops):
+            return drops
+
+
+def _held(commit: Commit, arm: Arm, holder: str, place: str) -> Duplicate:
+    here = f" at {arm.place!r}" if arm.place else ""
+    there = f" at {place!r}" if place else ""
+    return Duplicate(
+        f"{commit.claim.id} cannot wait{here} for message {arm.name!r} with key {arm.key!r}: instance {holder} waits "
+        f"for it{there}, and a message has one receiver. Use another key, or retry when that instance has its message.",
+        holder=holder,
+    )
 
 
 async def apply(turn: Turn) -> None:
-    messages = turn.batch.of(Message)
+    messages = [m for m in turn.batch.of(Message) if m.sender is None or not m.sender.fenced]
     if not messages:
         return
     asked = sorted({(message.name, message.key) for message in messages})
-    receivers: dict[tuple[str, str], tuple[str, str]] = {}
+    receivers: dict[tuple[str, str], list[sql.MessageReceiver]] = {}  # the oldest wait first
     starters: dict[str, str] = {}  # by the name of the message: the first automatic start
-    names = sorted({name for name, _ in asked})
-    for id, wait, start, name, key in await turn.tx.fetch(sql.message_receivers, asked, names=names):
-        if start is None:
-            receivers[name, key] = (id, wait)
-        else:
-            starters[name] = min(start, starters.get(name, start))
+    found = await turn.tx.fetch(sql.message_receivers, asked, names=sorted({name for name, _ in asked}))
+    for wait in sorted(found, key=lambda wait: (wait.since, wait.id)):
+        row = turn.rows.get(wait.instance_id)
+        if wait.start:
+            starters[wait.name] = min(wait.start, starters.get(wait.name, wait.start))
+        elif row is not None and not row.terminal:
+            receivers.setdefault((wait.name, wait.key), []).append(wait)
     answered: list[str] = []
     for message in messages:
-        id, wait = receivers.get((message.name, message.key), (None, None))
-        row = turn.rows.get(id) if id is not None else None
-        if row is None or wait is None or row.terminal:
+        waits = receivers.get((message.name, message.key))
+        if not waits:
             if message.name not in starters:
                 refuse(turn, message)
             elif message.may_start:
@@ -58,15 +116,18 @@ async def apply(turn: Turn) -> None:
                 message.may_start = True
                 turn.result.again.append(message)
             continue
-        turn.inbox.post(row, "message", message.name, message.payload, wait_id=wait)
+        wait, row = waits[0], turn.rows[waits[0].instance_id]
+        turn.inbox.post(row, "message", message.name, message.payload, wait_id=wait.id)
         turn.history.event(row.id, "message", None, name=message.name, key=message.key)
         message.result = row.id
-        # Exactly one message answers this wait: the next one with the same key needs another.
-        del receivers[(message.name, message.key)]
+        if wait.answers_each:
+            continue
+        # Exactly one message answers this wait: the next one goes to the next oldest.
+        del waits[0]
         for armed in row.waits:
-            if armed.id == wait:
+            if armed.id == wait.id:
                 armed.fired_at = turn.now
-        answered.append(wait)
+        answered.append(wait.id)
     if answered:
         await turn.tx.fetch(sql.fire_waits, ids=answered)
 
@@ -79,3 +140,13 @@ def refuse(turn: Turn, message: Message) -> None:
         target=message.key,
     )
     turn.history.near_miss("message", message.key, message.name, "missing")
+    report(turn, message)
+
+
+def report(turn: Turn, message: Message) -> None:
+    """Tell the instance that sent a message that it was not delivered, by an event."""
+    if message.sender is not None:
+        claim = message.sender.claim
+        turn.history.event(
+            claim.id, "undelivered", claim.step, target=message.key, name=message.name, error=str(message.result)
+        )

@@ -71,9 +71,8 @@ def new_wait(turn: Turn, arm: Arm) -> WaitRow:
     """The wait to arm. The key of a wait for a signal of a run is the id of the run."""
     remaining = WAIT_KINDS[arm.kind].remaining(turn, arm)
     due = arm.due(turn.now)
-    return WaitRow(
-        arm.id, arm.place, arm.kind, arm.name, arm.key or arm.run, due, remaining, None, turn.now, arm.answers_each
-    )
+    key = arm.id if arm.fresh else arm.key or arm.run  # with a key, only what is directed to it answers it
+    return WaitRow(arm.id, arm.place, arm.kind, arm.name, key, due, remaining, None, turn.now, arm.answers_each)
 
 
 def wait_columns(instance: str, w: WaitRow) -> tuple[Any, ...]:

@@ -29,7 +29,8 @@ class Request(Struct, eq=False):
 class Commit(Request, eq=False):
     """Commit an outcome. The result is True when the next step runs ahead, else None.
 
-    `fenced` is True when the outcome was dropped because its instance is no longer executing at its epoch."""
+    `fenced` is True when the outcome was dropped: its instance is no longer executing at its epoch, or `result` is
+    the error that refuses it."""
 
     claim: Claim = None  # type: ignore[assignment]
     decision: Decision = None  # type: ignore[assignment]
@@ -89,6 +90,7 @@ class Message(Request, eq=False):
     name: str = ""
     key: str = ""
     payload: str = "null"
+    sender: Commit | None = None
     may_start: bool = False  # there was no receiver and it can start one: reserve the key
 
 

@@ -124,6 +124,7 @@ async def run_turn(
     await retry.apply(turn)
     await run_again.apply(turn)
     commit.fence_again(turn)
+    await message.refuse_held(turn)
     seen_before = await deliver.find_seen_before(turn)
     await deploy.apply(turn)
     await schedules.apply(turn)

@@ -40,19 +40,24 @@ class WaitRow(Struct, gc=False):
     place: str
     kind: WaitKind
     name: str | None
-    key: str | None
+    key: str | None  # with one, only rows that are directed to it answer it
     deadline: int | None
     remaining: int | None
     fired_at: int | None
     since: int = 0
     answers_each: bool = False  # of children: each end is an answer; its children are not read
 
+    @property
+    def shown_key(self) -> str | None:
+        """The key as people see it: that of a message. Other kinds use the column for themselves."""
+        return self.key if self.kind == "message" else None
+
     def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
-        """Whether an inbox row answers this wait: a directed row the wait it names, any other its kind and name
-        (invariant 16)."""
+        """Whether an inbox row answers this wait: a directed row the wait it names, any other the waits without a key
+        that have its kind and name (invariant 16)."""
         if wait_id is not None:
             return wait_id == self.id
-        return kind == self.kind and name == self.name
+        return kind == self.kind and name == self.name and self.key is None
 
 
 class JournalRow(Struct, gc=False):

@@ -85,6 +85,14 @@ class SendBroadcast(Struct, gc=False):
     dedup_key: str | None = None
 
 
+class SendMessage(Struct, gc=False):
+    """Effect: send a message to the instance that waits for its name and key."""
+
+    name: str
+    key: str
+    payload: str
+
+
 class Settle(Struct, gc=False):
     """Effect: settle an awakeable."""
 
@@ -103,7 +111,7 @@ class CancelChild(Struct, gc=False):
     reason: str
 
 
-Effect = SendSignal | SendBroadcast | NewInstance | NewTask | RetryChild | Settle | CancelChild
+Effect = SendSignal | SendBroadcast | SendMessage | NewInstance | NewTask | RetryChild | Settle | CancelChild
 
 
 class Arm(Struct, gc=False):
@@ -118,7 +126,10 @@ class Arm(Struct, gc=False):
     deadline: int | None = None
     children: tuple[NewInstance, ...] = ()  # to start with it
     join: int = 0  # how many of them have to end
-    answers_each: bool = False  # children: each end is an answer, and the wait stays; `join` is not used
+    # Each answer leaves the wait open for the next one. children: each end is an answer, and `join` is not used;
+    # message, or broadcast with `fresh`: a second one is received too, until the wait is disarmed.
+    answers_each: bool = False
+    fresh: bool = False  # broadcast: what is in the inbox already does not answer it. Of messages this is always so.
     run: str | None = None  # signal: of the run with this id, instead of the instance itself
 
     def due(self, now: int) -> int | None:

@@ -144,7 +144,7 @@ def _waiting(
     return Waiting(
         wait.kind,
         wait.name,
-        wait.key,
+        armed.shown_key,
         wait.place,
         from_micros(wait.since),
         None if wait.deadline is None else from_micros(wait.deadline),
@@ -234,7 +234,7 @@ async def _blocked(store: Store, row: WhyInstance, now: int, able: int, attempt:
 async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> list[NearMiss]:
     asked: set[tuple[str, str]] = {(wait.kind, wait.name) for wait in waits if wait.name is not None}
     names = sorted({name for _, name in asked})
-    keys = {wait.key for wait in waits if wait.key is not None}
+    keys = {key for wait in waits if (key := _armed(wait).shown_key) is not None}
     mine = {row.id, *keys} | ({row.key} if row.key is not None else set())
     found = [*await _inbox(store, row, asked)]
     for miss in await store.read(reads.misses_of, targets=sorted(mine), id=row.id):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
 # B1: the instances that wait for these names now, at most `size` of them, and the automatic starts of these names.
 subscribers = Sql(
     """
     SELECT s.name, s.instance_id, NULL FROM (
         SELECT DISTINCT w.name, w.instance_id FROM waits w
-        WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name IN :names[text] LIMIT :size::bigint) s
+        WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND (w.key IS NULL OR w.fired_at IS NULL)
+            AND w.name IN :names[text] LIMIT :size::bigint) s
     UNION ALL SELECT s.name, NULL, s.id FROM starts s WHERE s.kind = 'broadcast' AND s.name IN :names[text]
     """
 )
@@ -32,26 +33,42 @@ insert_broadcasts = Sql(
 )
 
 # B1, invariant 9: a broadcast that is too large for one turn marks all its subscribers in one transaction and is
-# delivered in chunks.
+# delivered in chunks. A fresh wait, whose key is its own id, has a mark of its own.
 mark = Sql(
     """
-    INSERT INTO deliveries (broadcast_id, instance_id)
-    SELECT DISTINCT r.id, w.instance_id FROM {rows: id text, name text}
-    JOIN waits w ON w.kind = 'broadcast' AND w.closed_at IS NULL AND w.name = r.name
+    INSERT INTO deliveries (broadcast_id, instance_id, wait_id)
+    SELECT DISTINCT r.id, w.instance_id, coalesce(w.key, '') FROM {rows: id text, name text}
+    JOIN waits w ON w.kind = 'broadcast' AND w.closed_at IS NULL AND (w.key IS NULL OR w.fired_at IS NULL)
+        AND w.name = r.name
     """
 )
 
 # B1: how many subscribers were marked.
-marked = Sql("SELECT broadcast_id, count(*) FROM deliveries WHERE broadcast_id IN :ids[text] GROUP BY broadcast_id")
+marked = Sql(
+    """
+    SELECT broadcast_id, count(DISTINCT instance_id) FROM deliveries WHERE broadcast_id IN :ids[text]
+    GROUP BY broadcast_id
+    """
+)
+
+
+class Mark(Row, frozen=True):
+    """A delivery of a large broadcast that is still to be made; `wait_id` is that of a fresh wait, or empty."""
+
+    broadcast_id: str
+    instance_id: str
+    wait_id: str
+
 
 # B1: the next chunk. A mark is deleted in the commit that writes the inbox row, so no subscriber receives it twice.
 take_marks = Sql(
     """
-    DELETE FROM deliveries WHERE (broadcast_id, instance_id) IN (
-        SELECT broadcast_id, instance_id FROM deliveries ORDER BY broadcast_id, instance_id
+    DELETE FROM deliveries WHERE (broadcast_id, instance_id, wait_id) IN (
+        SELECT broadcast_id, instance_id, wait_id FROM deliveries ORDER BY broadcast_id, instance_id, wait_id
         LIMIT :size::bigint FOR UPDATE SKIP LOCKED)
-    RETURNING broadcast_id, instance_id
-    """
+    RETURNING broadcast_id, instance_id, wait_id
+    """,
+    row=Mark,
 )
 
 # B1: what to write into the inboxes of a chunk.

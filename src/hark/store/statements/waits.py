@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
 # The open waits of an instance. In a turn: under lock.
 waits_of = Sql(
@@ -67,24 +67,39 @@ count_children = Sql(
     """,
 )
 
-# B4: the one instance that waits for a message. The unique index `waits_message` allows no second. CROSS JOIN, because
-# SQLite would else read all waits for messages and compare each with the list.
-message_waits = Sql(
-    """
-    SELECT w.instance_id, w.id, w.name, w.key FROM {rows: name text, key text}
+
+class MessageReceiver(Row, frozen=True):
+    """An open wait for a message, or an automatic start, of which only `name` and `start` are set."""
+
+    id: str
+    instance_id: str
+    place: str
+    name: str
+    key: str
+    answers_each: bool
+    since: int
+    start: str
+
+
+# CROSS JOIN, because SQLite would else read all waits for messages and compare each with the list. No ORDER BY, for
+# which the planners prefer the index over all open waits.
+_WAITS_FOR_MESSAGES = """SELECT w.id, w.instance_id, w.place, w.name, w.key, w.answers_each, w.since, '' AS start
+    FROM {rows: name text, key text}
     CROSS JOIN waits w WHERE w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
-        AND w.name = r.name AND w.key = r.key
-    """
-)
+        AND w.name = r.name AND w.key = r.key"""
+
+# B4: the waits for a message. They belong to one instance: turns that arm them reserve the name and key, and
+# kernel/message.py refuses a second instance.
+message_waits = Sql(_WAITS_FOR_MESSAGES, row=MessageReceiver)
 
 # B4: the same under lock, and the automatic starts of these messages.
 message_receivers = Sql(
-    """
-    SELECT w.instance_id, w.id, NULL, w.name, w.key FROM {rows: name text, key text}
-    CROSS JOIN waits w WHERE w.kind = 'message' AND w.closed_at IS NULL AND w.fired_at IS NULL
-        AND w.name = r.name AND w.key = r.key
-    UNION ALL SELECT NULL, NULL, s.id, s.name, NULL FROM starts s WHERE s.kind = 'message' AND s.name IN :names[text]
-    """
+    f"""
+    {_WAITS_FOR_MESSAGES}
+    UNION ALL SELECT '', '', '', s.name, '', false, 0, s.id FROM starts s
+    WHERE s.kind = 'message' AND s.name IN :names[text]
+    """,
+    row=MessageReceiver,
 )
 
 # M8: the children behind these waits, in the order of the spawn.
