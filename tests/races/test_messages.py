@@ -19,7 +19,7 @@ def _news(**options: object) -> object:
     return on("news", "broadcast", fresh=True, **options)
 
 
-async def test_b4_of_two_instances_that_wait_for_a_message_at_once_one_is_refused(stage: Stage) -> None:
+async def test_of_two_instances_that_wait_for_a_message_at_once_one_is_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
         x, y = await stage.executing("x"), await stage.executing("y")
         parks = park(x, _paid()), park(y, _paid())
@@ -36,7 +36,7 @@ async def test_b4_of_two_instances_that_wait_for_a_message_at_once_one_is_refuse
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_a_wait_for_a_message_that_its_holder_gives_up_is_taken_or_refused(stage: Stage) -> None:
+async def test_a_wait_for_a_message_that_its_holder_gives_up_is_taken_or_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", _paid(), on("poke"))
         await stage.one.run(Deliver(target="x", name="poke"))
@@ -57,7 +57,7 @@ async def test_b4_a_wait_for_a_message_that_its_holder_gives_up_is_taken_or_refu
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_a_retry_and_another_instance_do_not_both_wait_for_a_message(stage: Stage) -> None:
+async def test_a_retry_and_another_instance_do_not_both_wait_for_a_message(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", _paid(), on("poke"))
         await stage.one.run(Deliver(target="x", name="poke"))
@@ -76,7 +76,7 @@ async def test_b4_a_retry_and_another_instance_do_not_both_wait_for_a_message(st
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_two_messages_to_two_places_of_an_instance_are_both_received(stage: Stage) -> None:
+async def test_two_messages_to_two_places_of_an_instance_are_both_received(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", _paid(), _paid())
         messages = [Message(name="paid", key="order-1") for _ in range(2)]
@@ -91,7 +91,7 @@ async def test_b4_two_messages_to_two_places_of_an_instance_are_both_received(st
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_a_message_against_a_cancel_is_received_or_has_no_receiver(stage: Stage) -> None:
+async def test_a_message_against_a_cancel_is_received_or_has_no_receiver(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", _paid(answers_each=True))
         message = Message(name="paid", key="order-1")
@@ -121,7 +121,7 @@ async def test_fault_60_a_fresh_wait_that_is_armed_during_a_broadcast_is_in_or_o
     await stage.explore(prepare, deep=True)
 
 
-async def test_b5_a_fresh_wait_receives_one_of_two_concurrent_broadcasts_and_one_that_stays_both(stage: Stage) -> None:
+async def test_a_fresh_wait_receives_one_of_two_concurrent_broadcasts_and_one_that_stays_both(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", _news())
         await stage.parked("y", _news(answers_each=True))
