@@ -14,6 +14,7 @@ import pytest
 from hark.kernel.requests import (
     Cancel,
     Capacity,
+    ChangeSchedule,
     Commit,
     Deliver,
     HandBack,
@@ -31,6 +32,7 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
+from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.decisions import Arm, Effect, FailedAttempt, NewInstance, SendBroadcast, SendSignal, Settle
 from hark.model.failures import Failure
 from hark.model.values import Rate
@@ -57,7 +59,7 @@ from tests.support.turns import (
 )
 
 MANY = 200
-_TABLES = ("instances", "tags", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses")
+_TABLES = ("instances", "tags", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "starts")
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 
@@ -104,6 +106,10 @@ class Table:
         claims = (await self.turn(*(deliver(id) for id in ids), capacity=capacity("me", n))).claims
         assert len(claims) == n
         return claims
+
+
+def schedule(name: str, **options: Any) -> ChangeSchedule:
+    return ChangeSchedule(name=name, definition=DEFINITION, start=new_schedule(name, "{}", every=60, **options))
 
 
 def deliver(id: str, **options: Any) -> Deliver:
@@ -328,6 +334,31 @@ async def delays_that_are_over(t: Table, n: int) -> Any:
 
 
 @work
+async def ticks_of_schedules(t: Table, n: int) -> Any:
+    await t.turn(*(schedule(f"s{i}", overlap="queue", correlation_key=f"k{i}") for i in range(n)))
+    t.clock.advance(2 * MINUTE)
+    await t.turn(sweep=True)
+    t.clock.advance(MINUTE)
+    return t.turn(sweep=True, capacity=capacity("me", n))
+
+
+@work
+async def changes_of_schedules(t: Table, n: int) -> Any:
+    await t.turn(*(schedule(f"s{i}") for i in range(n)))
+    verbs = [ChangeSchedule(verb=verb, name=f"s{i}") for i in range(n) for verb in ("pause", "resume", "trigger")]
+    return t.turn(*verbs, *(ChangeSchedule(verb="delete", name=f"s{i}") for i in range(n)))
+
+
+@work
+async def broadcasts_and_messages_that_start(t: Table, n: int) -> Any:
+    starts = [AutomaticStart(kind="broadcast", name=f"b{i}", element=f"b{i}") for i in range(n)]
+    starts.append(AutomaticStart(kind="message", name="m"))
+    await t.turn(*(ChangeSchedule(name=one.name, definition=DEFINITION, start=one) for one in starts))
+    messages = [Message(name="m", key=f"k{i}", may_start=True) for i in range(n)]
+    return t.turn(*(Publish(name=f"b{i}") for i in range(n)), *messages)
+
+
+@work
 async def timeouts_of_awakeables(t: Table, n: int) -> Any:
     commits = []
     for i, claim in enumerate(await t.claimed(n)):
@@ -475,6 +506,21 @@ async def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
         assert sent[MANY] == sent[2]
         assert len(sent[1]) <= len(sent[2])
         assert len(sent[2]) < 40
+
+
+async def test_t2_a_sweep_without_a_due_schedule_asks_once_and_no_other_turn_asks(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with table(store) as t:
+        await t.turn(schedule("later"))
+        [id] = await t.parked(1)
+        with counted(store, monkeypatch) as sent:
+            await t.turn(sweep=True)
+        assert [name for name in sent if "start" in name] == ["due_starts"]
+        with counted(store, monkeypatch) as sent:
+            [claim] = (await t.turn(deliver(id), capacity=capacity("me", 1))).claims
+            await t.turn(done(claim))
+        assert not [name for name in sent if "start" in name or "schedule" in name]
 
 
 async def _clear(t: Table) -> None:

@@ -52,10 +52,10 @@ _MATTER = {
     "take_marks", "mark", "lock", "advance_all", "taken", "insert_instances", "due", "hold_buckets", "due_buckets",
     "promote", "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
     "record_definitions", "newest_definitions", "deploy_definitions", "set_undeployed", "commit", "lock_free",
-    "run_waits",
+    "run_waits", "due_starts", "starts_by_id", "lock_starts", "lock_due_starts", "save_starts", "release_starts",
 }  # fmt: skip
 _TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
-           "tombstones", "misses")  # fmt: skip
+           "tombstones", "misses", "starts")  # fmt: skip
 _EMPTY = "".join(f"DELETE FROM {table};" for table in _TABLES)
 _TRUNCATE = f"TRUNCATE {', '.join(_TABLES)}"
 _CONTENT = {table: f"SELECT {', '.join(columns)} FROM {table}" for table, columns in TABLES.items()}
