@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hark.app import Hark
+from hark.dialects.job import Dag, Job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.model.lanes import GRAPHS
@@ -46,7 +47,7 @@ class Harness(Hark):
     """A Hark for tests: in memory by default, with a clock that `advance` moves.
 
     Args:
-        *definitions: The `Machine` classes and `@workflow` functions to register.
+        *definitions: The `Machine` classes, `@workflow` functions and jobs to register.
         url: The store; by default an empty one in memory.
         **options: The other options of `Hark`.
 
@@ -67,7 +68,7 @@ class Harness(Hark):
     """
 
     def __init__(
-        self, *definitions: Workflow[..., Any] | type[Machine], url: str = "sqlite://", **options: Any
+        self, *definitions: Workflow[..., Any] | type[Machine] | Job | Dag, url: str = "sqlite://", **options: Any
     ) -> None:
         self.clock = HandClock()
         super().__init__(url, **{"linger": 0.0, **options}, clock=self.clock)

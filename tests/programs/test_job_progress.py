@@ -69,7 +69,7 @@ def _expected(model: JobModel) -> dict[str, str]:
 
 @settings(max_examples=300, deadline=None)
 @given(job_specs(), st.data())
-def test_after_each_end_the_tasks_are_as_in_the_model(spec: JobSpec, data: st.DataObject) -> None:
+def test_j1_after_each_end_the_tasks_are_as_in_the_model(spec: JobSpec, data: st.DataObject) -> None:
     holds = {task.name: data.draw(st.booleans()) for task in spec.tasks}
     model, job = JobModel(spec, holds), _Job(spec, holds)
     while running := model.running():

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hark.app.answer_links import AnswerLinks
 from hark.app.handle import Handle
+from hark.app.jobs import JobBook
 from hark.app.starts import StartBuilder
 from hark.kernel.requests import Request
 from hark.runtime.clerk import Clerk
+from hark.runtime.job_access import JobAccess
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.runtime.services import WorkerServices
@@ -28,6 +30,8 @@ class Core:
     _clerk: Clerk
     _registry: Registry
     _starts: StartBuilder
+    _jobs: JobBook
+    _access: JobAccess
     _links: AnswerLinks
     _services: WorkerServices
     _max_payload: int

@@ -6,8 +6,9 @@ doors need is in door_access.py.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from hark.app.answer_links import AnswerLinks
@@ -20,21 +21,26 @@ from hark.app.arguments import (
     seconds,
 )
 from hark.app.handlers import HandlerVerbs
+from hark.app.jobs import JobBook
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
 from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
 from hark.app.starts import StartBuilder, program_of
+from hark.dialects.job import Dag, Job, job_of, load_job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Register
 from hark.kernel.rules import Rules
 from hark.model.extras import import_extra
+from hark.model.lanes import JOB
 from hark.model.values import Rate
+from hark.programs.jobs.program import JobProgram
 from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
+from hark.runtime.job_access import JobAccess
 from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
@@ -42,6 +48,7 @@ from hark.runtime.retention import Retention
 from hark.runtime.services import WorkerServices
 from hark.runtime.worker import Worker
 from hark.store import connect
+from hark.store.protocol import Store
 
 _BROADCAST_CHUNK = 5000
 
@@ -133,9 +140,12 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
-        self._starts = StartBuilder(self._registry, limits, self._max_payload, self.register)
+        self._registry.add_lane(JOB, JobProgram())
+        self._jobs = JobBook(self._max_payload)
+        self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
+        self._access = JobAccess(self._clerk, self._registry)
         self._services = WorkerServices(
-            self._clerk, limits, self._max_payload, self._starts.build, self._links.url
+            self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._access
         )  # fmt: skip
         self._services.linger = seconds(linger, "linger", zero=True)
         self._services.max_signal_wait = seconds(max_signal_wait, "max_signal_wait")
@@ -151,8 +161,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._observe()
         await self._clerk.open()
         await self._read(self._links.read)
-        if self._registry.rows() and self._clerk.access != "read":
-            await self._ask(Register(rows=self._registry.rows()))
+        for recorded in self._record():
+            await recorded
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -163,12 +173,27 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._observe()
         self._clerk.open().result()
         self._read(self._links.read).result()
-        if self._registry.rows() and self._clerk.access != "read":
-            self._ask(Register(rows=self._registry.rows())).result()
+        for recorded in self._record():
+            recorded.result()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._clerk.close().result()
+
+    def _record(self) -> list[Reply[Any]]:
+        """Record in the store what is registered here."""
+        self._jobs.forget_versions()
+        self._access.forget_sources()
+        if self._clerk.access == "read":
+            return []
+        recorded: list[Reply[Any]] = [self._deploy(job) for job in self._jobs.jobs()]
+        if self._registry.rows():
+            recorded.append(self._ask(Register(rows=self._registry.rows())))
+        return recorded
+
+    def _deploy(self, job: Job) -> Reply[tuple[str, int]]:
+        request, deployed = self._jobs.deployment(job)
+        return self._ask(request, deployed)
 
     def _observe(self) -> None:
         """Use OpenTelemetry if the program has loaded it. It is not loaded from here: that would take longer than all
@@ -188,30 +213,67 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
 
     # -- work, serve ------------------------------------------------------------------------------
 
-    def register(self, *definitions: Workflow[..., Any] | type[Machine]) -> Reply[None]:
+    def register(self, *definitions: Workflow[..., Any] | type[Machine] | Job | Dag) -> Reply[None]:
         """Make definitions known to this process, and record them in the store.
 
-        They are recorded when the app opens, or now if it is open. A worker runs only what is registered here.
+        They are recorded when the app opens, or now if it is open. A worker runs the machines and workflows that are
+        registered here, and the jobs of the whole store: those need only the handlers of their tasks.
 
         Args:
-            *definitions: `Machine` classes and `@workflow` functions.
+            *definitions: `Machine` classes, `@workflow` functions, and jobs: what `load_job` returns, or a `Dag`.
 
         Raises:
-            InvalidDefinition: Another definition has the same name and version, or a type hint cannot be resolved.
+            InvalidDefinition: Another definition has the same name and version, a type hint cannot be resolved, or a
+                job has mistakes.
             InvalidInput: An argument is not a definition.
 
         Example:
             app.register(Checkout, deploy)
         """
-        new = [program for program in map(program_of, definitions) if self._registry.add(program)]
+        jobs = [job for definition in definitions if (job := job_of(definition)) is not None]
+        code = [definition for definition in definitions if job_of(definition) is None]
+        new = [program for program in map(program_of, code) if self._registry.add(program)]
         rows = [
             row for row in self._registry.rows() if any((row.name, row.version) == (p.name, p.version) for p in new)
         ]
-        if rows and self._clerk.is_open:
-            return self._ask(Register(rows=rows))
-        reply: Reply[None] = Reply()
-        answer_all([(reply, None)])
-        return reply
+        changed = [job for job in jobs if self._jobs.add(job)]
+        recorded: list[Reply[Any]] = []
+        if self._clerk.is_open:
+            recorded = [self._deploy(job) for job in changed]
+            if rows:
+                recorded.append(self._ask(Register(rows=rows)))
+        if not recorded:
+            nothing: Reply[None] = Reply()
+            answer_all([(nothing, None)])
+            return nothing
+
+        async def all_of_them(store: Store) -> None:
+            for one in recorded:
+                await one
+
+        return self._read(all_of_them)
+
+    def deploy(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> Reply[list[tuple[str, int]]]:
+        """Put a job into the store: any worker can run it from then on, and it can be started by its name.
+
+        The same job again is the same version, a changed one the next version. Instances that run keep theirs.
+
+        Args:
+            source: A path, the text of a job in YAML or JSON, or a dict with the same keys, as for `load_job`.
+
+        Returns:
+            A reply with a list of the deployed names and versions.
+
+        Raises:
+            InvalidDefinition: The job has mistakes; `.problems` lists them.
+            MissingExtra: It is YAML, and PyYAML is not installed: `pip install 'hark[jobs]'`.
+            OSError: The file cannot be read.
+
+        Example:
+            [(name, version)] = await app.deploy("release.yaml")
+        """
+        request, deployed = self._jobs.deployment(load_job(source))
+        return self._ask(request, lambda version: [deployed(version)])
 
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """Make a worker for this process. It runs between `async with` and its end, or `with` in synchronous code.

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from hark.app.arguments import optional_name
 from hark.app.core import Core
 from hark.app.handle import Handle
+from hark.app.jobs import gates_of, unknown_gates
 from hark.app.starts import Definition, Start, starts_of
+from hark.dialects.job import Dag, Job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
-from hark.kernel.requests import SignalWithStart, StartInstances
+from hark.kernel.requests import Request, SignalWithStart, StartInstances
 from hark.model import json
 from hark.model.errors import Duplicate, NotFound
+from hark.model.lanes import gate_lane
 from hark.model.names import check_name
 from hark.model.outcomes import Duration, StartOptions, Step
 from hark.runtime.reply import Reply
+from hark.store.protocol import Store
 
 if TYPE_CHECKING:
     from typing import Unpack
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class StartVerbs(Core):
@@ -34,7 +39,7 @@ class StartVerbs(Core):
     ) -> Reply[Handle[R]]: ...
     @overload
     def start(
-        self, definition: type[Machine] | str, input: Any = None, **options: Unpack[StartOptions]
+        self, definition: type[Machine] | Job | Dag | str, input: Any = None, **options: Unpack[StartOptions]
     ) -> Reply[Handle[Any]]: ...
     def start(
         self,
@@ -60,9 +65,10 @@ class StartVerbs(Core):
         A start by name needs no code in this process: workers record in the store what they can run.
 
         Args:
-            definition: A `@workflow`, a `Machine` class, or the name of one.
+            definition: A `@workflow`, a `Machine` class, a job (`load_job`, `Dag`), or the name of one.
             input: What the instance starts with, a JSON value, dataclass, Struct or model. For a workflow a dict is
-                its keyword arguments, any other value its one argument. For a machine it is the first state.
+                its keyword arguments, any other value its one argument. For a machine it is the first state, for a job
+                its inputs.
             id: The id of the new instance, 1 to 128 of `A-Z a-z 0-9 _ . -`; by default a UUIDv7.
             correlation_key: A name for the instance, by which signals reach it. One live instance may hold a key.
             correlation_scope: "live" frees the key when the instance ends, "forever" never.
@@ -86,6 +92,7 @@ class StartVerbs(Core):
             Duplicate: The id or key is taken; `.holder` is the id of the instance that has it.
             NotFound: No worker has ever registered a definition of this name and version.
             InvalidInput: An argument is malformed, or `input` does not match the definition.
+            InvalidDefinition: A job has mistakes, or a gate that neither this app nor a worker has registered.
 
         Example:
             order = await app.start(checkout, {"order": 42}, correlation_key="order:42")
@@ -96,7 +103,8 @@ class StartVerbs(Core):
             "rate_limit": rate_limit, "weight": weight, "version": version, "tags": tags,
         }  # fmt: skip
         item = self._starts.build(definition, input, options)
-        return self._ask(StartInstances(items=[item]), lambda answers: self._handle(_raise(answers[0])))
+        request = StartInstances(items=[item])
+        return self._ask_start([definition], request, lambda answers: self._handle(_raise(answers[0])))
 
     def start_many(self, starts: Iterable[tuple[Definition, Any] | Start]) -> Reply[list[Handle[Any] | Duplicate]]:
         """Start many instances in one commit.
@@ -114,9 +122,13 @@ class StartVerbs(Core):
         Example:
             await app.start_many([(checkout, {"order": 1}), Start(checkout, {"order": 2}, priority=5)])
         """
-        items = [self._starts.build(one.definition, one.input, one.options) for one in starts_of(starts)]
+        wanted = starts_of(starts)
+        items = [self._starts.build(one.definition, one.input, one.options) for one in wanted]
         request = StartInstances(items=items)
-        return self._ask(request, lambda answers: [self._handle_or_duplicate(answer) for answer in answers])
+        definitions = (one.definition for one in wanted)
+        return self._ask_start(
+            definitions, request, lambda answers: [self._handle_or_duplicate(answer) for answer in answers]
+        )
 
     @overload
     def signal_with_start(
@@ -132,7 +144,7 @@ class StartVerbs(Core):
     @overload
     def signal_with_start(
         self,
-        definition: type[Machine] | str,
+        definition: type[Machine] | Job | Dag | str,
         correlation_key: str,
         name: str,
         payload: Any = None,
@@ -178,7 +190,24 @@ class StartVerbs(Core):
             payload=json.dump(payload, limit=self._max_payload),
             dedup_key=optional_name(dedup_key, "dedup key"),
         )
-        return self._ask(request, self._handle)
+        return self._ask_start([definition], request, self._handle)
+
+    def _ask_start(self, definitions: Iterable[Definition], request: Request, convert: Callable[[Any], T]) -> Reply[T]:
+        """Queue a start, unless a job has a gate that is not registered. Gates of other processes are in the store."""
+        jobs = [job for job in map(self._starts.job, definitions) if job is not None] if self._jobs else []
+        lanes = self._registry.lanes()
+        unsure = {job: gates for job in jobs if (gates := [g for g in gates_of(job) if gate_lane(g) not in lanes])}
+        if not unsure:
+            return self._ask(request, convert)
+
+        async def checked(store: Store) -> T:
+            for job, gates in unsure.items():
+                if unknown := await self._access.unknown_gates(gates):
+                    raise unknown_gates(job, unknown)
+            asked: Reply[T] = self._ask(request, convert)
+            return await asked
+
+        return self._read(checked)
 
     def _handle_or_duplicate(self, answer: Any) -> Handle[Any] | Duplicate:
         if isinstance(answer, NotFound):

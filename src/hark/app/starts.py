@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, Unpack
 
 from hark.app.arguments import check_tags, optional_name
+from hark.app.jobs import JobBook
 from hark.dialects import machine, workflow
+from hark.dialects.job import Dag, Job, job_of
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
@@ -21,14 +23,14 @@ from hark.model.names import check_id, check_name, check_queue, micros, moment, 
 from hark.model.outcomes import StartOptions
 from hark.runtime.registry import Program, Registry
 
-Definition: TypeAlias = "Workflow[..., Any] | type[Machine] | str"
+Definition: TypeAlias = "Workflow[..., Any] | type[Machine] | Job | Dag | str"
 
 
 class Start:
     """One start of `start_many`, with its options.
 
     Args:
-        definition: A `@workflow`, a `Machine` class, or the name of one.
+        definition: A `@workflow`, a `Machine` class, a job, or the name of one.
         input: What the instance starts with.
         **options: The options of `Hark.start`.
 
@@ -49,13 +51,22 @@ class StartBuilder:
 
     Args:
         registry: The definitions whose code is in this process: their inputs are validated.
+        jobs: The jobs that this process has registered.
         limits: The configured rate limits, which a start may name.
         max_payload: How many bytes of JSON an input may have.
         register: Called with a definition that is started before it was registered.
     """
 
-    def __init__(self, registry: Registry, limits: Limits, max_payload: int, register: Callable[[Any], object]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        jobs: JobBook,
+        limits: Limits,
+        max_payload: int,
+        register: Callable[[Any], object],
+    ) -> None:
         self._registry = registry
+        self._jobs = jobs
         self._limits = limits
         self._max_payload = max_payload
         self._register = register
@@ -90,15 +101,22 @@ class StartBuilder:
     ) -> NewInstance:
         if unknown:
             raise InvalidInput(f"start has no option {', '.join(unknown)}. `help(Hark.start)` lists those it has.")
-        program = None if isinstance(definition, str) else self._known(definition)
-        name = definition if program is None else program.name
-        if program is not None and version is None:
-            version = program.version
+        job = self.job(definition, version)
+        if job is not None:
+            name = job.name
+            version = self._jobs.version(job) if version is None else version
+        else:
+            program = None if isinstance(definition, str) else self._known(definition)
+            name = definition if program is None else program.name
+            if program is not None and version is None:
+                version = program.version
         if version is not None and (problem := version_problem(version)):
             raise InvalidInput(f"{problem}, or leave it out for the newest.")
-        known = self._registry.find(check_name(name, "definition"), version)
+        known = None if job is not None else self._registry.find(check_name(name, "definition"), version)
         step = None if step is None else check_name(getattr(step, "__hark_step__", step), "step name")
-        state = self._state(known, input)
+        state = self._state(known, input) if job is None else self._jobs.state(job, input)
+        if job is not None and step is not None:
+            raise InvalidInput(f"{name!r} is a job: it starts with the tasks that need none. Leave out step=.")
         if known is not None and step is not None and step not in known.steps:
             raise InvalidInput(f"{name} has no step {step!r}. It has: {', '.join(known.steps)}.")
         if correlation_scope not in ("live", "forever"):
@@ -124,6 +142,15 @@ class StartBuilder:
             tags=check_tags(tags),
         )
 
+    def job(self, definition: Any, version: int | None = None) -> Job | None:
+        """The job that a definition or a name means, if this process has it. One that is not registered is."""
+        if isinstance(definition, str):
+            return self._jobs.find(definition, version)
+        job = job_of(definition)
+        if job is not None and self._jobs.find(job.name, version) is not job:
+            self._register(job)
+        return job
+
     def _known(self, definition: Any) -> Program:
         """The program of a definition. Starting one that was never registered registers it."""
         program = program_of(definition)
@@ -143,7 +170,7 @@ def program_of(definition: Any) -> Program:
     program: Program | None = machine.program_of(definition) or workflow.program_of(definition)
     if program is None:
         raise InvalidInput(
-            f"{definition!r} is not a definition. Give a Machine class, a @workflow, or the name of one."
+            f"{definition!r} is not a definition. Give a Machine class, a @workflow, a job, or the name of one."
         )
     return program
 

@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 NoteType = Literal["stream", "heartbeat", "checkpoint"]
-ProgramEventType = Literal["iteration", "paused", "gate"]  # a program writes these with an outcome (`Decision.events`)
+# A program writes these with an outcome (`Decision.events`).
+ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed"]
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
@@ -111,6 +112,15 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         "The engine failed the instance: it was quarantined after `max_crashes` crashes in a row, it is a child that "
         "could not be started, or its undo could not finish.",
         {**_FAILURE, "error": "the error of the instance"},
+    ),
+    "skipped": EventInfo("A task of the job does not run; `step` is its name.", {"reason": "why"}),
+    "regressed": EventInfo(
+        "A task of the job failed, and the job begins again at an earlier one; `step` is the task that failed.",
+        {
+            "to": "the task at which it begins again",
+            "error": "the error of the task that failed",
+            "count": "how often this task has regressed the job by now",
+        },
     ),
     "reclaimed": EventInfo(
         "The worker that executed the instance is dead: the step runs again.", {"worker": "the id of that worker"}

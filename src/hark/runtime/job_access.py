@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from hark.model import json
 from hark.model.errors import NotFound
-from hark.model.job import decode_job
 from hark.model.lanes import gate_lane
-from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.graph import JobGraph, job_graph
 from hark.programs.jobs.inputs import checked_inputs
 from hark.programs.jobs.job_state import START, load_job_state
 from hark.programs.jobs.services import TaskOutput
@@ -20,12 +18,6 @@ from hark.store import reads
 from hark.store.protocol import Store
 
 
-@lru_cache(256)
-def job_graph(source: str) -> JobGraph:
-    """The job of a stored source, with its indexes. All instances of a version share it."""
-    return JobGraph(decode_job(source))
-
-
 class JobAccess:
     """The jobs of one app. Sources are read once and kept: the source of a version never changes."""
 
@@ -33,6 +25,10 @@ class JobAccess:
         self._clerk = clerk
         self._registry = registry
         self._graphs: dict[tuple[str, int], JobGraph] = {}
+
+    def forget_sources(self) -> None:
+        """The app may be opened on another store, which has versions of its own."""
+        self._graphs = {}
 
     async def graph(self, definition: str, version: int) -> JobGraph:
         """The job of one version of a definition."""

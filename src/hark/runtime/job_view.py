@@ -9,12 +9,11 @@ from hark.model import json
 from hark.model.errors import InvalidInput
 from hark.model.values import PARKED
 from hark.programs.jobs.addresses import task_id
-from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.graph import JobGraph, job_graph
 from hark.programs.jobs.inputs import checked_inputs
 from hark.programs.jobs.job_state import START, JobState, load_job_state
 from hark.programs.jobs.states import PENDING, SHOWN, STARTED, WITH_ROW
 from hark.programs.jobs.task_state import load_task_state
-from hark.runtime.job_access import job_graph
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import InstanceRow, TaskRow
@@ -23,7 +22,7 @@ JOB_KIND = "job"
 _ENDED = {"done": "completed", "failed": "failed", "cancelled": "cancelled"}
 
 
-async def states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any]:
+async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any]:
     """The `state` of these jobs, by id: their `inputs`, and per task its status, attempt, output and error."""
     versions = sorted({(row.definition, row.version) for row in rows})
     sources = {(name, version): source for name, version, source in await store.read(reads.sources_of, versions)}

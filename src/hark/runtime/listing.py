@@ -125,8 +125,9 @@ async def _definitions(store: Store, kind: str | None) -> list[str]:
     kinds: dict[str, set[str]] = {}
     for name, _, of, *_ in await store.read(sql.definitions):
         kinds.setdefault(name, set()).add(of)
+    of_tasks = {"job", "bpmn"} if kind == "task" else set()  # a task has the definition of its job
     # A child of a definition that no process registered has failed, and its definition has no kind.
-    return [name for name in names if kind in kinds.get(name, (kind,))]
+    return [name for name in names if not kinds.get(name, {kind}).isdisjoint({kind} | of_tasks)]
 
 
 def prefix_range(prefix: str | None) -> tuple[str | None, str | None]:

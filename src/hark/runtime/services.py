@@ -18,6 +18,7 @@ from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 from hark.runtime.clerk import Clerk
 from hark.runtime.handler_support import HandlerSupport
+from hark.runtime.job_access import JobAccess
 from hark.runtime.listeners import Listeners
 from hark.runtime.reply import Reply
 from hark.runtime.watchdog import LoopWatchdog
@@ -37,8 +38,10 @@ class WorkerServices(HandlerSupport):
         max_payload: int,
         new: Callable[[Any, Any, dict[str, Any]], NewInstance],
         link: Callable[[str, str, int | None], str],
+        jobs: JobAccess,
     ) -> None:
-        """`new` makes a start of a definition, an input and options; `link` the signed address of an awakeable."""
+        """`new` makes a start of a definition, an input and options; `link` the signed address of an awakeable; `jobs`
+        reads what jobs need."""
         super().__init__(clerk)
         self.max_payload = max_payload
         self.new = new
@@ -50,6 +53,10 @@ class WorkerServices(HandlerSupport):
         self.driving: Any = None
         self.tracing: Tracing | None = None
         self.link = link
+        self.graph = jobs.graph
+        self.outputs = jobs.outputs
+        self.inputs = jobs.inputs
+        self.unknown_gates = jobs.unknown_gates
         self._threads: ThreadPoolExecutor | None = None
         self._handler_threads: ThreadPoolExecutor | None = None
         self._watchdog: LoopWatchdog | None = None

@@ -14,6 +14,7 @@ from hark.model.links import Keys
 from hark.model.names import from_micros, moment
 from hark.model.values import PARKED, Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import listing
+from hark.runtime.job_view import JOB_KIND, job_states
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -35,9 +36,9 @@ def _value(text: str | None) -> Any:
 # -- instances -------------------------------------------------------------------------------------
 
 
-def _instance(row: reads.InstanceRow, waits: Sequence[Wait] = ()) -> Instance:
+def _instance(row: reads.InstanceRow, waits: Sequence[Wait], state: Any) -> Instance:
     return Instance(
-        row.id, row.definition, row.kind, row.version, row.step, row.status, _value(row.state), _value(row.result),
+        row.id, row.definition, row.kind, row.version, row.step, row.status, state, _value(row.result),
         row.error, row.traceback, row.attempt, row.queue, row.correlation_key, row.parent_id,
         from_micros(row.created_at), _time(row.finished_at), tuple(waits), row.cancel_reason, _value(row.progress),
         _value(row.tags) or {},
@@ -64,7 +65,12 @@ async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
     if parked:
         for wait in await store.read(reads.open_waits_of, ids=parked):
             waits.setdefault(wait.instance_id, []).append(_wait(wait))
-    return {row.id: _instance(row, waits.get(row.id, ())) for row in rows}
+    jobs = [row for row in rows if row.kind == JOB_KIND]
+    states = await job_states(store, jobs) if jobs else {}
+    return {
+        row.id: _instance(row, waits.get(row.id, ()), states[row.id] if row.id in states else _value(row.state))
+        for row in rows
+    }
 
 
 async def get(store: Store, target: str) -> Instance:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from hark.model.job import JobSpec, TaskSpec
+from hark.model.job import JobSpec, TaskSpec, decode_job
 
 APPROVAL_GATE = "user_approval"
 
@@ -67,3 +67,9 @@ class JobGraph:
 def is_registered_gate(gate: str) -> bool:
     """Whether this is the name of a gate that an app registers, and not an expression or `user_approval`."""
     return gate != APPROVAL_GATE and "{{" not in gate
+
+
+@lru_cache(256)
+def job_graph(source: str) -> JobGraph:
+    """The job of a stored source, with its indexes. All instances of a version share it."""
+    return JobGraph(decode_job(source))

@@ -91,6 +91,7 @@ def new_task(
         queue=GRAPHS if lane == JOB else task.queue or spec.queue or "default",
         priority=task.priority or spec.priority,
         trace=claim.trace,
+        scheduled_at=claim.scheduled_at,
         lane=lane,
         kind=KIND,
         **options,

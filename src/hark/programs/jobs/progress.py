@@ -155,13 +155,14 @@ class JobProgress:
     def retry(self) -> None:
         """A failed job runs again: what failed runs again in its own row, and what depends on it follows.
 
-        What was undone, and what ran after a task that runs again, starts as a new generation."""
+        What was undone, and what ran after a task that runs again, starts as a new generation. Attempts and regressions
+        are counted from the beginning."""
         state = self.state
         current = {number for number, generation in state.undone if generation == self.generation(number)}
         roots = {number for number, letter in enumerate(self._letters) if letter in _COUNTS_AS_FAILED}
         rows = {number for number in roots if self._letters[number] in (FAILED, CANCELLED)}
         self._again = (self._again | rows) - current
-        state.failed, state.undone = False, []
+        state.failed, state.undone, state.regressions = False, [], {}
         self._reset(self.graph.reached(roots | current) | set(self.graph.finals), keep=self._again)
 
     # -- what can start ------------------------------------------------------------------------------

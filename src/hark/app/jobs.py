@@ -1,0 +1,99 @@
+"""The jobs that this process has registered: how they are deployed, and how their inputs and gates are checked.
+
+The source of a job is in the store, so any worker may run it; what is kept here only serves the caller, who learns of
+a mistake at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hark.dialects.job import Job
+from hark.kernel.requests import Deploy
+from hark.model import json
+from hark.model.automatic_starts import schedule_of_job
+from hark.model.errors import InvalidDefinition
+from hark.model.lanes import GRAPHS
+from hark.model.problem import Problem
+from hark.programs.jobs.graph import is_registered_gate
+from hark.programs.jobs.inputs import checked_inputs
+from hark.programs.jobs.interpreter import unknown_gates_text
+from hark.programs.jobs.job_state import START
+
+
+class JobBook:
+    """The registered jobs of one app, by name. The last one registered under a name counts."""
+
+    def __init__(self, max_payload: int) -> None:
+        self._max_payload = max_payload
+        self._jobs: dict[str, Job] = {}
+        self._versions: dict[str, tuple[str, int]] = {}  # digest and version, once it is deployed
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def forget_versions(self) -> None:
+        """The app may be opened on another store, which has versions of its own."""
+        self._versions = {}
+
+    def add(self, job: Job) -> bool:
+        """Keep a job. False when the same one is registered already."""
+        known = self._jobs.get(job.name)
+        self._jobs[job.name] = job
+        return known is None or known.digest != job.digest
+
+    def jobs(self) -> list[Job]:
+        return list(self._jobs.values())
+
+    def find(self, name: str, version: int | None) -> Job | None:
+        """The registered job that a start of this name and version means, if that is certain."""
+        job = self._jobs.get(name)
+        return job if job is not None and version in (None, self.version(job)) else None
+
+    def version(self, job: Job) -> int | None:
+        """The version it was deployed as; None if it is not deployed yet: then it becomes the newest."""
+        digest, version = self._versions.get(job.name, ("", 0))
+        return version if digest == job.digest else None
+
+    def deployment(self, job: Job) -> tuple[Deploy, Callable[[Any], tuple[str, int]]]:
+        """The request that deploys a job, and what to do with its answer."""
+        schedule = job.spec.schedule
+        starts = []
+        if schedule is not None:
+            starts.append(schedule_of_job(job.name, schedule, self.state(job, schedule.input)))
+        request = Deploy(
+            name=job.name, kind="job", queue=GRAPHS, initial=START, source=job.source, digest=job.digest, starts=starts
+        )
+
+        def deployed(version: int) -> tuple[str, int]:
+            self._versions[job.name] = (job.digest, version)
+            return job.name, version
+
+        return request, deployed
+
+    def state(self, job: Job, input: Any) -> str:
+        """The first state of an instance.
+
+        Raises:
+            InvalidInput: The job does not take this input.
+        """
+        given = json.load(json.dump(input, limit=self._max_payload, what="input"))
+        return json.dump(checked_inputs(job.spec, given), limit=self._max_payload, what="input")
+
+
+def unknown_gates(job: Job, gates: Iterable[str]) -> InvalidDefinition:
+    """The error about gates of a job that are not registered."""
+    unknown = list(gates)
+    problems = [
+        Problem(task.name, None, f"the gate {task.gate!r} is not registered")
+        for task in job.spec.tasks
+        if task.gate in unknown
+    ]
+    return InvalidDefinition(unknown_gates_text(job.name, unknown), problems=problems)
+
+
+def gates_of(job: Job) -> list[str]:
+    """The names of its gates that have to be registered."""
+    gates = (task.gate for task in job.spec.tasks)
+    return list(dict.fromkeys(gate for gate in gates if gate is not None and is_registered_gate(gate)))

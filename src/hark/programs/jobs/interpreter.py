@@ -1,0 +1,293 @@
+"""The interpreter of jobs: one activation handles the tasks that have ended and starts what they make ready.
+
+A job is woken by the ends of its tasks and by nothing else: all of them answer one wait, which is armed by the first
+activation and stays. What a job has to know is in its state; outputs are read from the rows of the tasks, and only if a
+condition or the result of the job needs them.
+
+When no task is left, the undos run if the job has failed or is being cancelled, one after the other. Then it ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from hark.model import json
+from hark.model.activation import Claim
+from hark.model.decisions import (
+    Arm,
+    CancelChild,
+    Decision,
+    DecisionEvent,
+    Effect,
+    Finish,
+    NewTask,
+    Park,
+    Redo,
+    RetryChild,
+    stop,
+)
+from hark.model.errors import InvalidDefinition, InvalidInput, StoreUnavailable
+from hark.model.events import EventType, OutcomeType
+from hark.model.failures import Failure, failure_of, storable
+from hark.model.names import new_id
+from hark.programs.expressions import ExpressionError
+from hark.programs.jobs.addresses import parse_task_id, task_id, undo_id
+from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.inputs import checked_inputs
+from hark.programs.jobs.job_state import RUN, START, JobState, dump_job_state, load_job_state
+from hark.programs.jobs.new_tasks import embedded, is_interpreted, lane_of_undo, limit_templates, limits_of, new_task
+from hark.programs.jobs.progress import JobProgress
+from hark.programs.jobs.services import JobServices
+from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, PENDING, UNREACHED
+from hark.programs.jobs.task_state import TaskState
+from hark.programs.jobs.variables import Compiled, Scope, condition_of
+
+_NAMED_FAILURES = 3  # in the error of a job
+_RETRY_DELAY = 1_000_000  # µs: the store did not answer a read
+
+
+async def run_job(claim: Claim, services: JobServices) -> Decision:
+    """One activation of a job."""
+    graph = await services.graph(claim.definition, claim.version)
+    return await _Activation(claim, services, graph).run()
+
+
+def recover_job(claim: Claim, error: BaseException) -> Decision:
+    """An activation could not be carried out. When the store did not answer, it is repeated; otherwise the job fails,
+    and can be retried from where it was."""
+    failure = failure_of(error)
+    if isinstance(error, StoreUnavailable):
+        return Decision("retry", claim.step, claim.state, Redo(_RETRY_DELAY), failure=failure)
+    return stop(claim.step, claim.state, failure, keeps_undo=True)
+
+
+class _Activation:
+    def __init__(self, claim: Claim, services: JobServices, graph: JobGraph) -> None:
+        self._claim = claim
+        self._services = services
+        self._graph = graph
+        self._effects: list[Effect] = []
+        self._events: list[DecisionEvent] = []
+        self._arm: tuple[Arm, ...] = ()
+        self._has_undo: bool | None = None
+        self._limits: dict[int, dict[str, Any]] = {}
+        wait = next((wait.id for wait in claim.waits if wait.kind == "children"), None)
+        if wait is None:
+            wait = new_id()
+            self._arm = (Arm("children", wait, answers_each=True),)
+        self._wait = wait
+
+    async def run(self) -> Decision:
+        claim, graph = self._claim, self._graph
+        if claim.step == START:
+            self._state = await self._first_state()
+            progress = JobProgress(graph, self._state)
+            progress.begin()
+            if graph.finals:
+                self._has_undo = True  # a cancel still has to run them
+        else:
+            self._state = load_job_state(claim.state)
+            could_undo = bool(self._state.undo)
+            progress = JobProgress(graph, self._state)
+            if claim.cancel_reason is not None and not self._state.cancelling:
+                progress.cancel()
+                await self._repeat_undo()
+            elif self._state.failed:
+                progress.retry()
+            self._take_ends(progress)
+            if self._state.undo and not could_undo:
+                self._has_undo = True
+        scope = Scope(graph, claim.id, None, self._state.generations)
+        while ready := progress.ready():
+            await self._start(progress, ready, scope)
+        self._collect(progress)
+        progress.save()
+        if not progress.finished or self._state.undoing is not None:
+            return self._park()
+        if (progress.failed or self._state.cancelling) and self._state.undo:
+            self._start_undo()
+            return self._park()
+        return await self._finish(progress)
+
+    async def _first_state(self) -> JobState:
+        spec = self._graph.spec
+        if self._graph.gates:
+            unknown = await self._services.unknown_gates(self._graph.gates)
+            if unknown:
+                raise InvalidDefinition(unknown_gates_text(spec.name, unknown), problems=[])
+        inputs = checked_inputs(spec, json.load(self._claim.state))
+        return JobState(Raw(json.dump(inputs).encode()), PENDING * len(spec.tasks))
+
+    # -- what has ended ------------------------------------------------------------------------------
+
+    def _take_ends(self, progress: JobProgress) -> None:
+        job = self._claim.id
+        for row in self._claim.inbox:
+            if row.kind != "children" or row.wait_id != self._wait:
+                continue
+            ended = json.load(row.payload)
+            if (address := parse_task_id(job, row.name)) is not None:
+                progress.ended(*address, ended["status"], ended.get("error") or "")
+            elif self._state.undoing is not None and row.name == undo_id(task_id(job, *self._state.undoing)):
+                self._undo_ended(ended)
+
+    def _undo_ended(self, ended: dict[str, Any]) -> None:
+        assert self._state.undoing is not None
+        number, _ = self._state.undoing
+        if ended["status"] != "done":
+            text = ended.get("error") or ended["status"]
+            data = {"type": None, "message": text, "traceback": None, "attempt": 0, "error": text}
+            self._record("undo_failed", self._graph.tasks[number].name, data)
+        self._state.undone.append(self._state.undoing)
+        self._state.undoing = None
+
+    async def _repeat_undo(self) -> None:
+        """A cancel of the job has cancelled the undo that was running: it runs again, unless it had ended."""
+        if self._state.undoing is None:
+            return
+        id = undo_id(task_id(self._claim.id, *self._state.undoing))
+        row = (await self._services.outputs([id])).get(id)
+        if row is not None and row.status in ("done", "failed"):
+            self._undo_ended({"status": row.status, "error": row.error})
+        else:
+            self._effects.append(RetryChild(id, parent_wait=self._wait))
+
+    # -- what starts ---------------------------------------------------------------------------------
+
+    async def _start(self, progress: JobProgress, ready: list[int], scope: Scope) -> None:
+        """Start those whose condition holds. What a condition or a limit refers to is read for all of them at once."""
+        tasks = self._graph.tasks
+        wrong: dict[int, str] = {}
+        expressions: dict[int, list[Compiled]] = {}
+        for number in ready:
+            task = tasks[number]
+            if task.condition is None and task.concurrency_key is None and task.rate_limit is None:
+                continue
+            try:
+                compiled: list[Compiled] = [] if task.condition is None else [condition_of(task.condition)]
+                expressions[number] = compiled + limit_templates(task)
+            except ExpressionError as error:
+                wrong[number] = str(error)
+        if expressions:
+            scope.inputs = json.load(bytes(self._state.inputs).decode())
+            await scope.read(self._services, [one for compiled in expressions.values() for one in compiled])
+        for number in ready:
+            try:
+                if number in wrong:
+                    progress.refuse(number, storable(wrong[number]))
+                elif number not in expressions or self._may_start(number, scope.variables(*expressions[number])):
+                    progress.start(number)
+                else:
+                    progress.skip(number)
+            except (ExpressionError, InvalidInput) as error:
+                progress.refuse(number, storable(str(error)))
+
+    def _may_start(self, number: int, variables: dict[str, Any]) -> bool:
+        task = self._graph.tasks[number]
+        if task.condition is not None and not condition_of(task.condition).holds(variables):
+            return False
+        if not is_interpreted(task):  # the limits of a map are those of its items
+            self._limits[number] = limits_of(task, self._services, variables)
+        return True
+
+    def _collect(self, progress: JobProgress) -> None:
+        """The effects and events of what the progress has changed."""
+        job, tasks = self._claim.id, self._graph.tasks
+        for number, generation in progress.cancels:
+            self._effects.append(CancelChild(task_id(job, number, generation), "the job has cancelled it"))
+        for number in progress.starts:
+            id = task_id(job, number, progress.generation(number))
+            if progress.take_row(number):
+                self._effects.append(RetryChild(id, parent_wait=self._wait))
+            else:
+                state = self._task_state(number, progress.generation(number))
+                self._effects.append(self._new(state, id, **self._limits.get(number, {})))
+        for number, letter in progress.skipped:
+            reason = "a task that it needs has not completed" if letter == UNREACHED else "its condition does not hold"
+            self._record("skipped", tasks[number].name, {"reason": reason})
+        for one in progress.regressions:
+            data = {"to": tasks[one.to].name, "error": one.error, "count": one.count}
+            self._record("regressed", tasks[one.task].name, data)
+
+    def _task_state(self, number: int, generation: int) -> TaskState:
+        state = self._state
+        return TaskState(number, self._claim.id, generation, state.generations, embedded(state.inputs))
+
+    def _start_undo(self) -> None:
+        """Undo the task that completed last."""
+        state = self._state
+        number, generation = state.undoing = state.undo.pop()
+        task = self._graph.tasks[number]
+        id = undo_id(task_id(self._claim.id, number, generation))
+        undo = self._task_state(number, generation)
+        undo.undo = True
+        self._effects.append(self._new(undo, id, lane_of_undo(task)))
+
+    def _new(self, state: TaskState, id: str, lane: str | None = None, **limits: Any) -> NewTask:
+        return NewTask(new_task(self._claim, self._graph.spec, state, id, lane, **limits), self._wait)
+
+    def _record(self, type: EventType, step: str, data: dict[str, Any]) -> None:
+        self._events.append(DecisionEvent(type, step, json.dump(data)))
+
+    # -- the outcome ---------------------------------------------------------------------------------
+
+    def _park(self) -> Decision:
+        label: OutcomeType = "spawn" if self._effects else "await"
+        return self._decision(Decision(label, RUN, dump_job_state(self._state), Park(self._arm, disarm=())))
+
+    async def _finish(self, progress: JobProgress) -> Decision:
+        if self._state.cancelling:
+            return self._decision(Decision("done", RUN, dump_job_state(self._state), Finish("done")))
+        if progress.failed:
+            self._state.failed = True
+            failure = Failure(None, storable(await self._error(progress)))
+            return self._decision(stop(RUN, dump_job_state(self._state), failure))
+        result = await self._result(progress)
+        return self._decision(Decision("done", RUN, dump_job_state(self._state), Finish("done", result=result)))
+
+    def _decision(self, decision: Decision) -> Decision:
+        decision.consume = tuple(row.seq for row in self._claim.inbox if row.wait_id is not None)
+        decision.effects, decision.events = self._effects, tuple(self._events)
+        decision.has_undo = self._has_undo
+        return decision
+
+    async def _result(self, progress: JobProgress) -> str:
+        """The outputs of the completed tasks, by `var`."""
+        job, tasks = self._claim.id, self._graph.tasks
+        completed = progress.numbers_of(COMPLETED)
+        ids = {number: task_id(job, number, progress.generation(number)) for number in completed}
+        rows = await self._services.outputs(ids.values())
+        outputs = {
+            tasks[number].var or tasks[number].name: Raw((rows[id].result or "null").encode())
+            for number, id in ids.items()
+        }
+        return msgspec.json.encode(outputs).decode()
+
+    async def _error(self, progress: JobProgress) -> str:
+        """The tasks that failed, with their errors; those that were cancelled only if none has failed."""
+        job, state = self._claim.id, self._state
+        failed = progress.numbers_of((FAILED, INVALID)) or progress.numbers_of(CANCELLED)
+        named = failed[:_NAMED_FAILURES]
+        ids = {number: task_id(job, number, progress.generation(number)) for number in named}
+        rows = await self._services.outputs(id for number, id in ids.items() if number not in state.errors)
+        texts = []
+        for number in named:
+            row = rows.get(ids[number])
+            error = state.errors.get(number) or (row.error if row is not None else None) or "no reason was given"
+            ending = "was cancelled" if progress.letter(number) == CANCELLED else "failed"
+            texts.append(f"Task {self._graph.tasks[number].name!r} {ending}: {error}")
+        if len(failed) > len(named):
+            texts.append(f"and {len(failed) - len(named)} more")
+        return "; ".join(texts)
+
+
+def unknown_gates_text(job: str, gates: list[str]) -> str:
+    """The error about gates that are not registered."""
+    names = ", ".join(repr(gate) for gate in gates)
+    return (
+        f"The job {job!r} has the gate {names}, which is not registered. Register it with @app.gate(…) in the process "
+        "that starts the job or in a worker, or use 'user_approval' or an expression in {{ }}."
+    )

@@ -1,0 +1,160 @@
+"""Maps: one task per item of a list. The map is the parent of its items, as a job is the parent of its tasks.
+
+The items run to their end even if one fails, unless the job is `fail_fast`; then the map fails. Its output is the list
+of their outputs, in the order of the items.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from hark.model import json
+from hark.model.decisions import Arm, CancelChild, Decision, Effect, NewTask, Park, RetryChild
+from hark.model.errors import InvalidInput
+from hark.model.events import OutcomeType
+from hark.model.names import new_id
+from hark.programs.jobs import gates
+from hark.programs.jobs.addresses import item_id, last_part
+from hark.programs.jobs.new_tasks import lane_of, limit_templates, limits_of, new_task
+from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, NOT_STARTED, OF_STATUS, PENDING, STARTED
+from hark.programs.jobs.task_state import TaskState, dump_task_state
+
+if TYPE_CHECKING:
+    from hark.programs.jobs.step_tasks import StepTask
+
+_LETTERS = "items"  # in the data of its state: one letter per item
+_MAX_ITEMS = 10_000
+_KEPT_LISTS = 64
+_lists: dict[str, list[Any]] = {}  # of maps that have items to start, by id: their lists do not change
+
+
+async def run_map(step: StepTask) -> Decision:
+    """One activation of a map: take the ends of its items, start further ones, or end it."""
+    claim, state = step.claim, step.state
+    wait = next((wait.id for wait in claim.waits if wait.kind == "children"), None)
+    arm: tuple[Arm, ...] = ()
+    if wait is None:
+        wait = new_id()
+        arm = (Arm("children", wait, "items", answers_each=True),)
+    effects: list[Effect] = []
+    if _LETTERS not in state.data:
+        items = await _items(step)
+        letters = [PENDING] * len(items)
+    else:
+        letters = list(state.data[_LETTERS])
+        if arm or step.anew:  # the job was retried, after the map was cancelled (its wait is gone) or has failed
+            await _read_ends(step, letters)
+            letters = [_again(claim.id, number, letter, wait, effects) for number, letter in enumerate(letters)]
+    consumed = []
+    for row in claim.inbox:
+        if row.wait_id == wait:
+            consumed.append(row.seq)
+            number = last_part(row.name)
+            if letters[number] == STARTED:
+                letters[number] = OF_STATUS[json.load(row.payload)["status"]]
+    if step.graph.spec.fail_fast and (FAILED in letters or CANCELLED in letters):
+        for number, letter in enumerate(letters):
+            if letter == STARTED:
+                effects.append(CancelChild(item_id(claim.id, number), "another item has failed"))
+                letters[number] = CANCELLED
+            elif letter == PENDING:
+                letters[number] = NOT_STARTED
+    await _start(step, letters, wait, effects)
+    state.data = {_LETTERS: "".join(letters)}
+    if STARTED in letters:
+        move = Park(arm, disarm=())
+        label: OutcomeType = "spawn" if effects else "await"
+        return Decision(label, step.task.name, dump_task_state(state), move, tuple(consumed), effects=effects)
+    _lists.pop(claim.id, None)
+    decision = await _end(step, letters)
+    decision.effects = [*effects, *decision.effects]
+    return decision
+
+
+async def _read_ends(step: StepTask, letters: list[str]) -> None:
+    """Items that were running when the map was cancelled: most were cancelled with it, some may have ended before."""
+    started = {number: item_id(step.claim.id, number) for number, letter in enumerate(letters) if letter == STARTED}
+    rows = await step.services.outputs(started.values())
+    for number, id in started.items():
+        row = rows.get(id)
+        letters[number] = NOT_STARTED if row is None else OF_STATUS.get(row.status, CANCELLED)
+
+
+def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect]) -> str:
+    """The job was retried: the items that failed run again in their own rows."""
+    if letter in (FAILED, CANCELLED):
+        effects.append(RetryChild(item_id(map, number), parent_wait=wait))
+        return STARTED
+    return PENDING if letter == NOT_STARTED else letter
+
+
+async def _items(step: StepTask) -> list[Any]:
+    """The list. It is computed once per process: the outputs that it comes from do not change."""
+    known = _lists.get(step.claim.id)
+    if known is not None:
+        return known
+    items = await step.rendered(step.task.over)
+    if not isinstance(items, list):
+        raise InvalidInput(f"over: the map {step.task.name!r} needs a list, not {json.dump(items)[:100]}.")
+    if len(items) > _MAX_ITEMS:
+        raise InvalidInput(f"over: the list has {len(items)} items, and a map takes at most {_MAX_ITEMS}.")
+    if len(_lists) >= _KEPT_LISTS:
+        _lists.pop(next(iter(_lists)))
+    _lists[step.claim.id] = items
+    return items
+
+
+async def _start(step: StepTask, letters: list[str], wait: str, effects: list[Effect]) -> None:
+    """Start as many items as may run at once."""
+    room = step.task.concurrency or len(letters)
+    room -= letters.count(STARTED)
+    if room <= 0 or PENDING not in letters:
+        return
+    items = await _items(step)
+    limits = {}
+    templates = limit_templates(step.task)
+    if step.task.concurrency_key is not None or step.task.rate_limit is not None:
+        scope = await step.scope()
+        await scope.read(step.services, templates)
+    number = letters.index(PENDING)
+    while room > 0 and number < len(letters):
+        if letters[number] == PENDING:
+            item = items[number]
+            if step.task.concurrency_key is not None or step.task.rate_limit is not None:
+                variables = scope.variables(*templates, **{"item": item, step.task.as_: item})
+                limits = limits_of(step.task, step.services, variables)
+            effects.append(_new_item(step, number, item, wait, limits))
+            letters[number] = STARTED
+            room -= 1
+        number += 1
+
+
+def _new_item(step: StepTask, number: int, item: Any, wait: str, limits: dict[str, Any]) -> NewTask:
+    state = step.state
+    value = Raw(json.dump(item).encode())
+    one = TaskState(state.task, state.run, state.generation, state.generations, state.inputs, value, number)
+    id = item_id(step.claim.id, number)
+    return NewTask(new_task(step.claim, step.graph.spec, one, id, lane_of(step.task), **limits), wait)
+
+
+async def _end(step: StepTask, letters: list[str]) -> Decision:
+    """All items have ended."""
+    claim = step.claim
+    failed = [number for number, letter in enumerate(letters) if letter == FAILED]
+    failed = failed or [number for number, letter in enumerate(letters) if letter == CANCELLED]
+    if failed:
+        rows = await step.services.outputs([item_id(claim.id, failed[0])])
+        row = rows.get(item_id(claim.id, failed[0]))
+        error = (row.error if row is not None else None) or "no reason was given"
+        more = f" ({len(failed)} of {len(letters)} items failed)" if len(failed) > 1 else ""
+        return step.fail(f"Item {failed[0]} failed: {error}{more}")
+    assert all(letter == COMPLETED for letter in letters)
+    ids = [item_id(claim.id, number) for number in range(len(letters))]
+    rows = await step.services.outputs(ids)
+    output = msgspec.json.encode([Raw((rows[id].result or "null").encode()) for id in ids]).decode()
+    decision = gates.enter(claim, step.state, step.graph.spec, output)
+    decision.consume = tuple(row.seq for row in claim.inbox)
+    return decision

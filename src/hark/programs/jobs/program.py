@@ -1,0 +1,22 @@
+"""JobProgram: what every worker runs in the lane `job`: jobs, and the tasks that need no code of a user."""
+
+from __future__ import annotations
+
+from hark.model.activation import Claim, Traits
+from hark.model.decisions import Decision
+from hark.programs.jobs.interpreter import recover_job, run_job
+from hark.programs.jobs.new_tasks import KIND
+from hark.programs.jobs.services import JobServices
+from hark.programs.jobs.step_tasks import run_step_task
+
+
+class JobProgram:
+    """The interpreter of jobs. The job to run is in the store: `claim.definition` and `claim.version` name it."""
+
+    traits = Traits(creates_awakeables=True, waits_while_executing=True)
+
+    async def run(self, claim: Claim, services: JobServices) -> Decision:
+        return await (run_step_task if claim.kind == KIND else run_job)(claim, services)
+
+    async def recover(self, claim: Claim, services: JobServices, error: BaseException) -> Decision:
+        return recover_job(claim, error)
