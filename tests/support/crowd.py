@@ -245,6 +245,9 @@ TURN: dict[str, Question] = {
     "move_signals": Question(
         sql.move_signals, {"signals_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
     ),
+    "pass_on_signals": Question(
+        sql.pass_on_signals, {"signals_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
+    ),
     "unreceived": Question(
         sql.unreceived, {"signals_inbox", "waits_pkey", "instances_pkey"}, None, lambda size: {"ids": ids("mailed")}
     ),

@@ -141,7 +141,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "waits": (
         "id", "instance_id", "kind", "name", "key", "deadline", "remaining", "fired_at", "closed_at", "answers_each",
     ),
-    "awakeables": ("id", "instance_id", "status"),
+    "awakeables": ("id", "instance_id", "task_id", "status"),
     "buckets": ("kind", "key", "available", "due_at"),
 }  # fmt: skip
 
@@ -187,6 +187,7 @@ def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
             _audit_parked(row, waits, [s for s in inbox if s.seq not in seen])
     _audit_keys(content)
     _audit_limits(content, given)
+    _audit_runs(content)
 
 
 def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
@@ -195,7 +196,8 @@ def _audit_terminal(content: Content, row: Row, waits: list[Any]) -> None:
     assert row.due_at is None, f"a finished instance is due: {row}"
     assert row.blocked_on is None, f"a finished instance is blocked on a bucket: {row}"
     assert row.cancel_reason is None or row.status == "failed", f"its undo is over: {row}"
-    pending = [a for a in content.awakeables.values() if a.instance_id == row.id and a.status == "PENDING"]
+    asked = [a for a in content.awakeables.values() if row.id in (a.instance_id, a.task_id)]
+    pending = [a for a in asked if a.status == "PENDING"]
     assert not pending, f"a finished instance has a pending awakeable: {row} {pending}"
 
 
@@ -215,6 +217,14 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
         assert wait.remaining is None or wait.remaining > 0 or wait.answers_each, (
             f"all children ended and the parent is still parked: {row} {wait}"
         )
+
+
+def _audit_runs(content: Content) -> None:
+    """J6: a signal of a run and an open wait for it have met."""
+    for wait in content.waits:
+        if wait.kind == "signal" and wait.key is not None and wait.fired_at is None and wait.closed_at is None:
+            unused = [s for s in content.inbox(wait.key) if s.kind == "signal" and s.name == wait.name]
+            assert not unused, f"a signal that its run does not receive: {wait} {unused}"
 
 
 def _audit_keys(content: Content) -> None:

@@ -213,13 +213,20 @@ async def give_back(turn: Turn) -> None:
     waits, held = await _open_waits(turn, Counter((run, name) for _, run, name in unused))
     if held:
         raise Conflicted("another transaction holds a task that waits for a signal that is given back")
-    moves: list[tuple[int, str, str | None]] = []
+    back: list[tuple[int, str, str | None]] = []
+    passed_on: list[tuple[int, str, str | None]] = []
     for seq, run, name in unused:
-        wait, receiver = waits[run, name].popleft() if waits[run, name] else (None, run)
-        moves.append((seq, receiver, wait))
-        if wait is not None:
-            _fire(turn, turn.rows[receiver], wait)
-        turn.inbox.move(turn.rows[receiver], "signal", name, wait)
-    await turn.tx.fetch(sql.move_signals, moves)
+        if waits[run, name]:
+            wait, task = waits[run, name].popleft()
+            passed_on.append((seq, task, wait))
+            _fire(turn, turn.rows[task], wait)
+            turn.inbox.move(turn.rows[task], "signal", name, wait)
+        else:
+            back.append((seq, run, None))
+            turn.inbox.mark(turn.rows[run])
+    if back:
+        await turn.tx.fetch(sql.move_signals, back)
+    if passed_on:
+        await turn.tx.fetch(sql.pass_on_signals, passed_on)
     await write(turn)
     await turn.inbox.flush()

@@ -75,7 +75,8 @@ async def apply(turn: Turn) -> None:
         return
     ids = sorted({request.settle.awakeable for request in requests})
     states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
-    await _lock_tasks(turn, states.values())
+    if await _lock_tasks(turn, states.values()):
+        states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
     settled: dict[str, _Settled] = {}
     for request in requests:
         state = states.get(request.settle.awakeable)
@@ -95,12 +96,14 @@ async def apply(turn: Turn) -> None:
     await turn.inbox.flush()
 
 
-async def _lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> None:
-    """Lock the tasks that asked, if they are free: that an awakeable belongs to a task is known only now."""
+async def _lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> bool:
+    """Lock the tasks that asked, if they are free: that an awakeable belongs to a task is known only now. Returns True
+    if there are any; the states were read before their lock then (invariant 3)."""
     tasks = [state.task_id for state in states if state.task_id is not None and state.task_id not in turn.rows]
     if tasks:
         locked = await turn.locks.acquire_free(tasks)
         await load_waits(turn.tx, [row for row in locked if row.parked])
+    return bool(tasks)
 
 
 def _settle(

@@ -66,6 +66,21 @@ move_signals = Sql(
     """
 )
 
+# J6: a signal that is given back goes on to the next wait. It gets a new number: a listener in another process looks
+# for numbers above those that it has seen.
+pass_on_signals = Sql(
+    """
+    UPDATE signals AS s SET seq = DEFAULT, instance_id = r.receiver, wait_id = r.wait_id
+    FROM {rows: seq bigint, receiver text, wait_id text} WHERE s.seq = r.seq
+    """,
+    # SQLite has no DEFAULT in an UPDATE; there is one writer.
+    sqlite="""
+    UPDATE signals AS s SET seq = (SELECT max(o.seq) FROM signals o) + r.ord, instance_id = r.receiver,
+        wait_id = r.wait_id
+    FROM {rows: seq bigint, receiver text, wait_id text} WHERE s.seq = r.seq
+    """,
+)
+
 # S7, invariant 7: a dedup key counts against the run, whichever task receives the signal: it is kept in a row of its
 # own, consumed from the start.
 insert_seen = Sql(
