@@ -66,7 +66,7 @@ VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "awakeable",
     "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "workers",
     "cancel", "retry", "schedule", "schedules", "pause_schedule", "resume_schedule", "trigger_schedule", "unschedule",
-    "sweep", "export", "forget", "create_token", "deploy", "tokens", "revoke_token", "rotate_secret",
+    "sweep", "export", "forget", "create_token", "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret",
     "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ COMMANDS = [
     "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
     "awakeable reject", "awakeable list", "awakeable show", "awakeable await", "timeout check",
     "token create", "token list", "token revoke", "secret rotate", "workers", "job check", "job graph", "job schema",
+    "job run", "job status", "job list", "job cancel", "job retry", "job logs",
 ]  # fmt: skip
 
 
@@ -64,7 +65,6 @@ def test_d4_without_a_command_the_help_is_printed(words: tuple[str, ...], code: 
         (("signal", "a", "b", "--loud"), "No such option"),
         (("events", "--limit", "many"), "--limit"),
         (("awakeable", "await", "x", "--timeout", "-1"), "--timeout"),
-        (("worker",), "--app"),
         (("worker", "--app", "no_such_module:app"), "no_such_module"),
         (
             ("start", "x", "--app", "os:path"),

@@ -19,13 +19,15 @@ from hark.app.arguments import (
     target_of,
 )
 from hark.app.hark import Hark
+from hark.app.job_files import draw_svg
 from hark.kernel.requests import RecordOrigin
 from hark.model.errors import InvalidInput
+from hark.model.job_report import JobReport
 from hark.model.masking import masked
 from hark.model.names import is_name
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
-from hark.runtime import health, metrics, views
+from hark.runtime import health, job_report, metrics, views
 from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
@@ -128,6 +130,57 @@ class DoorAccess:
             return sorted({row[0] for row in await store.read(sql.definitions)})
 
         return self.app._read(find)
+
+    def newest_definitions(self) -> Reply[list[tuple[str, str, int]]]:
+        """The definitions that can be started: name, kind and newest version."""
+
+        async def find(store: Store) -> list[tuple[str, str, int]]:
+            # In the order of name and version: the newest version of a name comes last.
+            rows = await store.read(sql.definitions)
+            newest = {name: (name, kind, version) for name, version, kind, *_, undeployed in rows if undeployed is None}
+            return list(newest.values())
+
+        return self.app._read(find)
+
+    # -- jobs ---------------------------------------------------------------------------------------
+
+    def job_report(self, target: str) -> Reply[JobReport]:
+        """A job with its tasks, what they wait for and how to answer it.
+
+        Raises:
+            NotFound: There is no such instance.
+            InvalidInput: It is not a job.
+        """
+        wanted = target_of(target)
+        here = self.app._registry.lanes() if self.app._clerk.worker is not None else {}
+        return self.app._read(lambda store: job_report.report(store, wanted, here))
+
+    def job_drawing(self, target: str) -> Reply[str]:
+        """A job as SVG, with the states of its tasks."""
+        wanted = target_of(target)
+
+        async def draw(store: Store) -> str:
+            found = await job_report.report(store, wanted, {})
+            spec = await job_report.spec_of(store, found.job.definition, found.job.version)
+            return draw_svg(spec, {task.name: task.status for task in found.tasks})
+
+        return self.app._read(draw)
+
+    def definition_drawing(self, name: str) -> Reply[str]:
+        """The newest version of a deployed job as SVG.
+
+        Raises:
+            NotFound: There is no deployed job of this name.
+        """
+
+        async def draw(store: Store) -> str:
+            return draw_svg(await job_report.spec_of(store, name))
+
+        return self.app._read(draw)
+
+    def queues_of_app(self) -> set[str]:
+        """The queues of the definitions that the app has registered."""
+        return {row.queue for row in self.app._registry.rows()}
 
     def health(self) -> Reply[dict[str, Any]]:
         """The condition of the store as plain facts: `hark doctor` judges them."""

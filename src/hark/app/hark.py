@@ -32,10 +32,11 @@ from hark.dialects.job import Dag, Job, job_of, load_job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Register
+from hark.kernel.requests import Deploy, Register
 from hark.kernel.rules import Rules
 from hark.model.extras import import_extra
 from hark.model.lanes import JOB
+from hark.model.names import check_name
 from hark.model.values import Rate
 from hark.programs.jobs.program import JobProgram
 from hark.runtime import metrics
@@ -274,6 +275,21 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         """
         request, deployed = self._jobs.deployment(load_job(source))
         return self._ask(request, lambda version: [deployed(version)])
+
+    def undeploy(self, name: str) -> Reply[None]:
+        """Let a deployed job not be started any more, also not by its schedule. Its instances finish.
+
+        Args:
+            name: The name of the job.
+
+        Raises:
+            InvalidInput: The name is malformed.
+            NotFound: There is no deployed job of this name.
+
+        Example:
+            await app.undeploy("release")
+        """
+        return self._ask(Deploy(name=check_name(name, "definition"), kind="job", remove=True), lambda version: None)
 
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """Make a worker for this process. It runs between `async with` and its end, or `with` in synchronous code.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hark.dialects.job import Job, load_job
 from hark.dialects.job.drawing import draw_svg, draw_text
+from hark.dialects.job.loading import parse_job_file
 from hark.dialects.job.schema import job_schema
 
-__all__ = ["Job", "draw_svg", "draw_text", "job_schema", "load_job"]
+__all__ = ["Job", "draw_svg", "draw_text", "job_schema", "load_job", "parse_job_file"]

@@ -56,7 +56,7 @@ class Dag:
         defaults: Values for all tasks that do not have their own, such as `{"retry": {"limit": 3}}`.
         fail_fast: Whether the first failure cancels the tasks that still run.
         queue: The queue of its tasks, unless they have their own.
-        priority: Jobs with a higher priority run first.
+        priority: Jobs with a lower number run first.
         schedule: When the job starts by itself: a cron expression, or the options as a dict.
         description: What the job is for.
 

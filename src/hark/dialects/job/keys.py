@@ -177,7 +177,7 @@ SCHEDULE_KEYS = {
 }
 
 _QUEUE = Key(Name("queue name"), "The queue its work runs in.", RUNNING)
-_PRIORITY = Key(Whole(-MAX_TASKS), "Work with a higher priority runs first; 0 unless given.")
+_PRIORITY = Key(Whole(-MAX_TASKS), "Work with a lower number runs first; 0 unless given.")
 _RETRY = Key(Record("retry", RETRY_KEYS), "How often a failed task is attempted again.", (*RUNNING, "workflow"))
 _TIMEOUT_SEC = Key(Seconds(), "Seconds of work that one attempt may take.", RUNNING)
 _HEARTBEAT_SEC = Key(Seconds(), "An attempt ends if its handler sends no heartbeat for so many seconds.", RUNNING)

@@ -69,10 +69,23 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
         elif isinstance(source, str) and _is_text(source):
             root = _parse(check_text(source))
         elif isinstance(source, str | os.PathLike):
-            label = f"The job file {os.fspath(source)}"
-            root = _parse(decode(Path(source).read_bytes()))
+            return parse_job_file(Path(source).read_bytes(), f"The job file {os.fspath(source)}")
         else:
             raise InvalidInput(f"load_job takes a path, a text or a dict, not {type(source).__name__}.")
+    except Unreadable as unreadable:
+        raise invalid(label, [unreadable.problem]) from None
+    return Job(check(root, label))
+
+
+def parse_job_file(data: bytes, label: str) -> Job:
+    """The job in the bytes of a file; `label` begins the message about its problems.
+
+    Raises:
+        InvalidDefinition: It has mistakes.
+        MissingExtra: It is YAML, and PyYAML is not installed.
+    """
+    try:
+        root = _parse(decode(data))
     except Unreadable as unreadable:
         raise invalid(label, [unreadable.problem]) from None
     return Job(check(root, label))

@@ -67,8 +67,24 @@ async def test_it_fails_after_a_week_without_an_answer():
         await app.drain()
         assert (await request.get()).status == "failed"
 '''
+JOB = """\
+# A pipeline that asks before it publishes: hark job run release.yaml
+name: release
+inputs: {version: v1}
+tasks:
+  - name: build
+    run: echo app-{{ inputs.version }}
+  - name: approve
+    type: approval
+    needs: [build]
+    title: Release {{ tasks.build.output }}?
+  - name: publish
+    needs: [approve]
+    run: echo published {{ tasks.build.output }}
+"""
 FILES = {
     "app.py": APP,
+    "release.yaml": JOB,
     "test_app.py": TEST,
     "pytest.ini": "[pytest]\nasyncio_mode = auto\n",
     ".gitignore": "hark.db*\n",
@@ -80,6 +96,10 @@ STEPS = (
     "hark instance why request-1",
     f'hark awakeable resolve {QUESTION} --payload \'{{"approve": true, "note": "Go."}}\'',
     "hark instance show request-1",
+)
+JOB_STEPS = (
+    "hark job run release.yaml --id release-1 --detach",
+    "hark job status release-1",
 )
 _DEMO_DB = "sqlite:///hark.db"
 _DEMO_STATUSES: tuple[Status | None, ...] = ("awaiting_signal", None, "done", None)  # to wait for, after each of STEPS
@@ -115,13 +135,16 @@ def init(
         ) from error
     first = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
     if options.json:
-        print_json({"folder": str(folder), "files": sorted(FILES), "next": [*first, SERVE, *STEPS]})
+        print_json({"folder": str(folder), "files": sorted(FILES), "next": [*first, SERVE, *STEPS, *JOB_STEPS]})
         return
     print(f"Wrote {', '.join(FILES)}. Now run:\n")
     for line in [*first, SERVE]:
         print(f"  {line}")
     print("\nAnd in another terminal, in the same folder:\n")
     for line in STEPS:
+        print(f"  {line}")
+    print("\nA job from a file, which the worker of `hark serve` runs:\n")
+    for line in JOB_STEPS:
         print(f"  {line}")
     print("\nTo run its tests: `pip install pytest pytest-asyncio`, then `pytest`.")
     print("Next, change app.py and restart `hark serve`. `--db postgresql://…` runs it on PostgreSQL.")

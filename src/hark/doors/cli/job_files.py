@@ -30,14 +30,22 @@ def read_job(file: Path) -> "Job":
         InvalidInput: The file cannot be read.
         InvalidDefinition: It has problems.
     """
-    from hark.app.job_files import load_job
+    return parse_job(file, read_bytes(file))
 
+
+def read_bytes(file: Path) -> bytes:
+    """The bytes of a file; - is standard input."""
     try:
-        return load_job(sys.stdin.read() + "\n") if str(file) == "-" else load_job(file)
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}. Give a file that you may read.") from None
-    except UnicodeDecodeError:
-        raise InvalidInput("Standard input is not UTF-8 text.") from None
+
+
+def parse_job(file: Path, data: bytes) -> "Job":
+    """The job in the bytes of a file."""
+    from hark.app.job_files import parse_job_file
+
+    return parse_job_file(data, f"The job file {file}")
 
 
 def print_problems(file: Path, error: InvalidDefinition) -> None:

@@ -21,6 +21,7 @@ from hark.doors.errors import Forbidden, Unauthenticated
 from hark.model import json
 from hark.model.error_codec import ERROR_TYPES, rebuild_error
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
+from hark.model.job_report import JobReport
 from hark.model.masking import masked
 from hark.model.names import check_name
 from hark.model.reasons import reason
@@ -152,6 +153,18 @@ class RemoteHark:
 
     def workers(self) -> RemoteReply[builtins.list[WorkerInfo]]:
         return RemoteReply([_convert(WorkerInfo, item) for item in self._get("/workers")["items"]])
+
+    # -- jobs -------------------------------------------------------------------------------------
+
+    def deploy(self, text: str) -> RemoteReply[builtins.list[tuple[str, int]]]:
+        """Deploy the text of a job file."""
+        form = "json" if text.lstrip().startswith("{") else "yaml"
+        reply = self._request("POST", "/definitions", text.encode(), {"Content-Type": f"application/{form}"})
+        return RemoteReply([(one["name"], one["version"]) for one in reply["deployed"]])
+
+    def job_report(self, target: str) -> RemoteReply[JobReport]:
+        path = f"/instances/{_path_segment(target, 'target')}/tasks"
+        return RemoteReply(_convert(JobReport, self._get(path)))
 
     # -- cancel, retry ----------------------------------------------------------------------------
 

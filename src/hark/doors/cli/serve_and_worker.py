@@ -23,6 +23,7 @@ Queues = Annotated[
     list[str] | None,
     typer.Option("--queue", metavar="NAME=N", help="Run N instances of this queue at a time; may be repeated"),
 ]
+_QUEUES_OF_JOBS = {"default": 100}
 Grace = Annotated[
     float, typer.Option("--grace", metavar="SECONDS", help="How long running steps may continue after a stop")
 ]
@@ -100,15 +101,16 @@ def worker(
         ),
     ] = "127.0.0.1",
 ) -> None:
-    """Run the steps of an app.
+    """Run the steps of an app, and jobs.
 
+    Without --app it runs the jobs of the store that need no Python code of yours: commands, approvals, waits.
     It runs until Ctrl-C or SIGTERM.
 
     hark worker --app shop:app --queue default=100 --queue billing=5
     """
-    if options.app is None:
-        raise InvalidInput("A worker needs the code of an app. Give --app module:app.")
     app, queues = local_only_app(options, "worker"), _parse_queues(queue)
+    if options.app is None:
+        queues = queues or _QUEUES_OF_JOBS
     say = _set_up_log()
     _collect_garbage_less_often()
     if metrics_port is None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hark.doors.http import answer_page, home_page, openapi, prometheus, stream
+from hark.doors.http import definition_routes as define
 from hark.doors.http import read_routes as read
 from hark.doors.http import write_routes as write
 from hark.doors.http.routes import Route
+from hark.model.job_report import JobReport
 from hark.model.values import Instance, Why
 
 _DEDUP_KEY = {"Idempotency-Key": "The dedup key: a second request with the same key is a duplicate and has no effect."}
@@ -71,6 +73,26 @@ ROUTES: list[Route] = [
           "List the latest events of all instances, or of one (`job`), newest last; `next` goes back in time.",
           {200: read.Events}, (404,), query=read.EventsQuery,
           id="listEvents", tag="Events"),
+    Route("POST", "/definitions", define.deploy, "deploy", "Deploy a job, in YAML or JSON.", {201: define.Deployed},
+          (400, 413), body=Any, media=("application/yaml",),
+          id="deployDefinition", tag="Definitions"),
+    Route("GET", "/definitions", define.definitions, "read", "List the definitions that can be started.",
+          {200: define.Definitions},
+          id="listDefinitions", tag="Definitions"),
+    Route("DELETE", "/definitions/{definition}", define.undeploy, "deploy",
+          "Undeploy a definition: it cannot be started any more, and its instances finish.", {200: define.Undeployed},
+          (404,),
+          id="undeployDefinition", tag="Definitions"),
+    Route("GET", "/definitions/{definition}/diagram.svg", define.definition_diagram, "read",
+          "Draw the newest version of a deployed job.", {200: "image/svg+xml"}, (404,),
+          id="drawDefinition", tag="Definitions"),
+    Route("GET", "/instances/{target}/diagram.svg", define.instance_diagram, "read",
+          "Draw a job with the states of its tasks.", {200: "image/svg+xml"}, (404,),
+          id="drawInstance", tag="Instances"),
+    Route("GET", "/instances/{target}/tasks", define.tasks, "read",
+          "Read a job with its tasks: their states, what they wait for, and how to answer it.", {200: JobReport},
+          (404,),
+          id="listJobTasks", tag="Instances"),
     Route("GET", "/waits", read.waits, "read", "List open waits, oldest first.", {200: read.Waits},
           query=read.WaitsQuery,
           id="listWaits", tag="Events"),

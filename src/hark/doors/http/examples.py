@@ -42,6 +42,18 @@ _WORKER: Final = {
     "since": "2026-03-01T08:00:00Z", "lease_until": "2026-03-01T09:00:30Z", "live": True,
 }  # fmt: skip
 
+_TASK_WAIT: Final = {
+    "kind": "awakeable", "name": "prom_1cmVsZWFzZS0xOjA", "title": "Release it?", "deadline": None,
+    "since": "2026-03-01T09:00:00Z",
+    "wake": "hark awakeable resolve prom_1cmVsZWFzZS0xOjA --payload '{\"action\": \"approve\"}'",
+}  # fmt: skip
+_TASK: Final = {
+    "name": "verify", "type": "task", "status": "suspended", "id": "release-1.1", "attempt": 1,
+    "gate": "user_approval", "at_gate": True, "output": None, "error": None, "started_at": "2026-03-01T09:00:00Z",
+    "finished_at": None, "waits": [_TASK_WAIT], "note": None,
+}  # fmt: skip
+_JOB: Final = {"name": "release", "tasks": [{"name": "build", "run": "make"}]}
+
 EXAMPLES: Final[dict[str, Any]] = {
     # responses
     "Health": {"status": "ok", "store": _DATABASE, "version": "0.1.0"},
@@ -64,6 +76,14 @@ EXAMPLES: Final[dict[str, Any]] = {
         "text": "It waits for the signal 'paid' and gives up in 23 h.", "waits": [_WAITING], "blockers": [_BLOCKER],
         "misses": [_NEAR_MISS], "traceback": None,
     },
+    "TaskWait": _TASK_WAIT,
+    "TaskReport": _TASK,
+    "JobReport": {"job": _INSTANCE, "tasks": [_TASK]},
+    "Deployment": {"name": "release", "version": 1},
+    "Deployed": {"deployed": [{"name": "release", "version": 1}]},
+    "DefinitionView": {"name": "release", "kind": "job", "version": 1},
+    "Definitions": {"items": [{"name": "release", "kind": "job", "version": 1}], "next": None},
+    "Undeployed": {"undeployed": "release"},
     "Delivered": {"status": "woke"},
     "Broadcasted": {"DeliveredCount": 3},
     "Messaged": {"WorkflowInstanceIds": [_ORDER], "Delivered": True},
@@ -103,6 +123,7 @@ EXAMPLES: Final[dict[str, Any]] = {
 ARGUMENTS: Final[dict[str, tuple[str, str]]] = {
     "target": ("The id or the correlation key of an instance, percent-encoded (a `/` in it is %2F).", _ORDER),
     "id": ("The id of an awakeable.", _QUESTION),
+    "definition": ("The name of a definition, percent-encoded.", "release"),
     "name": ("The name of a signal, percent-encoded.", "paid"),
     "awakeable_id": ("The id of an awakeable.", _QUESTION),
     "file": ("The name of a file.", "answer.css"),
@@ -112,11 +133,16 @@ ARGUMENTS: Final[dict[str, tuple[str, str]]] = {
 HEADERS: Final = {"Idempotency-Key": "evt-7", "Last-Event-ID": "2"}
 
 BODIES: Final[dict[str, Any]] = {
-    "signalInstance": {"amount": 100}, "resolveAwakeable": True, "answerQuestion": True,
+    "signalInstance": {"amount": 100}, "resolveAwakeable": True, "answerQuestion": True, "deployDefinition": _JOB,
 }  # fmt: skip
 """Of operations that take any JSON."""
 
+TEXT_BODIES: Final = {"deployDefinition": "name: release\ntasks:\n  - {name: build, run: make}\n"}
+"""Of operations whose body may be text."""
+
 RESPONSES: Final[dict[str, Any]] = {
+    "drawDefinition": "<svg xmlns='http://www.w3.org/2000/svg'></svg>",
+    "drawInstance": "<svg xmlns='http://www.w3.org/2000/svg'></svg>",
     "followInstanceEvents": 'id: 2\nevent: signal\ndata: {"instance_id":"o-42","name":"paid","status":"woke"}\n\n',
     "readMetrics": 'hark_oldest_wait_seconds{kind="signal"} 1800\n',
     "readOpenapi": {"openapi": "3.1.0", "info": {"title": "Hark"}},

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from hark.doors.http import schemas
-from hark.doors.http.examples import ARGUMENTS, BODIES, ERRORS, HEADERS, RESPONSES
+from hark.doors.http.examples import ARGUMENTS, BODIES, ERRORS, HEADERS, RESPONSES, TEXT_BODIES
 from hark.doors.http.responses import STATUSES, Response, json_response
 from hark.doors.http.routes import HttpRequest, Route
 from hark.model.names import NAME_BYTES
@@ -19,6 +19,7 @@ _TAGS = {
     "Instances": "Start, read, cancel and retry instances.",
     "Signals": "Send signals, broadcasts and messages.",
     "Awakeables": "Questions to the outside world: list, answer and reject them.",
+    "Definitions": "Deploy jobs, and list what can be started.",
     "Events": "What happened, and what instances wait for.",
     "Links": "The page behind the link of an awakeable. The link is the credential.",
     "Server": "The condition of the server and its workers.",
@@ -27,6 +28,7 @@ _DESCRIPTION = (
     "Durable workflows that wait for the outside world. Every error is an `Error`. Any request may also get 408, 414 "
     "or 431 when it is too slow, or when its URL or headers are too large, and 500 after a bug."
 )
+_ANY_BODY = {"deployDefinition": "The job."}
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_BYTES}
 _TIME = {"type": "string", "format": "date-time"}
 _ERROR = {
@@ -96,6 +98,7 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if route.body is not None:
         content = {"application/json": _json(route.body, BODIES.get(route.id))}
+        content |= {media: {"schema": {"type": "string"}, "example": TEXT_BODIES[route.id]} for media in route.media}
         required = _is_shape(route.body) and any(field.required for field in msgspec.structs.fields(route.body))
         operation["requestBody"] = {"required": required, "description": _of_body(route), "content": content}
     for code in sorted({*route.error_codes, *_common(route)}):
@@ -112,7 +115,9 @@ def _json(shape: Any, example: Any) -> dict[str, Any]:
 
 
 def _of_body(route: Route) -> str:
-    return schemas.summary(route.body) if _is_shape(route.body) else "The payload: any JSON. An empty body is null."
+    if _is_shape(route.body):
+        return schemas.summary(route.body)
+    return _ANY_BODY.get(route.id, "The payload: any JSON. An empty body is null.")
 
 
 def _common(route: Route) -> set[int]:

@@ -1,0 +1,332 @@
+"""`hark job run|status|list|cancel|retry|logs`: run a job here or on a server, and watch jobs."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hark.doors.cli.commands import command
+from hark.doors.cli.engine import Engine, door_access, find_target, open_engine, read_up_to
+from hark.doors.cli.instances import cancel as cancel_instance
+from hark.doors.cli.job_display import JobView, job_view, print_answers, print_report
+from hark.doors.cli.job_files import JobFile, parse_job, read_bytes
+from hark.doors.cli.options import After, Limit, Options, Tags, Wide, parse_tags
+from hark.doors.cli.output import ago, colored, print_json, print_next_page, printable, shorten
+from hark.doors.cli.tables import print_table, shown_ids
+from hark.doors.errors import StillSuspended
+from hark.model.errors import HarkError, InvalidInput
+
+if TYPE_CHECKING:
+    from hark.app import Hark
+    from hark.app.job_files import Job
+    from hark.model.job_report import JobReport
+
+_POLL_INTERVAL = 0.2
+_CALM = 2  # reports in a row that must agree that only waits are left: a report is not one snapshot of the store
+_GRACE = 2.0  # seconds that handlers get to finish after Ctrl-C
+
+JobTarget = Annotated[str, typer.Argument(metavar="JOB", help="The id or the correlation key of a job")]
+
+
+def add_commands(cli: typer.Typer) -> None:
+    for verb in (run, status, cancel, retry, logs):
+        command(cli)(verb)
+    command(cli, "list")(list_)
+
+
+def run(
+    options: Options,
+    file: JobFile,
+    input: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=VALUE", help="An input: JSON if it parses, otherwise text; repeatable"),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Only start the job and print its id")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay while the job waits for answers and signals")] = False,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id; by default a new one is made")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The correlation key, for example release:42")
+    ] = None,
+    tag: Tags = None,
+) -> None:
+    """Run a job file and show its progress.
+
+    A worker in this process runs the tasks; with --server, the workers of the server do. It ends with the job, or when
+    the job only waits: then it exits with 75 and prints how to answer.
+
+    hark job run release.yaml --input service=api
+    """
+    data = read_bytes(file)
+    job = parse_job(file, data)
+    inputs = parse_inputs(input)
+    more = {"id": id, "correlation_key": key, "tags": parse_tags(tag)}
+    with open_engine(options, "create") as hark:
+        if detach:
+            started = _start(hark, job, data, inputs, more)
+            print_json({"id": started}) if options.json else print(started)
+            return
+        _silence_log()
+        try:
+            with _working(hark, job):
+                started = _start(hark, job, data, inputs, more)
+                with job_view(options) as view:
+                    report = _watch(hark, started, view, wait)
+        except KeyboardInterrupt:
+            text = options.add_to_commands(f"Interrupted: the job is not finished. {_how_to_continue(options)}")
+            print("hark:", text, file=sys.stderr)
+            raise typer.Exit(130) from None
+    _end(options, report)
+
+
+def _silence_log() -> None:
+    """The command shows failures itself; lines of the log would be written into the table."""
+    import logging
+
+    logging.getLogger("hark").addHandler(logging.NullHandler())
+
+
+def parse_inputs(given: list[str] | None) -> dict[str, Any] | None:
+    """The values of --input; None without any, so that a job without inputs gets none."""
+    from hark.model import json
+
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, equals, text = one.partition("=")
+        if not name or not equals:
+            raise InvalidInput(f"--input {one}: write a name and a value, for example --input service=api.")
+        if name in found:
+            raise InvalidInput(f"--input {name} is given twice. Give it once.")
+        try:
+            found[name] = json.parse(text, what="--input")
+        except InvalidInput:
+            found[name] = text
+    return found or None
+
+
+def _start(hark: Engine, job: "Job", data: bytes, inputs: Any, more: dict[str, Any]) -> str:
+    """Deploy the job and start it; the id of the instance."""
+    from hark.app import Hark
+
+    if isinstance(hark, Hark):
+        return hark.start(job, inputs, **more).result().id
+    [(name, version)] = hark.deploy(data.decode()).result()
+    return hark.start(name, inputs, version=version, **more).result().id
+
+
+@contextmanager
+def _working(hark: Engine, job: "Job") -> Iterator[None]:
+    """Run a worker beside the command, unless a server does the work."""
+    from hark.app import Hark
+
+    with ExitStack() as stack:
+        if isinstance(hark, Hark):
+            stack.enter_context(hark.worker(_queues(hark, job), grace=_GRACE))
+        yield
+
+
+def _queues(hark: "Hark", job: "Job") -> dict[str, int]:
+    """The queues of the job's tasks, and those of the app's own definitions, which its tasks may start."""
+    from hark.app.door_access import DoorAccess
+
+    spec = job.spec
+    names = {task.queue or spec.queue or "default" for task in spec.tasks} | DoorAccess(hark).queues_of_app()
+    return dict.fromkeys(sorted(names), 100)
+
+
+def _watch(hark: Engine, id: str, view: JobView, wait: bool) -> "JobReport":
+    """Show a job until it has ended or, unless `wait`, only waits."""
+    calm = 0
+    while True:
+        report = door_access(hark).job_report(id).result()
+        view.show(report)
+        calm = calm + 1 if report.only_waits else 0
+        if report.job.finished_at is not None or (calm >= _CALM and not wait):
+            return report
+        time.sleep(_POLL_INTERVAL)
+
+
+def _end(options: Options, report: "JobReport") -> None:
+    """Print how the job ended, and exit with its code."""
+    job = report.job
+    if options.json:
+        print_json(job)
+    elif job.finished_at is not None:
+        print(f"{printable(job.definition)} {job.id} is {colored(job.status)}.")
+        if job.status == "done" and job.result:
+            for name, output in job.result.items():
+                print(f"  {printable(name)}: {shorten(output, 100)}")
+    if job.status == "done":
+        return
+    if job.finished_at is not None:
+        raise JobEnded(f"{job.definition} {job.id} is {job.status}: {job.error or 'no reason was given'}")
+    if not options.json and sys.stdout.isatty():
+        print_answers(options, report)  # the table may have cut the commands
+    raise StillSuspended(
+        f"{job.definition} {job.id} waits for what comes from outside. {_how_to_continue(options)} "
+        f"See `hark job status {job.id}`."
+    )
+
+
+def _how_to_continue(options: Options) -> str:
+    if options.remote is not None:
+        return "The workers of the server continue it."
+    return "`hark worker` continues it."
+
+
+class JobEnded(HarkError):
+    """The job of `hark job run` has failed or was cancelled."""
+
+
+# -- jobs that were started --------------------------------------------------------------------------
+
+
+def status(options: Options, target: JobTarget) -> None:
+    """Show the tasks of a job.
+
+    Prints their states, what they wait for, and the commands that answer it.
+
+    hark job status release:42
+    """
+    with open_engine(options, "read") as hark:
+        report = door_access(hark).job_report(find_target(hark, target)).result()
+    print_json(report) if options.json else print_report(options, report)
+
+
+def list_(
+    options: Options,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only with this status, for example failed")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only jobs of this name")] = None,
+    tag: Tags = None,
+    limit: Limit = 50,
+    after: After = None,
+    wide: Wide = False,
+) -> None:
+    """List jobs, newest first.
+
+    hark job list --status failed
+    """
+    filters: dict[str, Any] = {"status": status, "definition": name, "kind": "job", "tags": parse_tags(tag)}
+    with open_engine(options, "read") as hark:
+        found = read_up_to(limit, after, partial(hark.list, **filters))
+    if options.json:
+        print_json(found)
+        return
+    ids = shown_ids((one.id for one in found), wide)
+    print_table(
+        ("ID", "JOB", "STATUS", "TASKS", "KEY", "STARTED"),
+        (
+            [ids[one.id], one.definition, one.status, _tasks(one), one.correlation_key or "-", ago(one.created_at)]
+            for one in found
+        ),
+        "No such jobs." if status or name or tag else "No jobs.",
+        drop=("STARTED", "KEY", "TASKS"),
+        wide=wide,
+    )
+    print_next_page(found, limit)
+
+
+def _tasks(job: Any) -> str:
+    """How far a job is: `3/5, 1 suspended`."""
+    tasks = job.state.get("tasks") if isinstance(job.state, dict) else None
+    if not isinstance(tasks, dict):
+        return "-"
+    states = [task["status"] for task in tasks.values()]
+    done = sum(state in ("completed", "skipped") for state in states)
+    others = [f"{states.count(state)} {state}" for state in ("running", "suspended", "failed") if state in states]
+    return ", ".join([f"{done}/{len(states)}", *others])
+
+
+def cancel(
+    options: Options,
+    target: JobTarget,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="The reason; it becomes the error of the job")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="End it now, without its undo")] = False,
+) -> None:
+    """Cancel a job and its tasks.
+
+    If its completed tasks have something to undo, that runs first, on a worker.
+
+    hark job cancel release:42 --reason "not today"
+    """
+    cancel_instance(options, target, reason, force)
+
+
+def retry(options: Options, target: JobTarget) -> None:
+    """Run the failed tasks of a failed job again.
+
+    Completed tasks keep their outputs, failed ones their checkpoints.
+
+    hark job retry release:42
+    """
+    with open_engine(options) as hark:
+        found = hark.retry(find_target(hark, target)).result()
+    if options.json:
+        print_json(found)
+        return
+    print(f"{found.id} is {colored(found.status)}.")
+    print(options.add_to_commands(f"`hark worker` runs it; `hark job status {found.id}` shows it."))
+
+
+def logs(
+    options: Options,
+    target: JobTarget,
+    task: Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only those of this task")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print what comes until the job ends, or Ctrl-C")
+    ] = False,
+    limit: Limit = 1000,
+) -> None:
+    """Print what the tasks of a job have streamed.
+
+    These are the chunks of `put_stream` and the standard error of commands, each behind the name of its task.
+
+    hark job logs release:42 -f
+    """
+    with open_engine(options, "read") as hark:
+        job = hark.get(find_target(hark, target)).result()
+        for event in _streamed(hark, job.id, limit, follow):
+            data = event.data if isinstance(event.data, dict) else {}
+            if task is not None and data.get("task") != task:
+                continue
+            if options.json:
+                print_json(event)
+            else:
+                _print_chunk(data)
+            sys.stdout.flush()  # into a pipe too
+
+
+def _print_chunk(data: dict[str, Any]) -> None:
+    chunk = data.get("chunk")
+    lines = chunk.rstrip("\n").split("\n") if isinstance(chunk, str) else [chunk]
+    for line in lines:
+        print(f"{colored(printable(data.get('task') or '-'), 'cyan')} | {printable(line)}")
+
+
+def _streamed(hark: Engine, job: str, limit: int, follow: bool) -> Iterator[Any]:
+    """The chunks that the tasks of a job have streamed; with `follow`, also those that come."""
+    found = hark.events(job, limit=limit).result()
+    yield from (event for event in found if event.type == "stream")
+    # From the oldest printed one: the events of a turn that commits late may come before the newest.
+    cursor = found[0].cursor if found else (0, 0)
+    printed = {event.cursor for event in found}
+    while follow:
+        ended = hark.get(job).result().finished_at is not None
+        new = hark.events_after(cursor).result()
+        for event in new:
+            of_job = event.instance_id == job or event.instance_id.startswith(f"{job}.")
+            if of_job and event.type == "stream" and event.cursor not in printed:
+                yield event
+        if new:
+            cursor = new[-1].cursor
+        elif ended:
+            return
+        else:
+            time.sleep(_POLL_INTERVAL)

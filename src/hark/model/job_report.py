@@ -1,0 +1,94 @@
+"""JobReport: a job and its tasks as the command line and the console show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from hark.model.values import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWait:
+    """Something a task waits for.
+
+    Attributes:
+        kind: The kind of the wait, as in `Wait.kind`.
+        name: The awaited name; of an awakeable, its id.
+        title: What an awakeable asks, or None.
+        deadline: When it times out, or None.
+        since: When the task began to wait.
+        wake: The command that would end the wait, or None.
+    """
+
+    kind: str
+    name: str | None
+    title: str | None
+    deadline: datetime | None
+    since: datetime
+    wake: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """A task of a job.
+
+    Attributes:
+        name: Its name.
+        type: Its type, as in the job file.
+        status: "pending", "running", "suspended", "completed", "failed", "skipped" or "cancelled".
+        id: The id of its instance; None if it has not started.
+        attempt: Which attempt it is, from 1; 0 if it has not started.
+        gate: The gate that decides on its output, or None.
+        at_gate: Whether it has an output that its gate has not accepted yet.
+        output: Its output as JSON, once it has completed.
+        error: Why it failed or was cancelled, as text.
+        started_at: When it was started, or None.
+        finished_at: When it ended, or None.
+        waits: What it waits for.
+        note: What keeps it from running, such as a handler that no worker has; or None.
+    """
+
+    name: str
+    type: str
+    status: str
+    id: str | None = None
+    attempt: int = 0
+    gate: str | None = None
+    at_gate: bool = False
+    output: Any = None
+    error: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    waits: tuple[TaskWait, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """A job with its tasks.
+
+    Attributes:
+        job: The job.
+        tasks: Its tasks, in the order of the file.
+    """
+
+    job: Instance
+    tasks: tuple[TaskReport, ...]
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether nothing runs, and nothing will run until an answer, a signal or a worker comes from outside."""
+        open_tasks = [task for task in self.tasks if task.status in ("running", "suspended")]
+        return (
+            self.job.status == "awaiting_children"
+            and bool(open_tasks)
+            and all(_needs_help(task) for task in open_tasks)
+        )
+
+
+def _needs_help(task: TaskReport) -> bool:
+    if task.status == "running":
+        return task.note is not None
+    return any(wait.kind not in ("timer", "children") for wait in task.waits)

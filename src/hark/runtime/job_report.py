@@ -1,0 +1,156 @@
+"""The report of a job: its tasks, what they wait for and how to answer it. A constant number of reads."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Container, Sequence
+from typing import Any
+
+from hark.model import json
+from hark.model.errors import InvalidInput, NotFound, no_instance
+from hark.model.job import JobSpec, TaskSpec
+from hark.model.job_report import JobReport, TaskReport, TaskWait
+from hark.model.lanes import SHELL, agent_lane, gate_lane, task_lane, what_runs
+from hark.model.names import from_micros
+from hark.model.schema import example_answer
+from hark.model.values import TERMINAL, Instance
+from hark.programs.jobs.addresses import task_id
+from hark.programs.jobs.graph import JobGraph, is_registered_gate, job_graph
+from hark.programs.jobs.job_state import START, load_job_state
+from hark.programs.jobs.states import PENDING, SHOWN, WITH_ROW
+from hark.programs.jobs.task_state import load_task_state
+from hark.runtime import views
+from hark.store import reads
+from hark.store import statements as sql
+from hark.store.protocol import Store
+from hark.store.reads import InstanceRow, OpenWait
+from hark.store.statements import AwakeableRow
+
+_APPROVE = '{"action": "approve"}'
+
+
+async def report(store: Store, target: str, here: Container[str]) -> JobReport:
+    """The report of the job with this id or key. `here`: the lanes that a worker of this process can run.
+
+    Raises:
+        NotFound: There is no such instance.
+        InvalidInput: It is not a job.
+    """
+    job = await views.get(store, target)
+    if job.kind != "job":
+        raise InvalidInput(f"{target!r} is a {job.kind}, not a job. See `hark instance show {shlex.quote(target)}`.")
+    rows = await store.read(reads.read_instances, ids=[job.id])
+    sources = await store.read(reads.sources_of, [(job.definition, job.version)])
+    if not rows:
+        raise no_instance(target)  # removed by retention since it was read
+    if not sources or sources[0][2] is None:
+        return JobReport(job, ())
+    return JobReport(job, await _tasks(store, job, rows[0], job_graph(sources[0][2]), here))
+
+
+async def spec_of(store: Store, name: str, version: int | None = None) -> JobSpec:
+    """The spec of a version of a deployed job; by default of the newest one.
+
+    Raises:
+        NotFound: There is no deployed job of this name and version.
+    """
+    if version is None:
+        found = await store.read(sql.newest_definitions, names=[name])
+        version = found[0][1] if found else 0
+    sources = await store.read(reads.sources_of, [(name, version)])
+    if not sources or sources[0][2] is None:
+        raise NotFound(f"There is no deployed job {name!r}. `hark job list` and `GET /definitions` list names.")
+    return job_graph(sources[0][2]).spec
+
+
+async def _tasks(
+    store: Store, job: Instance, row: InstanceRow, graph: JobGraph, here: Container[str]
+) -> tuple[TaskReport, ...]:
+    if row.step == START:
+        return tuple(TaskReport(task.name, task.type, SHOWN[PENDING], gate=task.gate) for task in graph.tasks)
+    state = load_job_state(row.state)
+    ids = {
+        number: task_id(job.id, number, state.generations.get(number, 0))
+        for number, letter in enumerate(state.tasks)
+        if letter in WITH_ROW
+    }
+    rows = {one.id: one for one in await store.read(reads.read_instances, ids=list(ids.values()))} if ids else {}
+    unfinished = [id for id, one in rows.items() if one.status not in TERMINAL]
+    waits: dict[str, list[OpenWait]] = {}
+    for wait in await store.read(reads.open_waits_of, ids=unfinished) if unfinished else ():
+        waits.setdefault(wait.instance_id, []).append(wait)
+    questions = {one.id: one for one in await store.read(reads.open_awakeables, ids=[job.id])} if unfinished else {}
+    lanes = await _lanes(store) if unfinished else set()
+    shown: dict[str, Any] = job.state["tasks"]
+    found = []
+    for number, task in enumerate(graph.tasks):
+        entry, own = shown.get(task.name, {}), rows.get(ids.get(number, ""))
+        if own is None:
+            found.append(
+                TaskReport(
+                    task.name, task.type, entry.get("status", "pending"), gate=task.gate, error=entry.get("error")
+                )
+            )
+            continue
+        progress = load_task_state(own.state)
+        answers = tuple(_wait(job, one, questions) for one in waits.get(own.id, ()))
+        found.append(
+            TaskReport(
+                task.name, task.type, entry.get("status", "running"), own.id, entry.get("attempt", 0), task.gate,
+                progress.phase == "gate" and own.status not in TERMINAL, entry.get("output"),
+                entry.get("error"), from_micros(own.created_at),
+                None if own.finished_at is None else from_micros(own.finished_at),
+                tuple(one for one in answers if one is not None), _note(task, own.status, progress.phase, lanes, here),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+async def _lanes(store: Store) -> set[str]:
+    """What the workers on this store can run."""
+    return {lane for row in await store.read(reads.all_workers) for lane in row.definitions.split(",")}
+
+
+def _note(task: TaskSpec, status: str, phase: str, lanes: Container[str], here: Container[str]) -> str | None:
+    """Why a task that could run does not: no worker has what it needs."""
+    if status != "runnable" or task.type not in ("task", "loop"):
+        return None
+    lane = lane_of_task(task)
+    if phase == "gate":
+        if task.gate is None or not is_registered_gate(task.gate):
+            return None  # every worker can decide on it
+        lane = gate_lane(task.gate)
+    return None if lane in lanes or lane in here else f"No worker has {what_runs(lane)}."
+
+
+def lane_of_task(task: TaskSpec) -> str:
+    """The lane that the work of a task needs."""
+    if task.handler is not None:
+        return task_lane(task.handler)
+    return SHELL if task.agent is None else agent_lane(task.agent.type)
+
+
+def _wait(job: Instance, wait: OpenWait, questions: dict[str, AwakeableRow]) -> TaskWait | None:
+    question = questions.get(wait.name) if wait.kind == "awakeable" and wait.name is not None else None
+    if wait.kind == "awakeable" and question is None:
+        return None  # it is answered, and the task has not run since
+    return TaskWait(
+        wait.kind, wait.name, None if question is None else question.title,
+        None if wait.deadline is None else from_micros(wait.deadline), from_micros(wait.since),
+        _wake(job, wait, question),
+    )  # fmt: skip
+
+
+def _wake(job: Instance, wait: OpenWait, question: AwakeableRow | None) -> str | None:
+    words: Sequence[str]
+    match wait.kind:
+        case "awakeable" if question is not None:
+            answer = _APPROVE if question.schema is None else example_answer(json.load(question.schema))
+            words = ("hark", "awakeable", "resolve", question.id, "--payload", answer)
+        case "signal" if wait.name is not None:
+            words = ("hark", "signal", job.id, wait.name)
+        case "broadcast" if wait.name is not None:
+            words = ("hark", "broadcast", wait.name)
+        case _:
+            return None
+    return shlex.join(words)

@@ -1,0 +1,90 @@
+"""The routes of definitions: deploy, list, undeploy, draw; and the tasks of a job."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.doors.test_http_instances import reached
+from tests.support.http import app_on, serving
+from tests.support.stores import Store
+
+JOB = "name: release\ntasks:\n  - {name: ok, type: approval, title: 'Release?'}\n"
+YAML = {"Content-Type": "application/yaml"}
+
+
+@pytest.fixture
+async def http(store: Store) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(app_on(store)) as client:
+        yield client
+
+
+async def deploy(http: httpx.AsyncClient, text: str) -> Any:
+    answer = await http.post("/definitions", content=text, headers=YAML)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["deployed"]
+
+
+async def test_a_job_is_deployed_started_drawn_answered_and_undeployed(http: httpx.AsyncClient) -> None:
+    assert await deploy(http, JOB) == [{"name": "release", "version": 1}]
+    assert await deploy(http, JOB) == [{"name": "release", "version": 1}]  # the same text is no new version
+    assert await deploy(http, JOB.replace("Release?", "Really?")) == [{"name": "release", "version": 2}]
+    as_json = {"name": "release", "tasks": [{"name": "ok", "type": "approval", "title": "Yes?"}]}
+    again = await http.post("/definitions", json=as_json)
+    assert (again.status_code, again.json()) == (201, {"deployed": [{"name": "release", "version": 3}]})
+    listed = (await http.get("/definitions")).json()
+    assert {"name": "release", "kind": "job", "version": 3} in listed["items"]
+    assert {"name": "Order", "kind": "machine", "version": 1} in listed["items"]
+    started = await http.post("/instances", json={"definition": "release", "id": "r-1"})
+    assert started.status_code == 201
+    await reached(http, "r-1", "awaiting_children")
+    [task] = (await http.get("/instances/r-1/tasks")).json()["tasks"]
+    assert (task["name"], task["type"]) == ("ok", "approval")
+    for path in ("/definitions/release/diagram.svg", "/instances/r-1/diagram.svg"):
+        drawn = await http.get(path)
+        assert (drawn.status_code, drawn.headers["content-type"]) == (200, "image/svg+xml; charset=utf-8")
+        assert ">ok</text>" in drawn.text
+    gone = await http.delete("/definitions/release")
+    assert (gone.status_code, gone.json()) == (200, {"undeployed": "release"})
+    assert (await http.post("/instances", json={"definition": "release"})).status_code == 404
+    assert "release" not in [one["name"] for one in (await http.get("/definitions")).json()["items"]]
+    assert (await http.delete("/definitions/nothing")).status_code == 404
+    assert (await http.get("/instances/r-1")).status_code == 200  # it lives on
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "status"),
+    [
+        ("name: x\ntasks: []\n", "application/yaml", 400),
+        ("", "application/yaml", 400),
+        ("/etc/passwd", "application/yaml", 400),
+        ("{", "application/json", 400),
+        ("[]", "application/json", 400),
+        (b"\xff", "application/yaml", 400),
+        ("<x/>", "text/html", 422),
+    ],
+)
+async def test_what_is_not_a_job_is_refused_with_its_problems(
+    http: httpx.AsyncClient, text: Any, kind: str, status: int
+) -> None:
+    answer = await http.post("/definitions", content=text, headers={"Content-Type": kind})
+    assert answer.status_code == status
+    assert answer.json()["error"]
+    if status == 400:
+        assert {"element", "line", "message"} == set(answer.json()["problems"][0])
+
+
+async def test_deploying_needs_its_own_scope(store: Store) -> None:
+    """A deployed job runs commands on workers: a token that may start instances may not deploy."""
+    app = app_on(store)
+    async with app:
+        tokens = {scope: await app.create_token([scope], name=scope) for scope in ("operate", "read", "deploy")}
+    async with serving(app_on(store), require_token=True) as http:
+        for scope, token in tokens.items():
+            headers = {**YAML, "Authorization": f"Bearer {token.secret}"}
+            answer = await http.post("/definitions", content=JOB, headers=headers)
+            assert answer.status_code == (201 if scope == "deploy" else 403), scope
+            assert (await http.delete("/definitions/release", headers=headers)).status_code == (
+                200 if scope == "deploy" else 403
+            )
