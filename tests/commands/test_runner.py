@@ -1,4 +1,4 @@
-"""The runner of commands, with real processes: what it returns, and that nothing outlives it.
+"""The runner of commands, with real processes: what it returns, and that nothing outlives it (J2).
 
 A process of a command is recognised by an unusual duration of `sleep`, so the tests can look for it in the process
 table; they wait for conditions, not for times.

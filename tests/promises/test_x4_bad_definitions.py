@@ -106,7 +106,7 @@ def test_x4_no_option_in_seconds_may_be_zero(option: str) -> None:
 @pytest.mark.parametrize("make", [Hark, Harness])
 @pytest.mark.parametrize(
     "option",
-    [{"nats": "nats://x"}, {"agents": {"a": ["a", "run"]}}],
+    [{"nats": "nats://x"}],
 )
 def test_x4_an_option_this_version_does_not_have_is_refused(make: Any, option: dict[str, Any]) -> None:
     """Also when it is given its default: the caller expects an effect."""

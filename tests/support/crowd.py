@@ -412,6 +412,9 @@ READS: dict[str, Question] = {
         reads.open_awakeables, {"awakeables_instance_id_entry_index_key"}, None,
         lambda size: {"ids": ids("parked", size)},
     ),
+    "pending_of_task": Question(
+        reads.pending_of_task, {"awakeables_task"}, None, lambda size: {"task": ids("running")[0]}
+    ),
     "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
     "events_of": Question(
         reads.events_of, {"events_instance", "events_pkey"}, None,

@@ -5,6 +5,7 @@ These are not verbs of `Hark`: a user of the library needs none of them, and the
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
@@ -20,14 +21,20 @@ from hark.app.arguments import (
 )
 from hark.app.hark import Hark
 from hark.app.job_files import draw_svg
-from hark.kernel.requests import RecordOrigin
+from hark.kernel.requests import RecordOrigin, TakeNote
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
+from hark.model.json import check_text, dump
 from hark.model.masking import masked
-from hark.model.names import is_name
+from hark.model.names import is_name, micros
+from hark.model.notes import NoteAwakeable
+from hark.model.schema import compile_schema
+from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import health, job_report, metrics, views
+from hark.programs.functions import checked_names
+from hark.runtime import health, metrics, views
 from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
@@ -202,6 +209,60 @@ class DoorAccess:
             return families(await metrics.read(store, self.app._clerk.counters))
 
         return self.app._read(read)
+
+    # -- tasks --------------------------------------------------------------------------------------
+
+    def create_awakeable(
+        self,
+        lease: str,
+        place: str,
+        *,
+        run: str,
+        task: str,
+        timeout: float | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        schema: dict[str, Any] | None = None,
+        assignees: Iterable[str] = (),
+    ) -> Reply[str]:
+        """Create an awakeable of a task that executes: what `hark awakeable create` does in a shell task.
+
+        Args:
+            lease: The lease of the task, from `HARK_LEASE`.
+            place: Which question of the task it is: the same place again gives the same awakeable.
+            run: The id of the job.
+            task: The name of the task.
+            timeout: Seconds until it times out; None for never.
+            title: One line for the answerer.
+            description: More text for the answerer.
+            schema: The JSON Schema of the answer.
+            assignees: Who may answer; empty for everyone.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidInput: An argument is malformed.
+            TaskLost: The task does not execute under this lease any more.
+        """
+        task_id, epoch = parse_lease(lease)
+        if not task_id.startswith(f"{run}."):
+            raise InvalidInput(f"HARK_JOB is {run!r}, and HARK_LEASE that of a task of another job. Do not set them.")
+        names = checked_names(assignees)
+        note = NoteAwakeable(
+            task_id,
+            epoch,
+            run_id=run,
+            place=place,
+            task=task,
+            timeout=None if timeout is None else micros(timeout, "timeout", zero=False),
+            nonce=secrets.token_urlsafe(12),
+            title=None if title is None else check_text(title, "title"),
+            description=None if description is None else check_text(description, "description"),
+            schema=compile_schema(schema)[0],
+            assignees=dump(names) if names else None,
+        )
+        return self.app._ask(TakeNote(note=note), lambda made: str(made.id))
 
     @property
     def turns(self) -> int:

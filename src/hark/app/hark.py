@@ -41,6 +41,7 @@ from hark.model.values import Rate
 from hark.programs.jobs.program import JobProgram
 from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
+from hark.runtime.command_tasks import CommandStore, check_agents, register_commands
 from hark.runtime.job_access import JobAccess
 from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Registry
@@ -48,7 +49,7 @@ from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.retention import Retention
 from hark.runtime.services import WorkerServices
 from hark.runtime.worker import Worker
-from hark.store import connect
+from hark.store import connect, reads
 from hark.store.protocol import Store
 
 _BROADCAST_CHUNK = 5000
@@ -76,7 +77,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         rate_limits: Rate limits by name, each a `Rate` or a dict of its parameters: `{"stripe": Rate(100, 60)}`.
         concurrency: How many instances execute at once under a concurrency key, by the part of the key before `:`. A
             key that is not named has 1.
-        agents: Not available in this version.
+        agents: What an agent of each type is: a command line as a list of texts, in which `{model}` becomes the model
+            of the task. It gets the prompt on stdin, and in `HARK_CONTEXT` the path of a JSON file with the context.
         base_url: What links to the answer page start with, as people reach the server from outside. By default the
             environment's `HARK_BASE_URL`, else the address of a server on the same store.
         secret: Signs these links; several separated by commas, newest first. By default the environment's
@@ -121,7 +123,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         broadcast_limit: int = 50_000,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        refuse_unavailable(agents=agents, nats=nats)
+        refuse_unavailable(nats=nats)
         self.url = url
         self._schema = schema
         self._clock = clock
@@ -148,8 +150,19 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._services = WorkerServices(
             self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._access
         )  # fmt: skip
+        register_commands(self._registry, self._command_store(), check_agents({} if agents is None else agents))
         self._services.linger = seconds(linger, "linger", zero=True)
         self._services.max_signal_wait = seconds(max_signal_wait, "max_signal_wait")
+
+    def _command_store(self) -> CommandStore:
+        async def pending(store: Store, task: str) -> list[str]:
+            return [row[0] for row in await store.read(reads.pending_of_task, task=task)]
+
+        return CommandStore(
+            url=lambda: connect.shared_url(self.url),
+            schema=lambda: self._schema,
+            open_awakeables=lambda task: self._read(lambda store: pending(store, task)),
+        )
 
     # -- open, close ------------------------------------------------------------------------------
 

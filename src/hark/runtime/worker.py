@@ -26,6 +26,7 @@ from hark.runtime.slots import Slots
 from hark.runtime.worker_info import describe_worker
 
 _log = get_logger()
+_AFTER_CANCEL = 3.0  # seconds: a command that ignores SIGTERM is killed within them (runtime/commands/)
 
 
 class Worker:
@@ -129,7 +130,7 @@ class Worker:
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=1)
+            await asyncio.wait(left, timeout=_AFTER_CANCEL)
         activations.flush()
         done: Reply[None] = Reply()
         # Behind the commits just queued, on the thread that counts the claims.

@@ -1,5 +1,6 @@
 """`hark awakeable`: list the questions of instances, and answer them."""
 
+import os
 import shlex
 import time
 from functools import partial
@@ -9,11 +10,19 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import awakeable_statuses
-from hark.doors.cli.engine import find_target, open_engine, read_up_to
+from hark.doors.cli.engine import (
+    find_target,
+    local_only_app,
+    open_engine,
+    open_store,
+    read_up_to,
+)
 from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_payload
 from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
+from hark.doors.cli.run_directory import next_place
 from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
+from hark.model.json import parse
 
 cli = group("List and answer the questions of instances.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id from `hark awakeable list`: prom_1…")]
@@ -124,6 +133,55 @@ def show(options: Options, id: Id) -> None:
             ("Link", found.url), ("", _MISSING_ADDRESS if found.url.startswith("/") else None),
         ]
     )  # fmt: skip
+
+
+@command(cli)
+def create(
+    options: Options,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="One line for the answerer")] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", metavar="TEXT", help="More text for the answerer")
+    ] = None,
+    answer_schema: Annotated[
+        str | None, typer.Option("--answer-schema", metavar="JSON", help="The JSON Schema that the answer must match")
+    ] = None,
+    assignees: Annotated[
+        list[str] | None, typer.Option("--assignee", metavar="NAME", help="Who may answer; may be repeated")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Seconds until it times out")
+    ] = None,
+) -> None:
+    """In a shell task: create an awakeable, and print its id.
+
+    The nth one that a command creates is the same one whenever the command runs again.
+
+    id=$(hark awakeable create --title "Deploy?") && answer=$(hark awakeable await "$id") || exit $?
+    """
+    from hark.app.door_access import DoorAccess
+
+    lease = os.environ.get("HARK_LEASE")
+    if not lease:
+        raise InvalidInput("`hark awakeable create` is for the commands of tasks: HARK_LEASE is not set.")
+    app = local_only_app(options, "awakeable create")
+    schema = None if answer_schema is None else parse(answer_schema, what="--answer-schema")
+    with next_place() as place, open_store(app, options):
+        id = (
+            DoorAccess(app)
+            .create_awakeable(
+                lease,
+                place,
+                run=os.environ.get("HARK_JOB", ""),
+                task=os.environ.get("HARK_TASK", ""),
+                timeout=timeout,
+                title=title,
+                description=description,
+                schema=schema,
+                assignees=assignees or (),
+            )
+            .result()
+        )
+        print_json(app.awakeable(id).result()) if options.json else print(id)
 
 
 @command(cli, "await")

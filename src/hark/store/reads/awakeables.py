@@ -21,6 +21,11 @@ open_awakeables = Sql(
     row=AwakeableRow,
 )
 
+# A3: the pending ones of a task, which parks on them.
+pending_of_task = Sql(
+    "SELECT id FROM awakeables WHERE task_id = :task::text AND status = 'PENDING' ORDER BY entry_index"
+)
+
 _BYTES = """coalesce(octet_length(a.payload), 0) + coalesce(octet_length(a.error), 0)
         + coalesce(octet_length(a.title), 0) + coalesce(octet_length(a.description), 0)
         + coalesce(octet_length(a.schema), 0) + coalesce(octet_length(a.assignees), 0)"""
