@@ -32,9 +32,8 @@ from hark.model.schema import compile_schema
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
-from hark.runtime import health, job_report, metrics, views
 from hark.programs.functions import checked_names
-from hark.runtime import health, metrics, views
+from hark.runtime import health, job_report, metrics, views
 from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
