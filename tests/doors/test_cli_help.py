@@ -34,7 +34,7 @@ def test_d4_the_help_of_hark_is_one_screen_grouped_by_task() -> None:
     assert titles == [
         "Begin", "Run", "Start and signal", "Look and answer", "Operate", "Options", "Store, server and output",
     ]  # fmt: skip
-    assert len(out.splitlines()) <= 45
+    assert len(out.splitlines()) <= 48
     assert max(map(len, out.splitlines())) <= 80
 
 

@@ -69,7 +69,8 @@ ROUTES = {
              ("GET", "/openapi.json"), ("GET", "/"), ("GET", "/instances/x"), ("GET", "/instances/x/stream")],
     "signal": [("POST", "/signal"), ("POST", "/instances/x/signals/y")],
     "answer": [("POST", "/awakeables/x/resolve"), ("POST", "/awakeables/x/reject")],
-    "operate": [("POST", "/instances"), ("POST", "/instances/x/cancel"), ("POST", "/instances/x/retry")],
+    "operate": [("POST", "/instances"), ("POST", "/instances/x/cancel"), ("POST", "/instances/x/retry"),
+                ("PUT", "/schedules/x"), ("DELETE", "/schedules/x"), ("POST", "/schedules/x/trigger")],
 }  # fmt: skip
 
 

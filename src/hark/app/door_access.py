@@ -26,14 +26,14 @@ from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
 from hark.model.json import check_text, dump
 from hark.model.masking import masked
-from hark.model.names import is_name, micros
+from hark.model.names import check_name, is_name, micros
 from hark.model.notes import NoteAwakeable
 from hark.model.schema import compile_schema
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
-from hark.model.values import Awakeable, Event, Instance, Token, Wait, WaitKind
+from hark.model.values import Awakeable, Event, Instance, Schedule, Token, Wait, WaitKind
 from hark.programs.functions import checked_names
-from hark.runtime import health, job_report, metrics, views
+from hark.runtime import health, job_report, metrics, schedule_views, views
 from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
 from hark.runtime.reply import Reply
@@ -338,6 +338,21 @@ class DoorAccess:
         optional_name(after[1] or None, "after")
         check_word(kind, "kind", WaitKind)
         return self.app._read(lambda store: views.waits(store, name, kind, size, after))
+
+    def schedule_page(self, *, limit: int, after: str | None) -> Reply[tuple[list[Schedule], str | None]]:
+        """Read one page of `Hark.schedules`, and the `after` of the next page."""
+        size = check_limit(limit)
+        optional_name(after, "after")
+        return self.app._read(lambda store: schedule_views.page(store, size, after))
+
+    def schedule(self, name: str) -> Reply[Schedule]:
+        """Read one schedule.
+
+        Raises:
+            NotFound: There is no such schedule.
+        """
+        wanted = check_name(name, "schedule name")
+        return self.app._read(lambda store: schedule_views.find(store, wanted))
 
     def ids_beginning(self, prefix: str, *, limit: int = 2) -> Reply[list[str]]:
         """The first ids of instances that begin with these characters, in order."""

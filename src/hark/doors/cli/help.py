@@ -14,7 +14,7 @@ OTHER_OPTIONS = "Store, server and output"
 _TASKS = {
     "Begin": ("init", "demo"),
     "Run": ("serve", "worker", "migrate"),
-    "Start and signal": ("start", "signal", "broadcast", "message"),
+    "Start and signal": ("start", "signal", "broadcast", "message", "schedule"),
     "Look and answer": ("job", "instance", "awakeable", "events", "workers"),
     "Operate": ("doctor", "token", "secret", "timeout"),
 }

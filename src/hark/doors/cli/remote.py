@@ -25,7 +25,7 @@ from hark.model.job_report import JobReport
 from hark.model.masking import masked
 from hark.model.names import check_name
 from hark.model.reasons import reason
-from hark.model.values import Awakeable, Delivery, Event, Instance, Why, WorkerInfo
+from hark.model.values import Awakeable, Delivery, Event, Instance, Schedule, Why, WorkerInfo
 
 T = TypeVar("T")
 _TIMEOUT = 60.0  # seconds
@@ -106,6 +106,31 @@ class RemoteHark:
         _refuse_by(by)
         self._post(f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/reject", {"error": error})
         return self.awakeable(awakeable_id)
+
+    # -- schedules --------------------------------------------------------------------------------
+
+    def schedule(self, name: str, definition: str, input: Any = None, **options: Any) -> RemoteReply[Schedule]:
+        present = {option: value for option, value in options.items() if value is not None}
+        path = f"/schedules/{_path_segment(name, 'schedule name')}"
+        return RemoteReply(
+            _convert(Schedule, self._send("PUT", path, {"definition": definition, "input": input, **present}))
+        )
+
+    def schedules(self) -> RemoteReply[builtins.list[Schedule]]:
+        return RemoteReply([_convert(Schedule, item) for item in self._items("/schedules", 10_000, {})])
+
+    def pause_schedule(self, name: str) -> RemoteReply[Schedule]:
+        return RemoteReply(_convert(Schedule, self._post(_of_schedule(name, "pause"), None)))
+
+    def resume_schedule(self, name: str) -> RemoteReply[Schedule]:
+        return RemoteReply(_convert(Schedule, self._post(_of_schedule(name, "resume"), None)))
+
+    def trigger_schedule(self, name: str) -> RemoteReply[RemoteHandle]:
+        return RemoteReply(RemoteHandle(self._post(_of_schedule(name, "trigger"), None)["id"]))
+
+    def unschedule(self, name: str) -> RemoteReply[None]:
+        self._request("DELETE", f"/schedules/{_path_segment(name, 'schedule name')}")
+        return RemoteReply(None)
 
     # -- read -------------------------------------------------------------------------------------
 
@@ -210,6 +235,9 @@ class RemoteHark:
             headers["Idempotency-Key"] = dedup_key.encode()
         return self._request("POST", path, json.dump(body).encode(), headers)
 
+    def _send(self, method: str, path: str, body: Any) -> Any:
+        return self._request(method, path, json.dump(body).encode(), {"Content-Type": "application/json"})
+
     def _request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
     ) -> Any:
@@ -247,6 +275,10 @@ def _parse(url: str) -> tuple[SplitResult | None, int | None]:
 
 def _path_segment(text: str, what: str) -> str:
     return quote(check_name(text, what), safe="")
+
+
+def _of_schedule(name: str, verb: str) -> str:
+    return f"/schedules/{_path_segment(name, 'schedule name')}/{verb}"
 
 
 def _convert(kind: type[T], item: Any) -> T:

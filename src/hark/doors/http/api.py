@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.doors.http import answer_page, home_page, openapi, prometheus, stream
+from hark.doors.http import answer_page, home_page, openapi, prometheus, schedule_routes, stream
 from hark.doors.http import definition_routes as define
 from hark.doors.http import read_routes as read
 from hark.doors.http import write_routes as write
@@ -69,6 +69,7 @@ ROUTES: list[Route] = [
     Route("POST", "/awakeables/{id}/reject", write.reject, "answer", "Reject an awakeable, with a reason.",
           {200: write.Rejected}, (400, 404, 409, 413), body=write.RejectBody,
           id="rejectAwakeable", tag="Awakeables"),
+    *schedule_routes.ROUTES,
     Route("GET", "/events", read.events, "read",
           "List the latest events of all instances, or of one (`job`), newest last; `next` goes back in time.",
           {200: read.Events}, (404,), query=read.EventsQuery,

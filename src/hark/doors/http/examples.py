@@ -53,6 +53,12 @@ _TASK: Final = {
     "finished_at": None, "waits": [_TASK_WAIT], "note": None,
 }  # fmt: skip
 _JOB: Final = {"name": "release", "tasks": [{"name": "build", "run": "make"}]}
+_SCHEDULE: Final = {
+    "name": "weekly-report", "definition": "Report", "cron": "0 9 * * MON", "every": None,
+    "timezone": "Europe/Berlin", "overlap": "skip", "catch_up": 1, "correlation_key": None,
+    "next_at": "2026-03-09T08:00:00Z", "last_at": "2026-03-02T08:00:00Z", "last_id": _ORDER, "paused": False,
+    "missed": 0, "skipped": 0, "waiting": 0, "error": None, "created_at": "2026-03-01T09:00:00Z",
+}  # fmt: skip
 
 EXAMPLES: Final[dict[str, Any]] = {
     # responses
@@ -84,6 +90,9 @@ EXAMPLES: Final[dict[str, Any]] = {
     "DefinitionView": {"name": "release", "kind": "job", "version": 1},
     "Definitions": {"items": [{"name": "release", "kind": "job", "version": 1}], "next": None},
     "Undeployed": {"undeployed": "release"},
+    "Schedule": _SCHEDULE,
+    "Unscheduled": {"deleted": "weekly-report"},
+    "SchedulePage": {"items": [_SCHEDULE], "next": None},
     "Delivered": {"status": "woke"},
     "Broadcasted": {"DeliveredCount": 3},
     "Messaged": {"WorkflowInstanceIds": [_ORDER], "Delivered": True},
@@ -104,6 +113,9 @@ EXAMPLES: Final[dict[str, Any]] = {
     },
     "BroadcastBody": {"SignalName": "market-open", "Payload": {"market": "NYSE"}},
     "MessageBody": {"MessageName": "invoice", "CorrelationKey": "order:42", "Variables": {"total": 100}},
+    "ScheduleBody": {
+        "definition": "Report", "input": {"to": "ann"}, "cron": "0 9 * * MON", "timezone": "Europe/Berlin",
+    },
     "RejectBody": {"error": "too late"},
     "CancelBody": {"reason": "ordered twice", "force": False},
     # queries
@@ -116,6 +128,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "HistoryQuery": {"limit": 100, "after": "~18.2"},
     "EventsQuery": {"job": _ORDER, "limit": 50, "after": "18.2"},
     "WaitsQuery": {"name": "paid", "kind": "signal", "limit": 100, "after": "1772355600000000-o-42"},
+    "SchedulesQuery": {"limit": 100, "after": "weekly-report"},
     "StreamQuery": {"after": "2"},
     "LinkQuery": {"t": "1.dG9rZW4.c2lnbmF0dXJl", "by": "ann"},
 }  # fmt: skip
@@ -125,6 +138,7 @@ ARGUMENTS: Final[dict[str, tuple[str, str]]] = {
     "id": ("The id of an awakeable.", _QUESTION),
     "definition": ("The name of a definition, percent-encoded.", "release"),
     "name": ("The name of a signal, percent-encoded.", "paid"),
+    "name": ("The name of a signal or a schedule, percent-encoded.", "paid"),
     "awakeable_id": ("The id of an awakeable.", _QUESTION),
     "file": ("The name of a file.", "answer.css"),
 }

@@ -18,6 +18,7 @@ from hark.model.names import NAME_BYTES
 _TAGS = {
     "Instances": "Start, read, cancel and retry instances.",
     "Signals": "Send signals, broadcasts and messages.",
+    "Schedules": "Start instances at given times.",
     "Awakeables": "Questions to the outside world: list, answer and reject them.",
     "Definitions": "Deploy jobs, and list what can be started.",
     "Events": "What happened, and what instances wait for.",
