@@ -137,7 +137,6 @@ ARGUMENTS: Final[dict[str, tuple[str, str]]] = {
     "target": ("The id or the correlation key of an instance, percent-encoded (a `/` in it is %2F).", _ORDER),
     "id": ("The id of an awakeable.", _QUESTION),
     "definition": ("The name of a definition, percent-encoded.", "release"),
-    "name": ("The name of a signal, percent-encoded.", "paid"),
     "name": ("The name of a signal or a schedule, percent-encoded.", "paid"),
     "awakeable_id": ("The id of an awakeable.", _QUESTION),
     "file": ("The name of a file.", "answer.css"),
