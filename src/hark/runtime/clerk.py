@@ -29,6 +29,7 @@ from hark.runtime.completions import Completions
 from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
 from hark.runtime.metrics import ProcessCounters
+from hark.runtime.missing_code import MissingCode
 from hark.runtime.other_processes import OtherProcesses
 from hark.runtime.patient_reads import PatientReads, ReadTimer
 from hark.runtime.reply import Reply, answer_all
@@ -114,6 +115,7 @@ class Clerk:
         self.turns = TurnRunner(self, rules)
         self.others = OtherProcesses(self, lease=lease, retention=retention)
         self.completions = Completions(self._read, self.loop, self.hint)
+        self.missing_code = MissingCode()
         self.conditions = Conditions(self._read, self.loop)
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self._read_timer = ReadTimer()
@@ -336,6 +338,10 @@ class Clerk:
             self.conditions.check_soon(self.store)
         if self._concerns_others(result):
             self.loop.start(self.store.announce())
+        if result.pending.for_other_workers and self.worker is not None and self.worker.open:
+            capacity = self.worker.capacity(())
+            if capacity and (lanes := self.missing_code.unknown(result.pending.lanes, capacity.lanes)):
+                self.loop.start(self.missing_code.warn(self.store, lanes))
 
     def _pass_to_worker(self, result: TurnResult, items: list[Queued]) -> bool:
         """Its outcomes and new claims. True when an outcome was fenced."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
 from hark.kernel.requests import Deliver
@@ -54,9 +54,10 @@ class HandlerSupport:
         for handler in list(self.running):
             handler.suspend_if_waiting()
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Reply[T]:
-        """Run a coroutine on the worker's loop. From any thread."""
-        reply: Reply[T] = Reply()
+    def begin(self, work: Coroutine[Any, Any, T], *, is_wait: bool = False) -> Reply[T]:
+        """Run a coroutine on the worker's loop. From any thread. `is_wait`: cancel it when the task that awaits the
+        reply is cancelled."""
+        reply: Reply[T] = _WaitReply() if is_wait else Reply()
         loop = self._loop
         if loop is None or loop.is_closed():
             work.close()
@@ -72,6 +73,8 @@ class HandlerSupport:
         task = self._loop.create_task(_settle(work, reply))
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
+        if isinstance(reply, _WaitReply):
+            reply.work = task
 
     def done(self) -> Reply[None]:
         """The result of a call that need not be waited for."""
@@ -82,6 +85,24 @@ class HandlerSupport:
         reply: Reply[Delivery] = Reply()
         self._clerk.submit(Deliver(target=target, name=name, payload=payload, dedup_key=dedup_key), reply)
         return reply
+
+
+class _WaitReply(Reply[T]):
+    """The reply of a wait. If the task that awaits it is cancelled, the wait ends: nothing uses its answer."""
+
+    __slots__ = ("work",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: asyncio.Task[None] | None = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        try:
+            return (yield from super().__await__())
+        except asyncio.CancelledError:
+            if self.work is not None:
+                self.work.cancel()
+            raise
 
 
 async def _settle(work: Coroutine[Any, Any, T], reply: Reply[T]) -> None:

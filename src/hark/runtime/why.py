@@ -49,7 +49,8 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     since = min((wait.since for wait in waits), default=None) or _since(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        _summary(row, waits, blockers, attempts, now), waiting, blockers, tuple(await _misses(store, row, waits)),
+        _summary(row, waits, blockers, attempts, now) + _said_by_handler(row), waiting, blockers,
+        tuple(await _misses(store, row, waits)),
         row.traceback or next((one.failure.traceback for one in attempts.values() if one.failure is not None), None),
     )  # fmt: skip
 
@@ -93,6 +94,16 @@ def _summary(
     texts = [f"{attempts[None].text(now)}."] if None in attempts else []
     texts += [blocker.text for blocker in blockers[:1] if blocker.text not in texts]
     return undo + (" ".join(texts) or f"It is {row.status}.")
+
+
+def _said_by_handler(row: WhyInstance) -> str:
+    """What the handler of a task said with its last heartbeat, and why it paused."""
+    if row.task_state is None or row.status in TERMINAL:
+        return ""
+    state = json.load(row.task_state)
+    pause = state.get("paused") if row.status == "runnable" and isinstance(state, dict) else None
+    paused = "" if pause is None else f" Its handler paused: {pause}."
+    return paused + ("" if row.progress is None else f" Its last heartbeat said: {row.progress}.")
 
 
 def _armed(wait: OpenWait) -> WaitRow:

@@ -88,8 +88,9 @@ class TaskServices(JobServices, Protocol):
         """Whether the worker stops: a handler that begins to wait parks its task at once."""
         ...
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
-        """Run a coroutine on the worker's loop. From any thread."""
+    def begin(self, work: Coroutine[Any, Any, T], *, is_wait: bool = False) -> TaskReply[T]:
+        """Run a coroutine on the worker's loop. From any thread. `is_wait`: cancel it when the task that awaits the
+        reply is cancelled."""
         ...
 
     def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:

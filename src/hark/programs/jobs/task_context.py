@@ -212,7 +212,8 @@ class TaskContext:
         The signals of a run form one queue per name: each goes to exactly one wait, the oldest wait first. The lease is
         kept meanwhile. After `linger` seconds the task parks and frees its slot; when the signal arrives, the handler
         runs again from its start, and this call returns the signal. In the handler that is suspended, the call raises
-        an exception that is not an `Exception`: let it pass.
+        an exception that is not an `Exception`: let it pass. A task whose handler works while such a wait is open is
+        suspended too: wait first, then work; or cancel the wait.
 
         Args:
             name: The name of the signal.
@@ -232,7 +233,7 @@ class TaskContext:
         """
         longest = self._services.max_signal_wait
         span = _checked_timeout(longest if timeout is None else timeout, longest)
-        return self._session.begin(self._session.wait_for_signal(check_name(name, "signal name"), span))
+        return self._session.begin(self._session.wait_for_signal(check_name(name, "signal name"), span), is_wait=True)
 
     def send_signal(
         self, run_id: Any, name: str, data: Any = None, *, dedup_key: str | None = None
@@ -325,7 +326,9 @@ class TaskContext:
         return AwakeableHandle(
             made.id,
             lambda: link(made.id, made.nonce, made.timeout_at),
-            _AnswerWhenAwaited(lambda: session.begin(session.await_awakeable(made.id, decode, asked["title"]))),
+            _AnswerWhenAwaited(
+                lambda: session.begin(session.await_awakeable(made.id, decode, asked["title"]), is_wait=True)
+            ),
         )
 
     def await_awakeable(self, id: str) -> TaskReply[Any]:
@@ -343,7 +346,7 @@ class TaskContext:
             NotFound: When awaited, if the task has no such awakeable.
             InvalidInput: The id is malformed.
         """
-        return self._session.begin(self._session.await_awakeable(check_awakeable_id(id), json.load))
+        return self._session.begin(self._session.await_awakeable(check_awakeable_id(id), json.load), is_wait=True)
 
 
 class _AnswerWhenAwaited:

@@ -135,14 +135,14 @@ class TaskActivation:
 
     def failed(self, failure: Failure, *, final: bool = False, events: Iterable[DecisionEvent] = ()) -> Decision:
         """An attempt has failed, or its gate has rejected its output. `final`: no further attempt would help."""
-        state = self.state
+        state, retry = self.state, self.task.retry
         was_at_gate = state.phase == "gate"
-        state.phase, state.output = "run", UNSET
-        retry = self.task.retry
+        state.output = UNSET
         if final or state.attempt >= retry.limit:
-            state.ended = True
+            state.ended = True  # in its phase: if the job is retried, the gate moves it back
             decision = self._decide("stop", Finish("failed", error=failure.text, traceback=failure.traceback))
         else:
+            state.phase = "run"
             delay = retry_delay(retry, state.attempt)
             self._renew(attempt=state.attempt + 1)
             decision = self._decide("retry", Redo(delay, drop_waits=True))
@@ -190,6 +190,7 @@ class TaskActivation:
 
     def moved_back(self) -> Decision:
         """The job was retried after the gate had rejected the output for good: the handler runs again."""
+        self.state.phase, self.state.output = "run", UNSET
         return self._decide("next", Redo(0, drop_waits=True), lane=self.lane, queue=self.queue)
 
     def _renew(self, *, attempt: int | None = None) -> None:

@@ -46,6 +46,8 @@ from hark.programs.services import InboxListener
 T = TypeVar("T")
 MAX_UNWRITTEN: Final = 1000  # chunks of a stream that a handler does not wait for
 _MAX_CHUNKS: Final = 500  # in one note: a turn must not be long
+_MIN_LINGER: Final = 0.05  # seconds in which a handler uses an answer while another of its waits is open
+_ROUNDS: Final = 20  # of the loop, within which a handler that can go on does so
 _CLOCKS_DIFFER: Final = 0.02  # seconds until the database is asked again about a deadline that has not come there
 
 
@@ -67,6 +69,8 @@ class TaskSession:
         self._listener: InboxListener | None = None
         self._listening: asyncio.Task[None] | None = None
         self._seen = self.claim.read_to
+        self._active_at = 0.0  # when the handler last received an answer, by the clock of the loop
+        self._activity = 0  # how often it has asked or received something
         self._asked = 0  # awakeables since the last checkpoint
         self._pending_awakeables: set[str] = set()  # created since the last checkpoint and not settled, as far as known
         self._notes: set[TaskReply[Any]] = set()  # not committed yet
@@ -75,10 +79,11 @@ class TaskSession:
         self._streaming: asyncio.Task[None] | None = None
         services.running.add(self)
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
-        """Start what the handler called, on the worker's loop. From any thread."""
+    def begin(self, work: Coroutine[Any, Any, T], *, is_wait: bool = False) -> TaskReply[T]:
+        """Start what the handler called, on the worker's loop. From any thread. A wait ends when the handler does not
+        wait for it any more; anything else is carried out."""
         self._has_begun = True
-        return self.services.begin(work)
+        return self.services.begin(work, is_wait=is_wait)
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -112,6 +117,7 @@ class TaskSession:
     async def _answer(self, wait: WaitRow, arm: Arm | None) -> InboxRow:
         """The row that answers this wait. `arm`: it is new, and is armed first."""
         self.clock.begin_wait()
+        self._activity += 1
         try:
             row = self.waits.answer(wait)
             if row is None:
@@ -122,6 +128,8 @@ class TaskSession:
             if self.is_suspended:  # it came too late: the park finds it in the inbox
                 raise Suspended
             self.waits.receive(wait, row)
+            self._activity += 1
+            self._active_at = self._loop.time()
             return row
         finally:
             self.clock.end_wait()
@@ -141,11 +149,11 @@ class TaskSession:
         """Wait in the slot: until the answer arrives, the deadline comes, or the handler has lingered long enough."""
         answer: asyncio.Future[InboxRow] = self._loop.create_future()
         self._answers[wait.id] = answer
-        lingered_until = self._loop.time() + (0 if self.services.stopping else self.services.linger)
+        asked_at = self._loop.time()
         try:
             while True:
                 self.check()
-                lingers = lingered_until - self._loop.time()
+                lingers = self._lingers_until(asked_at) - self._loop.time()
                 left = None if wait.deadline is None else (wait.deadline - self.services.micros()) / SECOND
                 is_deadline = left is not None and left <= lingers
                 timeout = left if left is not None and is_deadline else lingers
@@ -160,12 +168,29 @@ class TaskSession:
                     if late is not None:
                         return late
                     await asyncio.wait([answer], timeout=_CLOCKS_DIFFER)
-                elif lingered_until <= self._loop.time():
+                elif self._lingers_until(asked_at) <= self._loop.time() and await self._is_idle():
                     self.suspend()
         finally:
             del self._answers[wait.id]
             if answer.done() and not answer.cancelled():
                 answer.exception()  # it may have been answered twice: an error that is not raised is not logged
+
+    def _lingers_until(self, asked_at: float) -> float:
+        """Until when the handler keeps its slot. With an answer that it has not used yet, it may be at work beside this
+        wait: then the time begins with that answer."""
+        linger = 0.0 if self.services.stopping else self.services.linger
+        if not self.waits.has_unused_answer:
+            return asked_at + linger
+        return max(asked_at, self._active_at) + max(linger, _MIN_LINGER)
+
+    async def _is_idle(self) -> bool:
+        """Whether the handler asks for nothing more, and receives nothing, while everything that can go on does so.
+
+        A call that it has made may not have started yet, and may have its answer."""
+        before = self._activity
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
+        return self._activity == before
 
     def _listen(self) -> None:
         """Be notified of rows that arrive. Before the wait is armed: no row may come between."""
@@ -282,7 +307,7 @@ class TaskSession:
         await self.note(
             NoteState(
                 self.claim.id, self.claim.epoch, state=dump_task_state(state), consume=consume, disarm=disarm,
-                events=(event,), step=self.claim.step,
+                events=(event,), step=self.claim.step, run_id=state.run if disarm else None,
             )
         )  # fmt: skip
 
@@ -299,7 +324,14 @@ class TaskSession:
             claim.waits.clear()
             self.waits = TaskWaits(claim.waits, [])
             await self.note(
-                NoteState(claim.id, claim.epoch, state=dump_task_state(self.state), consume=seqs, disarm=waits)
+                NoteState(
+                    claim.id,
+                    claim.epoch,
+                    state=dump_task_state(self.state),
+                    consume=seqs,
+                    disarm=waits,
+                    run_id=self.state.run,
+                )
             )
 
     async def ask(self, awakeable: dict[str, Any], timeout: int | None) -> TaskAwakeable:

@@ -92,6 +92,12 @@ class TaskWaits:
             self._waits.remove(wait)
         return seqs, gone
 
+    @property
+    def has_unused_answer(self) -> bool:
+        """Whether the handler has received something since it last asked: it may be about to use it."""
+        newest = max((moment for _, moment in self._open.values()), default=0)
+        return any(moment > newest for _, moment in self._received.values())
+
     def received(self) -> tuple[int, ...]:
         """The seqs of the rows that the handler has received since the last checkpoint."""
         return tuple(sorted({seq for seq, _ in self._received.values() if seq}))

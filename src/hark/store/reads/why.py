@@ -28,6 +28,8 @@ class WhyInstance(Row, frozen=True):
     attempt: int
     cancel_reason: str | None
     lane: str
+    progress: str | None
+    task_state: str | None  # of a task
 
 
 class Miss(Row, frozen=True):
@@ -47,7 +49,7 @@ why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
            lease_owner, created_at, updated_at, finished_at, error, traceback, attempt, cancel_reason,
-           lane
+           lane, progress, CASE WHEN kind = 'task' THEN state END
     FROM instances WHERE id = :id::text
     """,
     row=WhyInstance,
