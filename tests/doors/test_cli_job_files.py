@@ -54,3 +54,17 @@ def test_the_shipped_schema_is_the_generated_one() -> None:
     """Write it anew with: hark job schema > src/hark/dialects/job/job.schema.json"""
     shipped = Path(__file__).parents[2] / "src/hark/dialects/job/job.schema.json"
     assert run_cli("job", "schema").out == shipped.read_text("utf-8")
+
+
+def test_with_an_app_its_gates_must_be_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gate_shop.py").write_text(
+        "from hark import Hark\napp = Hark('sqlite://')\n@app.gate('good')\ndef good(output, inputs): return True\n"
+    )
+    job = "name: j\ntasks:\n  - {name: a, run: x, gate: good}\n  - {name: b, run: x, gate: user_approval}\n"
+    (tmp_path / "good.yaml").write_text(job)
+    (tmp_path / "bad.yaml").write_text(job.replace("gate: good", "gate: godo"))
+    assert run_cli("job", "check", "good.yaml", "--app", "gate_shop:app").code == 0
+    assert run_cli("job", "check", "bad.yaml").code == 0  # which gates there are is known only with an app
+    bad = run_cli("job", "check", "bad.yaml", "--app", "gate_shop:app")
+    assert (bad.code, "bad.yaml: a: the gate 'godo' is not registered" in bad.out) == (1, True)

@@ -20,11 +20,13 @@ from hark.app.arguments import (
     target_of,
 )
 from hark.app.hark import Hark
-from hark.app.job_files import draw_svg
+from hark.app.job_files import Job, draw_svg
+from hark.app.jobs import gates_of, unknown_gates
 from hark.kernel.requests import RecordOrigin, TakeNote
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
 from hark.model.json import check_text, dump
+from hark.model.lanes import gate_lane
 from hark.model.masking import masked
 from hark.model.names import check_name, is_name, micros
 from hark.model.notes import NoteAwakeable
@@ -183,6 +185,12 @@ class DoorAccess:
             return draw_svg(await job_report.spec_of(store, name))
 
         return self.app._read(draw)
+
+    def check_gates(self, job: Job) -> None:
+        """Raise InvalidDefinition if the app has not registered a gate of the job. The store is not asked."""
+        known = self.app._registry.lanes()
+        if unknown := [gate for gate in gates_of(job) if gate_lane(gate) not in known]:
+            raise unknown_gates(job, unknown)
 
     def queues_of_app(self) -> set[str]:
         """The queues of the definitions that the app has registered."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hark.doors.cli.commands import command
+from hark.doors.cli.engine import local_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json, printable
 from hark.model.errors import InvalidDefinition, InvalidInput
@@ -59,12 +60,16 @@ def print_problems(file: Path, error: InvalidDefinition) -> None:
 def check(options: Options, file: JobFile) -> None:
     """Check a job file and print what is wrong with it.
 
-    Exits with 1 if it has problems, with 2 if it cannot be read.
+    Exits with 1 if it has problems, with 2 if it cannot be read. With --app, its gates must be those of the app.
 
     hark job check release.yaml
     """
     try:
         job = read_job(file)
+        if options.app is not None:
+            from hark.app.door_access import DoorAccess
+
+            DoorAccess(local_app(options)).check_gates(job)
     except InvalidDefinition as error:
         if options.json:
             print_json({"ok": False, "name": None, "problems": [vars(problem) for problem in error.problems]})
