@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
-from hark.dialects.job.loading import Job, check, invalid
-from hark.dialects.job.reading import read_draft
-from hark.dialects.job.tree import Unreadable, from_value
+from hark.dialects.job.loading import Job
 from hark.model import json
+from hark.model.errors import InvalidDefinition
 from hark.model.job import JobSpec
 from hark.model.outcomes import Duration
 from hark.model.problem import Problem
@@ -117,12 +116,10 @@ class Dag:
             InvalidDefinition: The job has mistakes; `.problems` lists them.
         """
         if self._checked is None:
-            label = f"The job {self.name!r}"
-            try:
-                root = from_value({**self._job, "tasks": self._tasks, "finally": self._last})
-            except Unreadable as unreadable:
-                raise invalid(label, [unreadable.problem]) from None
-            self._checked = Job(check(root, label))
+            from hark.dialects.job import compiling
+
+            value = {**self._job, "tasks": self._tasks, "finally": self._last}
+            self._checked = Job(compiling.compile_value(value, f"The job {self.name!r}"))
         return self._checked
 
     def task(
@@ -402,7 +399,8 @@ class Dag:
         self._check([task] if tasks is self._tasks else [], [task] if tasks is self._last else [])
         name = str(task["name"])
         if name in self._names:
-            raise invalid(f"The job {self.name!r}", [Problem(name, None, f"There are two tasks named {name!r}.")])
+            problem = Problem(name, None, f"There are two tasks named {name!r}.")
+            raise InvalidDefinition(f"The job {self.name!r} has a problem:\n  {problem}", problems=[problem])
         self._names.add(name)
         tasks.append(task)
         self._checked = None
@@ -410,15 +408,10 @@ class Dag:
 
     def _check(self, tasks: list[dict[str, Any]], last: list[dict[str, Any]]) -> None:
         """Check the options of the job and one task, so that a mistake is raised by the line that makes it."""
-        label = f"The job {self._job.get('name')!r}"
-        try:
-            draft = read_draft(
-                from_value({**self._job, "tasks": tasks or [{"name": "-", "run": "-"}], "finally": last})
-            )
-        except Unreadable as unreadable:
-            raise invalid(label, [unreadable.problem]) from None
-        if draft.problems:
-            raise invalid(label, draft.problems)
+        from hark.dialects.job import compiling
+
+        value = {**self._job, "tasks": tasks or [_ANY_TASK], "finally": last}
+        compiling.check_value(value, f"The job {self._job.get('name')!r}")
 
     def __repr__(self) -> str:
         return f"<dag {self.name}, {len(self._tasks) + len(self._last)} tasks>"

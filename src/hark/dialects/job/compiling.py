@@ -1,0 +1,69 @@
+"""From the bytes, the text or the value of a job to its checked spec, or to all its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hark.dialects.job.checks import check_graph
+from hark.dialects.job.reading import read_draft
+from hark.dialects.job.template_checks import check_templates
+from hark.dialects.job.tree import TreeNode, Unreadable, check_text, decode, from_json, from_value
+from hark.dialects.job.yaml_tree import from_yaml
+from hark.model.errors import InvalidDefinition
+from hark.model.job import JobSpec
+from hark.model.problem import Problem
+
+_SHOWN = 20  # problems in the message; `.problems` has all
+
+
+def compile_bytes(data: bytes, label: str) -> JobSpec:
+    """The spec of a file; `label` begins the message about its problems. Raises InvalidDefinition."""
+    return check(_tree(lambda: _parse(decode(data)), label), label)
+
+
+def compile_text(text: str, label: str) -> JobSpec:
+    """The spec of a text. Raises InvalidDefinition."""
+    return check(_tree(lambda: _parse(check_text(text)), label), label)
+
+
+def compile_value(value: Any, label: str) -> JobSpec:
+    """The spec of a Python value. Raises InvalidDefinition."""
+    return check(_tree(lambda: from_value(value), label), label)
+
+
+def check_value(value: Any, label: str) -> None:
+    """Raise InvalidDefinition if a job has mistakes other than those that concern several tasks."""
+    draft = read_draft(_tree(lambda: from_value(value), label))
+    if draft.problems:
+        raise invalid(label, draft.problems)
+
+
+def _tree(read: Callable[[], TreeNode], label: str) -> TreeNode:
+    try:
+        return read()
+    except Unreadable as unreadable:
+        raise invalid(label, [unreadable.problem]) from None
+
+
+def _parse(text: str) -> TreeNode:
+    return from_json(text) if text.lstrip().startswith("{") else from_yaml(text)
+
+
+def check(root: TreeNode, label: str) -> JobSpec:
+    """The spec of a tree. Raises InvalidDefinition with all problems."""
+    draft = read_draft(root)
+    check_templates(draft, check_graph(draft))
+    if draft.problems:
+        raise invalid(label, draft.problems)
+    return draft.spec()
+
+
+def invalid(label: str, problems: Sequence[Problem]) -> InvalidDefinition:
+    """The error of a job with problems, in the order of their lines."""
+    ordered = sorted(problems, key=lambda problem: problem.line or 0)
+    shown = [f"  {problem}" for problem in ordered[:_SHOWN]]
+    if len(ordered) > _SHOWN:
+        shown.append(f"  and {len(ordered) - _SHOWN} more")
+    what = "a problem" if len(ordered) == 1 else f"{len(ordered)} problems"
+    return InvalidDefinition("\n".join([f"{label} has {what}:", *shown]), problems=ordered)
