@@ -18,6 +18,7 @@ from hark.programs.branches import Suspended
 from hark.programs.jobs.services import RunningHandler
 from hark.runtime.clerk import Clerk
 from hark.runtime.reply import Reply, answer_all
+from hark.runtime.stream_pace import StreamPace
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ class HandlerSupport:
         self.max_signal_wait = 3600.0
         self.running: set[RunningHandler] = set()
         self.stopping = False
+        self.stream_delay = StreamPace(clerk.queue).delay
         self._clerk = clerk
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: set[asyncio.Task[None]] = set()

@@ -1,6 +1,7 @@
 """RequestQueue: the requests that wait for a turn, in the order of the calls.
 
-`take` decides which of them share the next turn; turn_order.py has the rule.
+`take` decides which of them share the next turn; turn_order.py has the rule. The streams of tasks fill a part of a turn
+at most, so that no other request waits for a long one. How fast tasks write them is decided by stream_pace.py.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from hark.kernel.requests import Commit, Publish, Request
+from hark.kernel.requests import Commit, Publish, Request, TakeNote
+from hark.model.notes import NoteEvents
 from hark.runtime.reply import Reply
 from hark.runtime.turn_order import TurnOrder
+
+_MOST_EVENTS = 500  # noted by tasks; the note that reaches it is the last one of a turn
 
 
 class Queued(Struct, gc=False):
@@ -30,6 +34,7 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self._items: deque[Queued] = deque()
+        self.busy_at = 0.0  # when a turn last had more to do than notes, by the monotonic clock
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -51,15 +56,31 @@ class RequestQueue:
         order = TurnOrder()
         queue = self._items
         publishing = bool(queue) and isinstance(queue[0].request, Publish)
+        events = notes = 0
+        left: list[Queued] = []  # notes of streams, and what these tasks have noted after them
+        waiting: set[str] = set()  # their tasks
         while queue and len(items) < most:
             request = queue[0].request
             if isinstance(request, Publish) is not publishing:
                 break  # broadcasts have turns of their own
             if type(request) is not Commit:
-                if items and not order.fits(request):
+                if isinstance(request, TakeNote):
+                    note = request.note
+                    size = len(note.events) if isinstance(note, NoteEvents) else 0
+                    if (size and events >= _MOST_EVENTS) or note.task_id in waiting:
+                        waiting.add(note.task_id)
+                        left.append(queue.popleft())
+                        continue
+                    events += size
+                    notes += 1
+                elif items and not order.fits(request):
                     break
                 order.add(request)
             items.append(queue.popleft())
+        if left:
+            self.put_back(left)
+        if len(items) > notes:
+            self.busy_at = time.monotonic()
         return items
 
     def keep(self, wanted: Callable[[Queued], bool]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
-from hark.kernel.requests import Capacity, Commit, Request
+from hark.kernel.requests import Capacity, Commit, Request, TakeNote
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
@@ -205,4 +205,9 @@ class TurnRunner:
 
 
 def _make_work(requests: Sequence[Request]) -> bool:
-    return any(not isinstance(request, Commit) or request.decision.makes_work() for request in requests)
+    """True when this may make an instance claimable. A note does so only by giving back a signal; what it wakes is
+    claimed in the next turn."""
+    for request in requests:
+        if request.decision.makes_work() if isinstance(request, Commit) else type(request) is not TakeNote:
+            return True
+    return False

@@ -101,6 +101,10 @@ class TaskServices(JobServices, Protocol):
         """The result of a call that need not be waited for."""
         ...
 
+    def stream_delay(self, size: int) -> float:
+        """Seconds to wait after a note with this many chunks, so that others have room for their work."""
+        ...
+
     def signal(self, target: str, name: str, payload: str, dedup_key: str | None) -> TaskReply[Delivery]:
         """Send a signal, in a commit of its own."""
         ...

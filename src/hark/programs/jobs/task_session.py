@@ -45,7 +45,7 @@ from hark.programs.services import InboxListener
 
 T = TypeVar("T")
 MAX_UNWRITTEN: Final = 1000  # chunks of a stream that a handler does not wait for
-_MAX_CHUNKS: Final = 500  # in one note: a turn must not be long
+_MAX_CHUNKS: Final = 200  # in one note: a turn must not be long
 _MIN_LINGER: Final = 0.05  # seconds in which a handler uses an answer while another of its waits is open
 _ROUNDS: Final = 20  # of the loop, within which a handler that can go on does so
 _CLOCKS_DIFFER: Final = 0.02  # seconds until the database is asked again about a deadline that has not come there
@@ -393,6 +393,8 @@ class TaskSession:
             while self._chunks:
                 chunks = [self._chunks.popleft() for _ in range(min(_MAX_CHUNKS, len(self._chunks)))]
                 await self.note(NoteEvents(claim.id, claim.epoch, events=tuple(chunks), step=claim.step))
+                if (delay := self.services.stream_delay(len(chunks))) > 0:
+                    await asyncio.sleep(delay)
         except Exception as error:
             self.lost = self.lost or error  # what follows in the stream cannot be written either
             self._chunks.clear()

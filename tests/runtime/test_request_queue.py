@@ -1,0 +1,58 @@
+"""Which requests share a turn: streams of tasks do not delay anything else."""
+
+import time
+
+from hark.kernel.requests import Deliver, Request, TakeNote
+from hark.model.notes import NotedEvent, NoteEvents, NoteState
+from hark.runtime.request_queue import RequestQueue
+from hark.runtime.stream_pace import StreamPace
+
+
+def chunks(task: str, size: int) -> TakeNote:
+    return TakeNote(note=NoteEvents(task, 1, (NotedEvent("stream"),) * size))
+
+
+def queue(*requests: Request) -> RequestQueue:
+    made = RequestQueue()
+    for request in requests:
+        made.add(request, None)
+    return made
+
+
+def turns(queue: RequestQueue) -> list[list[Request]]:
+    made = []
+    while queue:
+        made.append([item.request for item in queue.take(5000)])
+    return made
+
+
+def test_j8_a_turn_takes_a_part_of_the_streams_and_all_other_requests() -> None:
+    streams = [chunks(f"t{n}", 300) for n in range(5)]
+    signal, other = Deliver(target="x"), Deliver(target="y")
+    assert turns(queue(*streams[:4], signal, streams[4], other)) == [
+        [*streams[:2], signal, other],
+        streams[2:4],
+        [streams[4]],
+    ]
+
+
+def test_j8_what_a_task_notes_after_its_stream_does_not_overtake_it() -> None:
+    first, second, state = chunks("a", 500), chunks("b", 1), TakeNote(note=NoteState("b", 1, "{}"))
+    other = TakeNote(note=NoteState("a", 1, "{}"))
+    assert turns(queue(first, second, state, other)) == [[first, other], [second, state]]
+
+
+def test_j8_a_note_that_is_too_large_for_a_turn_has_one_of_its_own() -> None:
+    large = [chunks("a", 2000), chunks("b", 2000)]
+    assert turns(queue(*large)) == [[large[0]], [large[1]]]
+
+
+def test_j8_streams_are_slowed_down_only_while_others_have_work() -> None:
+    made = queue(chunks("a", 100))
+    pace = StreamPace(made)
+    made.take(5000)
+    assert pace.delay(100) == 0
+    made.add(Deliver(target="x"), None)
+    made.take(5000)
+    made.busy_at = time.monotonic() + 60  # others have work for as long as this test takes
+    assert 0 < pace.delay(5000) < pace.delay(5000)
