@@ -101,6 +101,10 @@ class Errand:
         self.number = number
         self.acknowledged = folder / f"errand-{number}"
 
+    @staticmethod
+    def prepare(app: Hark) -> None:
+        """Register what is not a definition."""
+
     def done_before(self) -> set[str]:
         return set(self.acknowledged.read_text().split()) if self.acknowledged.exists() else set()
 

@@ -44,9 +44,14 @@ def test_x8_an_undo_killed_at_any_statement_continues_and_repeats_nothing_that_i
     _die_everywhere("undo", tmp_path, store, part)
 
 
-def _die_everywhere(errand: str, tmp_path: Path, store: Store, part: int) -> None:
-    full = ["full"] if os.environ.get("HARK_CHAOS") == "full" else []
-    arguments = [errand, str(tmp_path), store.url, json.dumps(store.options), str(part), str(PARTS), *full]
+@pytest.mark.timeout(600)
+def test_j3_a_job_survives_the_death_of_its_process_after_any_commit(tmp_path: Path, store: Store) -> None:
+    _die_everywhere("jobs", tmp_path, store, 0, 1, "commits")
+
+
+def _die_everywhere(errand: str, tmp_path: Path, store: Store, part: int, parts: int = PARTS, *modes: str) -> None:
+    mode = ["full"] if os.environ.get("HARK_CHAOS") == "full" else modes
+    arguments = [errand, str(tmp_path), store.url, json.dumps(store.options), str(part), str(parts), *mode]
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.victim", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,11 +1,12 @@
 """A process that is killed over and over: between any two statements of its turns, one kill each.
 
-`python -m tests.crash.victim ERRAND FOLDER URL OPTIONS PART PARTS [full]` forks one child per kill (so that
+`python -m tests.crash.victim ERRAND FOLDER URL OPTIONS PART PARTS [full|commits]` forks one child per kill (so that
 imports are paid once). Each child first finishes what the previous one left, checks that all of it happened once,
 and then runs an errand of its own, in which SIGKILL strikes at the first boundary that no child was killed at yet.
 A child that survives its errand has shown that there are no more boundaries.
 
-A boundary is a pair of statements that follow each other; with `full`, each one of the errand's.
+A boundary is a pair of statements that follow each other; with `full`, each statement of the errand, and with `commits`
+the moment after each of its commits.
 """
 
 from __future__ import annotations
@@ -27,30 +28,36 @@ from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sqlite import SqliteStore, SqliteTx
 from tests.crash.errand import Errand
 from tests.crash.function_errand import FunctionErrand
+from tests.crash.job_errand import JobErrand
 from tests.crash.undo_errand import UndoErrand
 from tests.support.inspect import name_of, query
 from tests.support.stores import Store
 
-ERRANDS: dict[str, type[Errand]] = {"machines": Errand, "functions": FunctionErrand, "undo": UndoErrand}
+ERRANDS: dict[str, type[Errand]] = {
+    "machines": Errand,
+    "functions": FunctionErrand,
+    "undo": UndoErrand,
+    "jobs": JobErrand,
+}
 
 
 class Bomb:
     """Kills this process at a boundary that is not on the list of kills yet."""
 
-    def __init__(self, deaths: Path, part: int, parts: int, full: bool) -> None:
+    def __init__(self, deaths: Path, part: int, parts: int, mode: str) -> None:
         self.armed = False
         self._deaths = deaths
         self._part = (part, parts)
-        self._full = full
+        self._mode = mode
         self._seen = set(deaths.read_text().splitlines()) if deaths.exists() else set()
         self._count = 0
         self._last = ""
 
     def tick(self, place: str) -> None:
-        if not self.armed:
+        if not self.armed or (self._mode == "commits" and place != "committed"):
             return
         self._count += 1
-        boundary = f"{self._count}: {place}" if self._full else f"{self._last} > {place}"
+        boundary = f"{self._count}: {place}" if self._mode else f"{self._last} > {place}"
         self._last = place
         part, parts = self._part
         if boundary not in self._seen and zlib.crc32(boundary.encode()) % parts == part:
@@ -83,6 +90,7 @@ class Bomb:
 async def live(kind: type[Errand], number: int, folder: Path, store: Store, bomb: Bomb) -> None:
     app = Hark(store.url, lease=6.0, **store.options)
     app.register(*kind.definitions)
+    kind.prepare(app)
     async with app, app.worker():
         if number > 0:
             await finish(kind(app, number - 1, folder), app, store)
@@ -113,12 +121,12 @@ def child(kind: type[Errand], number: int, folder: Path, store: Store, bomb: Bom
 
 
 def main() -> int:
-    errand, folder, url, options, part, parts, *full = sys.argv[1:]
+    errand, folder, url, options, part, parts, *mode = sys.argv[1:]
     store = Store("sqlite" if url.startswith("sqlite") else "postgres", url, json.loads(options))
     for number in itertools.count():
         pid = os.fork()
         if pid == 0:
-            bomb = Bomb(Path(folder) / "deaths", int(part), int(parts), bool(full))
+            bomb = Bomb(Path(folder) / "deaths", int(part), int(parts), "".join(mode))
             os._exit(child(ERRANDS[errand], number, Path(folder), store, bomb))
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != -signal.SIGKILL:
