@@ -87,7 +87,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'hark' has no attribute {name!r}")
     from hark import _public
 
-    globals().update({public: getattr(_public, public) for public in __all__})
+    if name in _public.LATER:
+        globals()[name] = getattr(_public, name)
+    else:
+        globals().update({public: getattr(_public, public) for public in __all__ if public not in _public.LATER})
     return globals()[name]
 
 

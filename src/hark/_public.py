@@ -1,7 +1,12 @@
-"""The public names: what `from hark import …` gives. Code inside the package imports from the modules instead."""
+"""The public names: what `from hark import …` gives. Code inside the package imports from the modules instead.
+
+Those of jobs are imported at their first use: they are a third of all, and most programs have none.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from hark.app import Handle, Hark, Start
-from hark.dialects.job import Dag, Job, load_job
 from hark.dialects.machine import Machine, step
 from hark.dialects.workflow import Workflow, workflow
 from hark.model.errors import (
@@ -56,10 +61,21 @@ from hark.model.values import (
 )
 from hark.programs.awakeable_handle import AwakeableHandle
 from hark.programs.functions import FunctionContext
-from hark.programs.jobs.task_context import TaskContext
 from hark.programs.steps import Context
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
+
+if TYPE_CHECKING:
+    from hark.dialects.job import Dag, Job, load_job
+    from hark.programs.jobs.task_context import TaskContext
+
+LATER: Final = {
+    "Dag": "hark.dialects.job",
+    "Job": "hark.dialects.job",
+    "load_job": "hark.dialects.job",
+    "TaskContext": "hark.programs.jobs.task_context",
+}
+"""The names that are imported at their first use, with their modules."""
 
 __all__ = [
     "AlreadySettled",
@@ -133,3 +149,9 @@ __all__ = [
     "step",
     "workflow",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(LATER[name]), name)

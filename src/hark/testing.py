@@ -16,10 +16,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hark.app import Hark
-from hark.dialects.job import Dag, Job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.model.lanes import GRAPHS
@@ -27,6 +26,9 @@ from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
 from hark.store import reads
+
+if TYPE_CHECKING:
+    from hark.dialects.job import Dag, Job
 
 
 class HandClock:

@@ -9,9 +9,6 @@ from hark.app.core import Core
 from hark.model.errors import InvalidDefinition, InvalidInput
 from hark.model.lanes import gate_lane, lane_name_problem, task_lane
 from hark.model.names import check_name
-from hark.programs.jobs.gates import GateProgram
-from hark.programs.jobs.graph import APPROVAL_GATE
-from hark.programs.jobs.task_program import TaskProgram
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +35,8 @@ class HandlerVerbs(Core):
             async def resize_image(task):
                 return {"url": await resize(task.input["url"])}
         """
+        from hark.programs.jobs.task_program import TaskProgram  # only processes with jobs need it
+
         lane = task_lane(_checked(name, "handler"))
 
         def register(function: F) -> F:
@@ -67,6 +66,9 @@ class HandlerVerbs(Core):
             def tests_pass(output, inputs):
                 return True if output["failed"] == 0 else f"{output['failed']} tests failed"
         """
+        from hark.programs.jobs.gates import GateProgram
+        from hark.programs.jobs.graph import APPROVAL_GATE
+
         lane = gate_lane(_checked(name, "gate"))
         if name == APPROVAL_GATE or "{{" in name:
             raise InvalidInput(f"A gate cannot be called {name!r}: Hark has it already. Use another name.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hark.app.answer_links import AnswerLinks
 from hark.app.answering import AnswerVerbs
@@ -21,28 +21,28 @@ from hark.app.arguments import (
     seconds,
 )
 from hark.app.handlers import HandlerVerbs
-from hark.app.jobs import JobBook
+from hark.app.jobs import JobBook, job_of, load_job_program
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
 from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
 from hark.app.starts import StartBuilder, program_of
-from hark.dialects.job import Dag, Job, job_of, load_job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Deploy, Register
 from hark.kernel.rules import Rules
+from hark.model.activation import TASK_TRAITS
 from hark.model.extras import import_extra
 from hark.model.lanes import JOB
 from hark.model.names import check_name
 from hark.model.values import Rate
-from hark.programs.jobs.program import JobProgram
 from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
-from hark.runtime.command_tasks import CommandStore, check_agents, register_commands
+from hark.runtime.command_lanes import CommandStore, check_agents, register_commands
 from hark.runtime.job_access import JobAccess
+from hark.runtime.lazy_program import LazyProgram
 from hark.runtime.metrics import Metrics
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
@@ -51,6 +51,9 @@ from hark.runtime.services import WorkerServices
 from hark.runtime.worker import Worker
 from hark.store import connect, reads
 from hark.store.protocol import Store
+
+if TYPE_CHECKING:
+    from hark.dialects.job import Dag, Job
 
 _BROADCAST_CHUNK = 5000
 
@@ -143,7 +146,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
-        self._registry.add_lane(JOB, JobProgram())
+        self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
         self._jobs = JobBook(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
         self._access = JobAccess(self._clerk, self._registry)
@@ -286,6 +289,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         Example:
             [(name, version)] = await app.deploy("release.yaml")
         """
+        from hark.dialects.job import load_job  # seldom used, and a fifth of the time to import Hark
+
         request, deployed = self._jobs.deployment(load_job(source))
         return self._ask(request, lambda version: [deployed(version)])
 

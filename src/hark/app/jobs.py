@@ -2,24 +2,44 @@
 
 The source of a job is in the store, so any worker may run it; what is kept here only serves the caller, who learns of
 a mistake at once.
+
+The code of jobs is a third of all that Hark can import, so it is imported where it is used: a process without jobs
+never loads it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hark.dialects.job import Job
 from hark.kernel.requests import Deploy
 from hark.model import json
 from hark.model.automatic_starts import schedule_of_job
 from hark.model.errors import InvalidDefinition
 from hark.model.lanes import GRAPHS
 from hark.model.problem import Problem
-from hark.programs.jobs.graph import is_registered_gate
-from hark.programs.jobs.inputs import checked_inputs
-from hark.programs.jobs.interpreter import unknown_gates_text
-from hark.programs.jobs.job_state import START
+from hark.runtime.registry import LaneProgram
+
+if TYPE_CHECKING:
+    from hark.dialects.job import Job
+
+
+def job_of(definition: Any) -> Job | None:
+    """The checked job of a Job or a Dag; None for anything else.
+
+    Raises:
+        InvalidDefinition: The Dag has mistakes.
+    """
+    module = sys.modules.get("hark.dialects.job")  # while it is not imported, nothing can be a job
+    return None if module is None else module.job_of(definition)
+
+
+def load_job_program() -> LaneProgram:
+    """What runs the lane of jobs."""
+    from hark.programs.jobs.program import JobProgram
+
+    return JobProgram()
 
 
 class JobBook:
@@ -63,7 +83,13 @@ class JobBook:
         if schedule is not None:
             starts.append(schedule_of_job(job.name, schedule, self.state(job, schedule.input)))
         request = Deploy(
-            name=job.name, kind="job", queue=GRAPHS, initial=START, source=job.source, digest=job.digest, starts=starts
+            name=job.name,
+            kind="job",
+            queue=GRAPHS,
+            initial="start",
+            source=job.source,
+            digest=job.digest,
+            starts=starts,
         )
 
         def deployed(version: int) -> tuple[str, int]:
@@ -78,12 +104,16 @@ class JobBook:
         Raises:
             InvalidInput: The job does not take this input.
         """
+        from hark.programs.jobs.inputs import checked_inputs
+
         given = json.load(json.dump(input, limit=self._max_payload, what="input"))
         return json.dump(checked_inputs(job.spec, given), limit=self._max_payload, what="input")
 
 
 def unknown_gates(job: Job, gates: Iterable[str]) -> InvalidDefinition:
     """The error about gates of a job that are not registered."""
+    from hark.programs.jobs.interpreter import unknown_gates_text
+
     unknown = list(gates)
     problems = [
         Problem(task.name, None, f"the gate {task.gate!r} is not registered")
@@ -95,5 +125,7 @@ def unknown_gates(job: Job, gates: Iterable[str]) -> InvalidDefinition:
 
 def gates_of(job: Job) -> list[str]:
     """The names of its gates that have to be registered."""
+    from hark.programs.jobs.graph import is_registered_gate
+
     gates = (task.gate for task in job.spec.tasks)
     return list(dict.fromkeys(gate for gate in gates if gate is not None and is_registered_gate(gate)))

@@ -11,7 +11,6 @@ from hark.app.core import Core
 from hark.app.handle import Handle
 from hark.app.jobs import gates_of, unknown_gates
 from hark.app.starts import Definition, Start, starts_of
-from hark.dialects.job import Dag, Job
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.requests import Request, SignalWithStart, StartInstances
@@ -25,6 +24,8 @@ from hark.store.protocol import Store
 
 if TYPE_CHECKING:
     from typing import Unpack
+
+    from hark.dialects.job import Dag, Job
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -7,12 +7,11 @@ in the turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from hark.app.arguments import check_tags, optional_name
-from hark.app.jobs import JobBook
+from hark.app.jobs import JobBook, job_of
 from hark.dialects import machine, workflow
-from hark.dialects.job import Dag, Job, job_of
 from hark.dialects.machine import Machine
 from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
@@ -22,6 +21,9 @@ from hark.model.errors import InvalidInput
 from hark.model.names import check_id, check_name, check_queue, micros, moment, new_id, version_problem
 from hark.model.outcomes import StartOptions
 from hark.runtime.registry import Program, Registry
+
+if TYPE_CHECKING:
+    from hark.dialects.job import Dag, Job
 
 Definition: TypeAlias = "Workflow[..., Any] | type[Machine] | Job | Dag | str"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -78,6 +78,10 @@ class Traits(Struct, frozen=True, gc=False):
     creates_awakeables: bool = False  # it may have awakeables without a wait
     waits_while_executing: bool = False  # it may have waits although nothing has woken it
     remembers_inbox: bool = False  # it keeps the inbox rows it was given: a commit gives it only newer ones
+
+
+TASK_TRAITS: Final = Traits(creates_awakeables=True, waits_while_executing=True)
+"""Those of jobs and of all their tasks."""
 
 
 class Claim(Struct):

@@ -8,8 +8,7 @@ of the task, and exit code 75 parks the task on the awakeables that it has creat
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ import msgspec
 
 from hark.model import json
 from hark.model.decisions import Arm
-from hark.model.errors import InvalidInput
-from hark.model.lanes import SHELL, agent_lane, lane_name_problem
 from hark.model.notes import NoteInbox, NoteWait
 from hark.model.task_lease import lease_text
 from hark.programs.branches import Suspended
@@ -29,60 +26,16 @@ from hark.programs.jobs.task_outcomes import Fail
 from hark.programs.jobs.task_program import TaskProgram
 from hark.programs.jobs.task_session import TaskSession
 from hark.programs.jobs.variables import template_of
+from hark.runtime.command_lanes import CommandStore
 from hark.runtime.commands.environment import run_directory, task_environment
 from hark.runtime.commands.output import SUSPEND, failure_text, output_of
 from hark.runtime.commands.runner import CommandLine, CommandNotRun, run_command
-from hark.runtime.registry import Registry
 
 _MODEL = "{model}"
 _NOTHING_OPEN = (
     "the {what} ended with exit code 75, which suspends its task until an awakeable of the task is settled, and the "
     "task has none that is open: create one with `hark awakeable create`, or use another exit code"
 )
-
-
-@dataclass(frozen=True)
-class CommandStore:
-    """What a command needs to know of the store of its task.
-
-    Attributes:
-        url: Gives the URL by which another process reaches it; None if none can.
-        schema: Gives its schema, in databases that have schemas.
-        open_awakeables: The ids of the pending awakeables of a task.
-    """
-
-    url: Callable[[], str | None]
-    schema: Callable[[], str]
-    open_awakeables: Callable[[str], Awaitable[list[str]]]
-
-
-def register_commands(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:
-    """Let this process run shell tasks, and the tasks of these agents."""
-    registry.add_lane(SHELL, CommandProgram(store))
-    for type, argv in agents.items():
-        registry.add_lane(agent_lane(type), CommandProgram(store, type, argv))
-
-
-def check_agents(agents: object) -> dict[str, tuple[str, ...]]:
-    """The command lines of agents by type, as an app was given them.
-
-    Raises:
-        InvalidInput: They are not, or a type has a name that a lane cannot have.
-    """
-    if not isinstance(agents, Mapping):
-        raise InvalidInput(f'agents must be a dict such as {{"opencode": ["opencode", "run"]}}, not {agents!r}.')
-    found = {}
-    for type, argv in agents.items():
-        if not isinstance(type, str) or not type or (problem := lane_name_problem(type, "agent")) is not None:
-            raise InvalidInput(f"agents: {problem if isinstance(type, str) and type else 'a type must be text.'}")
-        words = isinstance(argv, list | tuple) and argv and all(isinstance(word, str) for word in argv)
-        if not words or not argv[0] or any("\0" in word for word in argv):
-            raise InvalidInput(
-                f'agents[{type!r}] must be a command line as a list of texts, such as ["opencode", "run"], '
-                f"not {argv!r}."
-            )
-        found[type] = tuple(argv)
-    return found
 
 
 class CommandContext(TaskContext):

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from asyncio import _get_running_loop
 from collections.abc import Coroutine, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hark.kernel.requests import Deliver
 from hark.model.errors import NotOpen, TaskLost
 from hark.model.values import Delivery
 from hark.programs.branches import Suspended
-from hark.programs.jobs.services import RunningHandler
 from hark.runtime.clerk import Clerk
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.stream_pace import StreamPace
+
+if TYPE_CHECKING:
+    from hark.programs.jobs.services import RunningHandler
 
 T = TypeVar("T")
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.lanes import gate_lane
-from hark.programs.jobs.graph import JobGraph, job_graph
-from hark.programs.jobs.inputs import checked_inputs
-from hark.programs.jobs.job_state import START, load_job_state
-from hark.programs.jobs.services import TaskOutput
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.store import reads
 from hark.store.protocol import Store
 
+if TYPE_CHECKING:
+    from hark.programs.jobs.graph import JobGraph
+    from hark.programs.jobs.services import TaskOutput
+
 
 class JobAccess:
-    """The jobs of one app. Sources are read once and kept: the source of a version never changes."""
+    """The jobs of one app. Sources are read once and kept: the source of a version never changes.
+
+    The code of jobs is imported where it is used: a process without jobs never loads it.
+    """
 
     def __init__(self, clerk: Clerk, registry: Registry) -> None:
         self._clerk = clerk
@@ -45,11 +49,15 @@ class JobAccess:
         source = await reply
         if source is None:
             raise NotFound(f"The source of {definition!r} version {version} is not in the store. Deploy it again.")
+        from hark.programs.jobs.graph import job_graph
+
         graph = self._graphs[definition, version] = job_graph(source)
         return graph
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
         """The rows of these tasks. They are read after the commit that let the caller run, so they are current."""
+        from hark.programs.jobs.services import TaskOutput
+
         wanted = list(ids)
         if not wanted:
             return {}
@@ -64,6 +72,8 @@ class JobAccess:
 
     async def inputs(self, job: str) -> str:
         """The inputs of a job as JSON text, with their defaults."""
+        from hark.programs.jobs.inputs import checked_inputs
+        from hark.programs.jobs.job_state import START, load_job_state
 
         async def read(store: Store) -> str:
             found = await store.read(reads.job_of, id=job)

@@ -18,7 +18,6 @@ from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import InstanceRow, TaskRow
 
-JOB_KIND = "job"
 _ENDED = {"done": "completed", "failed": "failed", "cancelled": "cancelled"}
 
 

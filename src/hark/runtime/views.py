@@ -14,7 +14,6 @@ from hark.model.links import Keys
 from hark.model.names import from_micros, moment
 from hark.model.values import PARKED, Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import listing
-from hark.runtime.job_view import JOB_KIND, job_states
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -65,12 +64,18 @@ async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
     if parked:
         for wait in await store.read(reads.open_waits_of, ids=parked):
             waits.setdefault(wait.instance_id, []).append(_wait(wait))
-    jobs = [row for row in rows if row.kind == JOB_KIND]
-    states = await job_states(store, jobs) if jobs else {}
+    jobs = [row for row in rows if row.kind == "job"]
+    states = await _states_of_jobs(store, jobs) if jobs else {}
     return {
         row.id: _instance(row, waits.get(row.id, ()), states[row.id] if row.id in states else _value(row.state))
         for row in rows
     }
+
+
+async def _states_of_jobs(store: Store, rows: Sequence[reads.InstanceRow]) -> dict[str, Any]:
+    from hark.runtime.job_view import job_states  # only processes with jobs need it
+
+    return await job_states(store, rows)
 
 
 async def get(store: Store, target: str) -> Instance:

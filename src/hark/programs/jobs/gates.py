@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from hark.model import json
-from hark.model.activation import Claim, InboxRow, Traits
+from hark.model.activation import TASK_TRAITS, Claim, InboxRow, Traits
 from hark.model.decisions import Arm, Decision, DecisionEvent, Park
 from hark.model.errors import InvalidOutcome
 from hark.model.failures import Failure, failure_of
@@ -29,7 +29,6 @@ from hark.programs.jobs.graph import APPROVAL_GATE, JobGraph
 from hark.programs.jobs.services import JobServices
 from hark.programs.jobs.task_data import load_data
 from hark.programs.jobs.task_outcomes import TaskActivation
-from hark.programs.jobs.task_program import TASK_TRAITS
 from hark.programs.jobs.task_state import TaskState, load_task_state
 from hark.programs.steps import is_cancelled
 

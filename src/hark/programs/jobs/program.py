@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hark.model.activation import Claim, Traits
+from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision
 from hark.programs.jobs.interpreter import recover_job, run_job
 from hark.programs.jobs.new_tasks import KIND
@@ -13,7 +13,7 @@ from hark.programs.jobs.step_tasks import run_step_task
 class JobProgram:
     """The interpreter of jobs. The job to run is in the store: `claim.definition` and `claim.version` name it."""
 
-    traits = Traits(creates_awakeables=True, waits_while_executing=True)
+    traits = TASK_TRAITS
 
     async def run(self, claim: Claim, services: JobServices) -> Decision:
         return await (run_step_task if claim.kind == KIND else run_job)(claim, services)

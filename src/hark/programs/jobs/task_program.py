@@ -11,10 +11,10 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from hark.model import json
-from hark.model.activation import Claim, Traits
+from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision, stop
 from hark.model.failures import failure_of
 from hark.programs.branches import Suspended
@@ -26,8 +26,6 @@ from hark.programs.jobs.task_outcomes import Complete, Continue, TaskActivation,
 from hark.programs.jobs.task_session import TaskSession
 from hark.programs.jobs.task_state import load_task_state
 from hark.programs.steps import is_cancelled
-
-TASK_TRAITS: Final = Traits(creates_awakeables=True, waits_while_executing=True)
 
 
 class TaskProgram:
