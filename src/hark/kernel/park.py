@@ -27,6 +27,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
     disarmed: list[str] = []
     fired: list[str] = []
     armed: list[tuple[Any, ...]] = []
+    each: list[str] = []
     awakeables: list[tuple[Any, ...]] = []
     noted = await _noted_waits(turn, requests)
     for request, move in requests:
@@ -45,6 +46,8 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
             wait = new_wait(turn, new)
             row.waits.append(wait)
             armed.append(wait_columns(claim.id, wait))
+            if wait.answers_each:
+                each.append(wait.id)
             WAIT_KINDS[wait.kind].armed(turn, row, wait)
         awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
     if disarmed:
@@ -53,6 +56,8 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
         await turn.tx.fetch(sql.fire_waits, ids=fired)
     if armed:
         await turn.tx.fetch(sql.insert_waits, armed)
+        if each:
+            await turn.tx.fetch(sql.set_answers_each, ids=each)
         await run_signals.take_signals(turn)
     if awakeables:
         await turn.tx.fetch(sql.insert_awakeables, awakeables)
@@ -77,7 +82,7 @@ def new_wait(turn: Turn, arm: Arm) -> WaitRow:
 
 def wait_columns(instance: str, w: WaitRow) -> tuple[Any, ...]:
     """A row for `statements.insert_waits`."""
-    return w.id, instance, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.answers_each
+    return w.id, instance, w.place, w.kind, w.name, w.key, w.deadline, w.remaining
 
 
 def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ the read that checks the name is exact, and two batches with the same keys in an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel import definitions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _Start = tuple[NewInstance, StartInstances | SignalWithStart]
+_Unknown = dict[tuple[str, int | None], NotFound]  # by definition and version
 
 
 @request_for(NewInstance)
@@ -70,16 +72,17 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
 
 async def begin(turn: Turn, starts: list[_Start]) -> None:
     """Insert these instances, and set the results of their requests."""
-    if any(definitions.may_be_stale(turn.catalog, item) for item, _ in starts):
-        await definitions.refresh(turn)
+    unknown = await _unknown_definitions(turn, starts)
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
     traces: list[tuple[str, str]] = []
     tags: list[tuple[str, str, str, int]] = []
     scheduled: list[tuple[str, int]] = []
-    refused = _refused_requests(turn, starts)
+    refused = _refused_requests(starts, unknown) if unknown else {}
     for item, asker in starts:
-        error = refused.get(asker) or _refusal(turn, item, holders)
+        error = _refusal(item, holders)
+        if unknown and item.lane is None:
+            error = refused.get(asker) or unknown.get((item.definition, item.version)) or error
         if error is None:
             rows.append(_row(turn, item, asker))
             if item.trace is not None:
@@ -126,14 +129,23 @@ def _has_no_holder(turn: Turn, request: SignalWithStart) -> bool:
     return row is None or row.terminal
 
 
-def _refused_requests(turn: Turn, starts: list[_Start]) -> dict[Request, HarkError | None]:
+async def _unknown_definitions(turn: Turn, starts: list[_Start]) -> _Unknown:
+    """Of each definition and version that cannot be started, why. Many starts are of few definitions."""
+    wanted = {(item.definition, item.version): item for item, _ in starts if item.lane is None}
+    if any(definitions.may_be_stale(turn.catalog, item) for item in wanted.values()):
+        await definitions.refresh(turn)
+    refusals = {which: _definition_refusal(turn, item) for which, item in wanted.items()}
+    return {which: refusal for which, refusal in refusals.items() if refusal is not None}
+
+
+def _refused_requests(starts: list[_Start], unknown: _Unknown) -> dict[Request, HarkError]:
     """A start_many with an unknown definition starts nothing: its caller gets an error, and no handles."""
     return {
-        asker: _definition_refusal(turn, item)
+        asker: unknown[item.definition, item.version]
         for item, asker in starts
         if isinstance(asker, StartInstances)
         and asker.sender is None
-        and _definition_refusal(turn, item) is not None
+        and (item.definition, item.version) in unknown
     }  # fmt: skip
 
 
@@ -145,12 +157,10 @@ async def _holders(turn: Turn, items: list[NewInstance]) -> dict[str, str]:
     return {name: holder for name, holder in await turn.tx.fetch(sql.taken, names=sorted(names))}
 
 
-def _refusal(turn: Turn, item: NewInstance, holders: dict[str, str]) -> HarkError | None:
-    """Why this instance cannot start, or None: its definition is unknown, or its key or given id is taken.
+def _refusal(item: NewInstance, holders: dict[str, str]) -> HarkError | None:
+    """Why this instance cannot start although its definition is known, or None: its key or given id is taken.
 
     `holders` has the id of the holder of each name that is taken; ids and keys are one namespace."""
-    if (unknown := _definition_refusal(turn, item)) is not None:
-        return unknown
     if item.named and item.id in holders:
         holder = holders[item.id]
         if holder == item.id:
@@ -230,11 +240,11 @@ def _tick_of(item: NewInstance) -> dict[str, Any]:
     return {"schedule": item.schedule, "scheduled_at": from_micros(item.scheduled_at)}
 
 
-async def find_unknown(turn: Turn, items: list[NewInstance]) -> list[HarkError | None]:
+async def find_unknown(turn: Turn, items: list[NewInstance]) -> Sequence[HarkError | None]:
     """Why the definition of each of these cannot be started, or None."""
     if any(definitions.may_be_stale(turn.catalog, item) for item in items):
         await definitions.refresh(turn)
-    return [_refusal(turn, item, {}) for item in items]
+    return [_definition_refusal(turn, item) for item in items]
 
 
 def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, error: HarkError) -> tuple[Any, ...]:

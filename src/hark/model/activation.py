@@ -114,7 +114,7 @@ class Claim(Struct):
     cancel_reason: str | None  # it is being cancelled: whatever ends it, its status is `cancelled`
     trace: str | None
     lane: str
-    scheduled_at: int | None = None  # the tick that started it, µs since 1970
+    scheduled_at: int | None  # the tick that started it, µs since 1970
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     read_to: int = 0  # the highest seq it was given

@@ -15,12 +15,15 @@ waits_of = Sql(
 # S2: arm waits. The inbox is read afterwards (invariant 4).
 insert_waits = Sql(
     """
-    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, answers_each, since)
-    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, r.answers_each, :now::bigint
+    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since)
+    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint
     FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
-        remaining integer, answers_each boolean}
+        remaining integer}
     """
 )
+
+# Every end of a child, or every message, answers these. In a statement of its own: few waits are like this.
+set_answers_each = Sql("UPDATE waits SET answers_each = true WHERE id IN :ids[text]")
 
 # Disarm waits.
 delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
