@@ -92,5 +92,30 @@ def test_02_deploy_reports_a_port_in_use_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_03_feedback_agent_still_waits_after_ctrl_c_and_each_feedback_reaches_it(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "03_feedback_agent.py"), "--linger", "600"]
+    path = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=path
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        output = "".join(iter(process.stdout.readline, "  agent: Draft 1. Waiting for user feedback...\n"))
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=60)[0]
+    assert (process.returncode, "run it again" in rest, "Traceback" in rest) == (0, True, False), rest
+    send = command_in(output, "hark signal")
+    done = subprocess.run(
+        send, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    last = subprocess.run(
+        [*command, "--feedback", "ok"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=path, check=False
+    )
+    assert last.returncode == 0, last.stderr
+    assert "continues" in last.stdout
+    assert last.stdout.count("Draft 1.") == 2, "the handler ran again from its checkpoint"
+    assert "result: Draft 3, shorter, with more examples, ok" in last.stdout
+
+
 def test_every_example_is_run_here() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"01_checkout.py", "02_deploy.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"01_checkout.py", "02_deploy.py", "03_feedback_agent.py"}

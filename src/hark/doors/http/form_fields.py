@@ -99,7 +99,7 @@ class FieldBuilder:
         actions: list[Any] = []
         for shape in shapes:
             known = shape.get("properties") if isinstance(shape, dict) else None
-            if not known or not {"action"} <= set(known) <= {"action", "reason", "output"}:
+            if not known or not {"action"} <= set(known) <= {"action", "comment", "output", "reason"}:
                 return False
             if shape.get("required", ["action"]) != ["action"]:
                 return False
