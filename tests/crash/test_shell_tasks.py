@@ -67,3 +67,31 @@ async def test_a7_a_shell_task_survives_kill_9_of_its_worker_while_it_runs_and_w
                 "status": "completed", "attempt": 1, "output": {"by": "hand"}, "error": None
             }  # fmt: skip
             assert lines(tmp_path / "ids") == [asked.id] * 3
+
+
+async def test_j2_the_command_of_a_frozen_worker_ends_when_another_worker_may_run_it(
+    store: Store, tmp_path: Path
+) -> None:
+    """The worker cannot end it: its guard does, since the lease is not renewed. A lost lease is not an attempt."""
+    script = f"""
+        cd {tmp_path}
+        if [ ! -e again ]; then touch again; sleep 1000 & echo $! $$ >> pids; wait; fi
+        echo $HARK_ATTEMPT
+    """
+    job = load_job({"name": "work", "tasks": [{"name": "stay", "run": script}]})
+    with Workers(store, tmp_path, lease=4.0) as workers:
+        async with Hark(store.url, **store.options, lease=4.0) as app:
+            app.register(job)
+            started = await app.start(job)
+            first = workers.start()
+            await until(lambda: lines(tmp_path / "pids"), "the command to run")
+            await workers.freeze(first)
+            workers.start()
+
+            async def is_done() -> bool:
+                await asyncio.sleep(0.05)
+                return (await app.get(started.id)).status == "done"
+
+            await until(is_done, "the other worker to run it")
+            assert (await app.get(started.id)).result == {"stay": "1"}
+            await until(lambda: not any(map(alive, lines(tmp_path / "pids")[0].split())), "the end of its processes")

@@ -165,6 +165,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             url=lambda: connect.shared_url(self.url),
             schema=lambda: self._schema,
             open_awakeables=lambda task: self._read(lambda store: pending(store, task)),
+            lease=self._services.pulse,
         )
 
     # -- open, close ------------------------------------------------------------------------------

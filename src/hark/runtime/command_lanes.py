@@ -9,6 +9,7 @@ from functools import partial
 from hark.model.activation import TASK_TRAITS
 from hark.model.errors import InvalidInput
 from hark.model.lanes import SHELL, agent_lane, lane_name_problem
+from hark.runtime.commands.lease_pulse import LeasePulse
 from hark.runtime.lazy_program import LazyProgram
 from hark.runtime.registry import LaneProgram, Registry
 
@@ -21,11 +22,13 @@ class CommandStore:
         url: Gives the URL by which another process reaches it; None if none can.
         schema: Gives its schema, in databases that have schemas.
         open_awakeables: The ids of the pending awakeables of a task.
+        lease: The lease of the worker.
     """
 
     url: Callable[[], str | None]
     schema: Callable[[], str]
     open_awakeables: Callable[[str], Awaitable[list[str]]]
+    lease: LeasePulse
 
 
 def register_commands(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:

@@ -7,6 +7,7 @@ of the task, and exit code 75 parks the task on the awakeables that it has creat
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 
 from hark.model import json
 from hark.model.decisions import Arm
+from hark.model.errors import StoreUnavailable
 from hark.model.notes import NoteInbox, NoteWait
 from hark.model.task_lease import lease_text
 from hark.programs.branches import Suspended
@@ -32,6 +34,7 @@ from hark.runtime.commands.output import SUSPEND, failure_text, output_of
 from hark.runtime.commands.runner import CommandLine, CommandNotRun, run_command
 
 _MODEL = "{model}"
+_LEASE_CHECK = 0.1  # seconds
 _NOTHING_OPEN = (
     "the {what} ended with exit code 75, which suspends its task until an awakeable of the task is settled, and the "
     "task has none that is open: create one with `hark awakeable create`, or use another exit code"
@@ -80,11 +83,16 @@ class CommandProgram(TaskProgram):
 
         if self._agent is not None and task.model is None and any(_MODEL in word for word in self._argv):
             return Fail(f"the command line of the agent {self._agent!r} contains {_MODEL}: give the task a model")
-        with run_directory(session.state.period) as directory:
-            try:
-                end = await run_command(self._command_line(task, directory), max_stdout=limit, on_stderr=stream)
-            except CommandNotRun as error:
-                return Fail(f"the {self._what} could not be run: {error}")
+        while True:
+            with run_directory(session.state.period) as directory:
+                line = self._command_line(task, directory)
+                try:
+                    end = await run_command(line, max_stdout=limit, on_stderr=stream, lease=self._store.lease)
+                except CommandNotRun as error:
+                    return Fail(f"the {self._what} could not be run: {error}")
+            if not end.lease_lost:
+                break
+            await self._until_leased(session)
         failure = failure_text(end, self._what, timeout=None, max_stdout=limit)
         if failure is not None:
             return Fail(failure)
@@ -125,6 +133,23 @@ class CommandProgram(TaskProgram):
             "inputs": task.inputs,
             "outputs": task.outputs,
         }
+
+    async def _until_leased(self, session: TaskSession) -> None:
+        """The command had to end because the worker could not renew its lease in time. A lost lease is not an attempt:
+        if no other worker has taken the task, the command runs again.
+
+        Raises:
+            TaskLost: Another worker has it, or it was cancelled.
+        """
+        claim, lease = session.claim, self._store.lease
+        while True:
+            while not lease.left():
+                await asyncio.sleep(_LEASE_CHECK)
+            try:
+                await session.note(NoteInbox(claim.id, claim.epoch, after=claim.read_to))
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(_LEASE_CHECK)
 
     async def _suspend(self, session: TaskSession) -> Fail:
         """Park the task on its open awakeables. One that was settled while the command ran wakes it at once."""

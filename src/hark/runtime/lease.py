@@ -20,13 +20,21 @@ _log = get_logger()
 
 
 class LeaseRenewal:
-    def __init__(self, owner: str, registry: Registry, seconds: float, info: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        owner: str,
+        registry: Registry,
+        seconds: float,
+        info: Callable[[], str],
+        renewed: Callable[[float], None],
+    ) -> None:
         """`owner`: the id of the worker; `registry`: what it can run; `seconds`: of the lease;
-        `info`: what to record about the worker, as JSON, with each renewal."""
+        `info`: what to record about the worker, as JSON, with each renewal; `renewed`: called after each."""
         self._owner = owner
         self._registry = registry
         self._seconds = seconds
         self._info = info
+        self._on_renewed = renewed
         self._stopped = threading.Event()
         self._renewed = -math.inf  # when it was last renewed, unless the last try failed
         self._sound_from = 0.0  # after a lost lease: one lease later, so that other workers renew theirs first
@@ -63,6 +71,7 @@ class LeaseRenewal:
                 if held.done() and now - self._renewed > self._seconds:
                     self._sound_from = now + self._seconds
                 self._renewed = now
+                self._on_renewed(self._seconds)
                 answer_all([(held, None)])
             except Exception as error:
                 if not held.done() and not isinstance(error, StoreFault):

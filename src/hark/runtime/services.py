@@ -17,6 +17,7 @@ from hark.model.decisions import NewInstance
 from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 from hark.runtime.clerk import Clerk
+from hark.runtime.commands.lease_pulse import LeasePulse
 from hark.runtime.handler_support import HandlerSupport
 from hark.runtime.job_access import JobAccess
 from hark.runtime.listeners import Listeners
@@ -49,6 +50,7 @@ class WorkerServices(HandlerSupport):
         self.micros = clerk.now
         self._submit = clerk.submit
         self.listeners = Listeners()
+        self.pulse = LeasePulse()
         self.listen = self.listeners.listen
         self.driving: Any = None
         self.tracing: Tracing | None = None

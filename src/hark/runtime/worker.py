@@ -58,7 +58,9 @@ class Worker:
         self._grace = micros(grace, "grace", zero=True) / 1_000_000
         self._slots = Slots(self.owner, registry, queues)
         self._activations = Activations(clerk, registry, services)
-        self._lease = LeaseRenewal(self.owner, registry, lease, lambda: describe_worker(*self._slots.room(), lease))
+        self._lease = LeaseRenewal(
+            self.owner, registry, lease, lambda: describe_worker(*self._slots.room(), lease), services.pulse.renewed
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 

@@ -1,17 +1,18 @@
 """The guard: the parent process of one command, which ends the command and all it started when the worker is gone.
 
 It is a script of its own, run by `runner.py` as `python -I -S guard.py FD`, and imports only a few modules of the
-standard library. FD is a socket to the worker. The worker sends one line of JSON that says what to run; after that the
-end of the stream means "end the command": the worker closes its side, or the kernel does when the worker is killed.
-The guard answers with lines of JSON: `{"pid"}` when the command runs, then `{"exit"}` when it and its process group
-have ended, or `{"error"}` when it could not be started.
+standard library. FD is a socket to the worker. The worker sends one line of JSON that says what to run, and after it a
+byte whenever its lease was renewed. The end of the stream means "end the command": the worker closes its side, or the
+kernel does when the worker is killed. The guard answers with lines of JSON: `{"pid"}` when the command runs, then
+`{"exit", "lease_lost"}` when it and its process group have ended, or `{"error"}` when it could not be started.
 
 How a command ends:
 
 - By itself: what is left of its process group gets SIGTERM and, after the grace period, SIGKILL. A process that has
   left the group on purpose (a daemon) is not touched.
-- Because the worker ends it or is dead: everything that descends from the guard gets the same. On Linux the guard is a
-  subreaper, so it finds processes that have left the group too. Elsewhere it is the process group.
+- Because the worker ends it, is dead, or has not renewed its lease in time (it may be frozen, or cut off from the
+  database, and another worker may begin the same task now): everything that descends from the guard gets the same. On
+  Linux the guard is a subreaper, so it finds processes that have left the group too. Elsewhere it is the process group.
 
 On Linux the command also gets SIGKILL when the guard itself is killed, and the guard notices the death of the worker
 even if a forked process still holds the worker's side of the socket. Without prctl the guard does the second by asking
@@ -60,6 +61,9 @@ class CommandGuard:
         self._grace: float = order["grace"]
         self._order = order
         self._prctl = prctl
+        self._lease: float | None = order["lease"]  # seconds; None: the worker needs none
+        self._lease_ends: float | None = None if self._lease is None else time.monotonic() + order["lease_left"]
+        self._lease_lost = False
         self._pid = 0
         self._exit: int | None = None  # as waitstatus_to_exitcode gives it; None while the command runs
         self._whole = False  # end everything that descends from the guard, not only the group
@@ -80,7 +84,7 @@ class CommandGuard:
         self._wait_for_an_end()
         self._end_what_is_left()
         self._remove_scratch()
-        self._say({"exit": self._exit})
+        self._say({"exit": self._exit, "lease_lost": self._lease_lost})
 
     # -- starting ---------------------------------------------------------------------------------
 
@@ -131,7 +135,12 @@ class CommandGuard:
     def _wait_for_an_end(self) -> None:
         """Until the command has ended, or is to be ended."""
         while self._exit is None and not self._whole:
-            self._sleep(None if self._prctl is not None else _PARENT_CHECK, until_told=True)
+            limits = [] if self._prctl is not None else [_PARENT_CHECK]
+            if self._lease_ends is not None:
+                limits.append(max(0.0, self._lease_ends - time.monotonic()))
+            self._sleep(min(limits, default=None), until_told=True)
+            if self._exit is None and self._lease_ends is not None and time.monotonic() >= self._lease_ends:
+                self._whole = self._lease_lost = True
 
     def _end_what_is_left(self) -> None:
         if not self._is_left():
@@ -227,8 +236,13 @@ class CommandGuard:
         ready, _, _ = select.select(watched, [], [], seconds)
         if self._wakeup in ready:
             os.read(self._wakeup, 4096)
-        if self._channel in ready or os.getppid() != self._worker:
-            self._whole = True  # nothing is ever sent: it is the end of the stream
+        if self._channel in ready:
+            if not _received(self._channel):
+                self._whole = True
+            elif self._lease is not None:
+                self._lease_ends = time.monotonic() + self._lease
+        if os.getppid() != self._worker:
+            self._whole = True
         self._reap()
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -253,15 +267,23 @@ def _raw(text: str) -> bytes:
     return text.encode("latin-1")
 
 
+def _received(channel: int) -> bytes:
+    """The next bytes from the worker; b"" at the end of the stream."""
+    try:
+        return os.read(channel, 1 << 16)
+    except ConnectionError:  # it was killed while something was on its way
+        return b""
+
+
 def _read_order(channel: int) -> dict[str, Any] | None:
     """The first line; None when the worker has gone before it was complete."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        part = os.read(channel, 1 << 16)
+    text = bytearray()
+    while b"\n" not in text:
+        part = _received(channel)
         if not part:
             return None
-        line += part
-    order: dict[str, Any] = json.loads(line)
+        text += part
+    order: dict[str, Any] = json.loads(text.partition(b"\n")[0])
     return order
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hark.runtime.commands import guard
+from hark.runtime.commands.lease_pulse import LeasePulse
 from hark.runtime.commands.lines import LineSplitter
 from hark.runtime.commands.pipes import PipeReader, PipeWriter
 
@@ -46,7 +47,8 @@ class CommandEnd:
     """How a command ended.
 
     `exit` is its exit code, or the negative number of the signal that ended it. `stdout` is cut at the limit, and
-    `stdout_bytes` is what it wrote in all. `stderr_tail` is the end of its stderr.
+    `stdout_bytes` is what it wrote in all. `stderr_tail` is the end of its stderr. `lease_lost`: its guard ended it,
+    because the lease of the worker was not renewed in time.
     """
 
     exit: int
@@ -54,6 +56,7 @@ class CommandEnd:
     stdout_bytes: int
     stderr_tail: str
     timed_out: bool
+    lease_lost: bool = False
 
 
 class CommandNotRun(Exception):
@@ -64,7 +67,13 @@ OnLine = Callable[[str], Awaitable[None]]
 
 
 async def run_command(
-    command: CommandLine, *, max_stdout: int, on_stderr: OnLine, timeout: float | None = None, grace: float = GRACE
+    command: CommandLine,
+    *,
+    max_stdout: int,
+    on_stderr: OnLine,
+    timeout: float | None = None,
+    grace: float = GRACE,
+    lease: LeasePulse | None = None,
 ) -> CommandEnd:
     """Run a command to its end.
 
@@ -74,11 +83,12 @@ async def run_command(
         on_stderr: Awaited with each line of stderr as it comes. While it waits, stderr is not read on.
         timeout: Seconds after which the command is ended; None for never.
         grace: Seconds from SIGTERM to SIGKILL.
+        lease: The lease of the worker: the command ends with it. None: nothing but the worker's life counts.
 
     Raises:
         CommandNotRun: It could not be started, or its guard was killed.
     """
-    running = _Running(command, max_stdout, on_stderr, grace)
+    running = _Running(command, max_stdout, on_stderr, grace, lease)
     try:
         timed_out = await running.until_ended(timeout)
     finally:
@@ -86,7 +96,12 @@ async def run_command(
     if running.exit is None:
         raise CommandNotRun(running.error or "The guard process of the command was killed, and the command with it.")
     return CommandEnd(
-        running.exit, bytes(running.stdout), running.stdout_bytes, running.stderr_tail.lstrip("\n"), timed_out
+        running.exit,
+        bytes(running.stdout),
+        running.stdout_bytes,
+        running.stderr_tail.lstrip("\n"),
+        timed_out,
+        running.lease_lost,
     )
 
 
@@ -100,7 +115,10 @@ class _Pipes:
 class _Running:
     """A command that runs, with the tasks that serve it."""
 
-    def __init__(self, command: CommandLine, max_stdout: int, on_stderr: OnLine, grace: float) -> None:
+    def __init__(
+        self, command: CommandLine, max_stdout: int, on_stderr: OnLine, grace: float, lease: LeasePulse | None
+    ) -> None:
+        self.lease_lost = False
         self.exit: int | None = None
         self.error: str | None = None
         self.stdout = bytearray()
@@ -108,13 +126,14 @@ class _Running:
         self.stderr_tail = ""
         self._max_stdout = max_stdout
         self._on_stderr = on_stderr
+        self._lease = lease
         self._channel, self._pipes, self._process = _spawn_guard()
         self._pid: int | None = None
         loop = asyncio.get_running_loop()
         self._guarded = loop.create_task(self._follow_guard())
         self._tasks = [
             self._guarded,
-            loop.create_task(self._send_order(_order(command, grace))),
+            loop.create_task(self._send_order(_order(command, grace, lease))),
             loop.create_task(self._pipes.stdin.write_all(command.stdin)),
             loop.create_task(self._collect_stdout()),
             loop.create_task(self._pass_on_stderr()),
@@ -155,6 +174,8 @@ class _Running:
         for task in self._tasks:
             if not task.cancelled():
                 task.exception()  # raised by until_ended, or of no interest any more
+        if self._lease is not None:
+            self._lease.discard(self._channel)
         self._pipes.stdin.close()
         self._pipes.stdout.close()
         self._pipes.stderr.close()
@@ -169,6 +190,8 @@ class _Running:
     async def _send_order(self, order: bytes) -> None:
         with contextlib.suppress(OSError):  # _follow_guard says what has become of it
             await asyncio.get_running_loop().sock_sendall(self._channel, order)
+            if self._lease is not None:
+                self._lease.add(self._channel)  # not before: the order comes first, and whole
 
     async def _follow_guard(self) -> None:
         """Until the guard has ended, and with it the command."""
@@ -192,6 +215,7 @@ class _Running:
         self._pid = message.get("pid", self._pid)
         self.exit = message.get("exit", self.exit)
         self.error = message.get("error", self.error)
+        self.lease_lost = message.get("lease_lost", self.lease_lost)
 
     async def _collect_stdout(self) -> None:
         while part := await self._pipes.stdout.read():
@@ -247,14 +271,21 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
     return read, write
 
 
-def _order(command: CommandLine, grace: float) -> bytes:
-    """The line that tells the guard what to run. One character for each byte: an environment need not be UTF-8."""
+def _order(command: CommandLine, grace: float, lease: LeasePulse | None) -> bytes:
+    """The line that tells the guard what to run. One character for each byte: an environment need not be UTF-8.
+
+    The guard's lease is shorter than that of the worker: the command is to have ended when others may take over.
+    """
+    seconds = None if lease is None else lease.seconds
+    early = 0.0 if seconds is None else min(grace, seconds / 4)
     order = {
         "argv": [_raw(text) for text in command.argv],
         "env": {_raw(name): _raw(value) for name, value in command.env.items()},
         "cwd": None if command.cwd is None else _raw(command.cwd),
         "scratch": None if command.scratch is None else _raw(command.scratch),
         "grace": grace,
+        "lease": None if seconds is None else seconds - early,
+        "lease_left": None if lease is None else max(0.0, lease.left() - early),
         "prctl": _USE_PRCTL,
         "worker": os.getpid(),
     }
