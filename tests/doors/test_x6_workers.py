@@ -4,10 +4,11 @@ import asyncio
 import os
 import socket
 from importlib import metadata
+from typing import Any
 
 import pytest
 
-from hark import Context, Done, Hark, Machine, step
+from hark import Context, Dag, Done, Hark, Machine, step
 from tests.doors.support_cli import run_cli, store_options
 from tests.support.http import serving
 from tests.support.inspect import until
@@ -78,3 +79,34 @@ async def test_x6_workers_are_the_same_over_http_and_on_the_command_line(store: 
         assert socket.gethostname() in table
         assert "billing 100/100" in table
     assert "No worker is running" in (await asyncio.to_thread(run_cli, "workers", *store_options(store))).out
+
+
+async def test_x6_why_and_doctor_say_which_handler_a_task_needs_and_workers_list_theirs(store: Store) -> None:
+    dag = Dag("billing")
+    dag.task("charge", "charge-card")
+    app = Hark(store.url, **store.options)
+    app.register(dag)
+    # No slot in any queue that jobs or tasks are started with: jobs run all the same.
+    async with app, app.worker({"unused": 1}):
+        job = await app.start(dag)
+
+        async def has_a_task() -> bool:
+            return bool(await app.list(kind="task"))
+
+        await until(has_a_task, "the first task")
+        task = f"{job.id}.0"
+        [blocker] = (await app.why(task)).blockers
+        assert (blocker.reason, "the handler 'charge-card'" in blocker.text) == ("no_worker", True)
+        doctor = (await asyncio.to_thread(run_cli, "doctor", *store_options(store))).out
+        assert "no worker has the handler 'charge-card' (1 instance)" in " ".join(doctor.split())
+        other = Hark(store.url, **store.options)
+
+        @other.handler("charge-card")
+        async def charge(task: Any) -> str:
+            return "charged"
+
+        async with other, other.worker():
+            [mine] = [worker for worker in await other.workers() if "charge-card" in worker.handlers]
+            assert (mine.definitions, "job" in mine.handlers) == ((), False)
+            assert "hark.graphs" not in mine.queues
+            assert await job.result(timeout=60) == {"charge": "charged"}
