@@ -163,9 +163,13 @@ def test_usage_errors_exit_with_2_and_what_does_not_exist_with_3(jobs: Jobs) -> 
 
 
 def test_a_handler_that_no_worker_has_is_named(jobs: Jobs) -> None:
-    run = jobs("run", jobs.file("name: lost\ntasks:\n  - {name: a, handler: charge-card}\n"), "--id", "l-1")
+    text = (
+        "name: lost\ntasks:\n  - {name: a, handler: charge-card}\n  - {name: b, type: map, over: [1], handler: lost}\n"
+    )
+    run = jobs("run", jobs.file(text), "--id", "l-1")
     assert run.code == 75
     assert "No worker has the handler 'charge-card'." in run.out
+    assert "No worker has the handler 'lost'." in run.out
     assert "No worker has the handler 'charge-card'." in jobs("status", "l-1").out
 
 

@@ -113,7 +113,8 @@ async def _lanes(store: Store) -> set[str]:
 
 def _note(task: TaskSpec, status: str, phase: str, lanes: Container[str], here: Container[str]) -> str | None:
     """Why a task that could run does not: no worker has what it needs."""
-    if status != "runnable" or task.type not in ("task", "loop"):
+    items_wait = task.type == "map" and status == "awaiting_children"
+    if not items_wait and (status != "runnable" or task.type not in ("task", "loop")):
         return None
     lane = lane_of_task(task)
     if phase == "gate":
