@@ -48,7 +48,7 @@ async def test_x3_a_token_is_shown_once_and_kept_as_a_hash(app: Hark, store: Sto
 
 @pytest.mark.parametrize("scopes", [[], None, "admin", ["read", "admin"], [1], 5, {"read": True}])
 async def test_x3_scopes_that_do_not_exist_are_refused(app: Hark, scopes: Any) -> None:
-    with pytest.raises(InvalidInput, match="read, signal, answer, operate, deploy"):
+    with pytest.raises(InvalidInput, match="read, signal, answer, operate, work, deploy"):
         await app.create_token(scopes)
     assert await app.tokens() == []
 

@@ -295,6 +295,25 @@ TURN: dict[str, Question] = {
     "set_scheduled": Question(
         sql.set_scheduled, {"instances_pkey"}, lambda size: rows_of(sql.set_scheduled, ids("running"))
     ),
+    "claimable_queues": Question(sql.claimable_queues, {"instances_claim"}),
+    "claimable_tasks": Question(
+        sql.claimable_tasks, {"instances_claim"}, lambda size: [("default", "task:resize", 10), ("slow", "task:x", 10)],
+        lambda size: {"most": 10},
+    ),
+    "claim_tasks": Question(
+        sql.claim_tasks, {"instances_pkey"}, lambda size: rows_of(sql.claim_tasks, ids("ready"), owner="outside:1")
+    ),
+    "fetched_task": Question(
+        sql.fetched_task, {"instances_pkey", "workers_pkey"}, None, lambda size: {"id": ids("running")[0], "epoch": 1}
+    ),
+    "status_of_task": Question(sql.status_of_task, {"instances_pkey"}, None, lambda size: {"id": ids("running")[0]}),
+    "task_leases": Question(
+        sql.task_leases, {"instances_pkey", "workers_pkey"}, None, lambda size: {"ids": ids("running")}
+    ),
+    "renew_leases": Question(sql.renew_leases, {"workers_pkey"}, lambda size: [("outside:1", NOW)]),
+    "end_leases": Question(
+        sql.end_leases, {"instances_pkey", "workers_pkey"}, None, lambda size: {"ids": ids("running")}
+    ),
     "descendants": Question(sql.descendants, {"instances_parent"}, None, lambda size: {"ids": ids("parked", size)}),
     "abandoned": Question(
         sql.abandoned, {"instances_leased", "workers_pkey"}, lambda size: [("me", None), ("other", 7)],

@@ -50,7 +50,7 @@ _HANG = 60  # seconds; reached only if a test hangs
 _MATTER = {
     "reserve", "addresses", "descendants", "abandoned", "message_waits", "awakeable_owners", "subscribers",
     "take_marks", "mark", "lock", "advance_all", "taken", "insert_instances", "due", "hold_buckets", "due_buckets",
-    "promote", "claimable", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
+    "promote", "claimable", "claimable_tasks", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
     "record_definitions", "newest_definitions", "deploy_definitions", "set_undeployed", "commit", "lock_free",
     "run_waits", "due_starts", "starts_by_id", "lock_starts", "lock_due_starts", "save_starts", "release_starts",
 }  # fmt: skip

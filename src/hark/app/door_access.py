@@ -5,6 +5,7 @@ These are not verbs of `Hark`: a user of the library needs none of them, and the
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,10 +27,11 @@ from hark.kernel.requests import RecordOrigin, TakeNote
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
 from hark.model.json import check_text, dump
-from hark.model.lanes import gate_lane
+from hark.model.lanes import gate_lane, lane_name_problem
 from hark.model.masking import masked
 from hark.model.names import check_name, is_name, micros
 from hark.model.notes import NoteAwakeable
+from hark.model.outside import FetchedTask
 from hark.model.schema import compile_schema
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
@@ -38,10 +40,15 @@ from hark.programs.functions import checked_names
 from hark.runtime import health, job_report, metrics, schedule_views, views
 from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
+from hark.runtime.outside_tasks import OutsideTasks
 from hark.runtime.reply import Reply
 from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
+
+_MAX_FETCHED = 100  # tasks of one fetch
+_MAX_LEASE = 3600  # seconds
+_MAX_WAIT = 60  # seconds of a fetch
 
 
 class DoorAccess:
@@ -380,6 +387,40 @@ class DoorAccess:
         request (FINDINGS 27).
         """
         return self.app._ask(self.app._resolution(awakeable_id, payload, by, via))
+
+    # -- task workers in other languages ------------------------------------------------------------
+
+    @property
+    def outside_tasks(self) -> OutsideTasks:
+        """What workers in other languages do with tasks that they have fetched."""
+        app = self.app
+        return OutsideTasks(app._clerk, app._services, app._max_payload)
+
+    async def fetch_tasks(
+        self, worker: str, handlers: list[str], *, most: int, lease: float, wait: float, gone: asyncio.Future[None]
+    ) -> list[FetchedTask]:
+        """Claim tasks for a worker outside; wait until there is one.
+
+        Args:
+            worker: A name for people.
+            handlers: The handlers whose tasks it takes.
+            most: How many tasks, 1 to 100.
+            lease: Seconds until another worker gets a task that has no heartbeat, 1 to 3,600.
+            wait: Seconds, 0 to 60.
+            gone: Done when the caller does not wait any more.
+
+        Raises:
+            InvalidInput: One of them is out of range.
+        """
+        check_name(worker, "name of a worker")
+        if not 1 <= len(handlers) <= _MAX_FETCHED or not 1 <= most <= _MAX_FETCHED:
+            raise InvalidInput(f"Give 1 to {_MAX_FETCHED} handlers, and a `max` of 1 to {_MAX_FETCHED}.")
+        for handler in handlers:
+            if problem := lane_name_problem(check_name(handler, "name of a handler"), "handler"):
+                raise InvalidInput(problem)
+        if not 1 <= lease <= _MAX_LEASE or not 0 <= wait <= _MAX_WAIT:
+            raise InvalidInput(f"Give a `lease` of 1 to {_MAX_LEASE} seconds, and a `wait` of 0 to {_MAX_WAIT}.")
+        return await self.outside_tasks.fetch(worker, handlers, most, lease, wait, gone)
 
     # -- links and forms ----------------------------------------------------------------------------
 

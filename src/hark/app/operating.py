@@ -126,7 +126,7 @@ class OperationVerbs(Core):
         """Create a token for the HTTP API.
 
         Args:
-            scopes: What it allows, one or more of: read, signal, answer, operate, deploy.
+            scopes: What it allows, one or more of: read, signal, answer, operate, work, deploy.
             name: A name for the record: answers given with the token are by this name.
             expires: When it ends, an aware `datetime`; or how long it lasts, in seconds or as a `timedelta`.
 

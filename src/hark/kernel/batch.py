@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from hark.kernel.requests import Commit, Deliver, Publish, Request, SignalWithStart
-from hark.model.decisions import JournalLine
+from hark.model.decisions import Arm, JournalLine
 
 R = TypeVar("R", bound=Request)
 
@@ -18,12 +18,13 @@ R = TypeVar("R", bound=Request)
 class Batch:
     """The requests of one turn. `of` returns those of one type in the order of the calls."""
 
-    __slots__ = ("_by_type", "deliveries", "journaled")
+    __slots__ = ("_by_type", "deliveries", "journaled", "message_waits")
 
     def __init__(self, requests: Iterable[Request]) -> None:
         self._by_type: dict[type[Request], list[Any]] = {}
         self.deliveries: list[Deliver | SignalWithStart | Publish] = []  # in the order of the calls (S10)
         self.journaled: list[tuple[Commit, JournalLine, Request]] = []  # effects whose result is a line of a journal
+        self.message_waits: list[tuple[Commit, Arm]] = []  # waits for messages that outcomes arm
         for request in requests:
             self.add(request)
 

@@ -44,13 +44,7 @@ async def plan(turn: Turn) -> None:
 async def refuse_held(turn: Turn) -> None:
     """Refuse outcomes that would wait for a message which another instance waits for: nothing of them is written, and
     their program gets the error. Before anything else of an outcome, its effects too, is carried out."""
-    arming = [
-        (commit, arm)
-        for commit in turn.batch.of(Commit)
-        if not commit.fenced and isinstance(commit.decision.move, Park | Proceed)
-        for arm in commit.decision.move.arm
-        if arm.kind == "message"
-    ]
+    arming = [(commit, arm) for commit, arm in turn.batch.message_waits if not commit.fenced]
     if not arming:
         return
     asked = sorted({(arm.name, arm.key) for _, arm in arming})

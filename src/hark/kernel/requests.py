@@ -194,6 +194,29 @@ class Deploy(Request, eq=False):
     remove: bool = False
 
 
+class FetchTasks(Request, eq=False):
+    """Claim tasks for a worker outside, which reports what became of them in calls of its own. The result is the list
+    of claims, each with a lease of its own."""
+
+    lanes: tuple[str, ...] = ()
+    most: int = 1
+    lease: int = 60_000_000  # µs
+    info: str = "{}"  # JSON, as workers record it about themselves (runtime/worker_info.py)
+
+
+class RenewTask(Request, eq=False):
+    """Renew the lease of a fetched task. The result is when it ends, µs, or `TaskLost`."""
+
+    id: str = ""
+    epoch: int = 0
+
+
+class CommitTask(Request, eq=False):
+    """Commit the outcome of a fetched task, and end its lease. The result is None, or `TaskLost`."""
+
+    commit: Commit = None  # type: ignore[assignment]
+
+
 class ChangeSchedule(Request, eq=False):
     """Create or replace, pause, resume, trigger or delete a schedule.
 

@@ -27,6 +27,7 @@ from hark.kernel import (
     links,
     message,
     notes,
+    outside,
     reclaim,
     retain,
     retry,
@@ -88,6 +89,7 @@ async def run_turn(
         return await run_plain_turn(tx, requests)  # type: ignore[arg-type]
     turn = Turn(tx, rules, catalog, requests)
     batch, locks, result = turn.batch, turn.locks, turn.result
+    outside.unfold(turn)
     commit.unfold(turn)
     await definitions.record(turn)
     await tokens.apply(turn)
@@ -112,6 +114,7 @@ async def run_turn(
     await settle.plan(turn)
     await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
     commit.plan(turn)
+    outside.plan(turn)
     notes.plan(turn)
     # The lock, and the first reads under it.
     await locks.acquire()
@@ -125,6 +128,7 @@ async def run_turn(
     await run_again.apply(turn)
     commit.fence_again(turn)
     await message.refuse_held(turn)
+    await outside.apply(turn)
     seen_before = await deliver.find_seen_before(turn)
     await deploy.apply(turn)
     await schedules.apply(turn)
@@ -153,6 +157,7 @@ async def run_turn(
     if sweep or turn.buckets.freed or turn.buckets.left:
         await buckets.promote(turn)
     await claim.apply(turn, capacity, running)
+    await outside.fetch(turn)
     await retain.apply(turn)
     await turn.history.write(tx)
     counts.add_up(turn)

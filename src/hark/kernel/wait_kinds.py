@@ -112,6 +112,7 @@ class MessageWait(WaitBehaviour):
 
     def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
         turn.locks.reserve_message(arm.name or "", arm.key or "")
+        turn.batch.message_waits.append((sender, arm))
 
     def describe(self, wait: WaitRow) -> str:
         return f"message {wait.name!r} with key {wait.key!r}"

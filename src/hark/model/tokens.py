@@ -13,6 +13,7 @@ SCOPES: Final = {
     "signal": "send signals, broadcasts and messages",
     "answer": "resolve and reject awakeables, and see their links",
     "operate": "start, cancel and retry",
+    "work": "fetch tasks and report what became of them, as a worker does",
     "deploy": "deploy definitions, which means to run commands on workers",
 }
 _PREFIX: Final = "hark_"

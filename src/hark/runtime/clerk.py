@@ -35,6 +35,7 @@ from hark.runtime.patient_reads import PatientReads, ReadTimer
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued, RequestQueue
 from hark.runtime.retention import Retention
+from hark.runtime.task_arrivals import TaskArrivals
 from hark.runtime.thread_loop import ThreadLoop
 from hark.runtime.turn_runner import TurnRunner
 from hark.runtime.work_left import WorkLeft
@@ -117,6 +118,7 @@ class Clerk:
         self.completions = Completions(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
         self.conditions = Conditions(self._read, self.loop)
+        self.arrivals = TaskArrivals()
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self._read_timer = ReadTimer()
         self._thread: threading.Thread | None = None
@@ -285,6 +287,7 @@ class Clerk:
         if self.completions.waiting:
             self.loop.start(self.completions.check(self.store))
         self.conditions.check_soon(self.store)
+        self.arrivals.notify()
         self.others.check_soon()
 
     def _has_work(self) -> bool:
@@ -336,6 +339,8 @@ class Clerk:
         self.completions.answer_ended(result.finished)
         if self.conditions.waiting and not result.keeps_statuses:
             self.conditions.check_soon(self.store)
+        if result.pending.made_claimable:
+            self.arrivals.notify()
         if self._concerns_others(result):
             self.loop.start(self.store.announce())
         if result.pending.for_other_workers and self.worker is not None and self.worker.open:

@@ -43,6 +43,11 @@ def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float) 
     return msgspec.json.encode(info).decode()
 
 
+def describe_outside(name: str, lease: float) -> str:
+    """What the lease of a task that a worker outside has fetched records: the name of that worker."""
+    return msgspec.json.encode(_Info(host=name, lease=lease)).decode()
+
+
 async def workers(store: Store) -> list[WorkerInfo]:
     """The workers of a store, the longest running first."""
     now = await store.time()

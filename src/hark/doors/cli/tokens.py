@@ -28,7 +28,7 @@ def create(
         typer.Option(
             "--scope",
             metavar="SCOPE",
-            help="read, signal, answer, operate, or deploy (which can run commands); may be repeated",
+            help="read, signal, answer, operate, work, or deploy (which can run commands); may be repeated",
         ),
     ],
     name: Annotated[

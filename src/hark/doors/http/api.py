@@ -7,9 +7,11 @@ from typing import Any
 from hark.doors.http import answer_page, home_page, openapi, prometheus, schedule_routes, stream
 from hark.doors.http import definition_routes as define
 from hark.doors.http import read_routes as read
+from hark.doors.http import task_routes as tasks
 from hark.doors.http import write_routes as write
 from hark.doors.http.routes import Route
 from hark.model.job_report import JobReport
+from hark.model.outside import FetchedTask, TaskHeartbeat
 from hark.model.values import Instance, Why
 
 _DEDUP_KEY = {"Idempotency-Key": "The dedup key: a second request with the same key is a duplicate and has no effect."}
@@ -97,6 +99,23 @@ ROUTES: list[Route] = [
     Route("GET", "/waits", read.waits, "read", "List open waits, oldest first.", {200: read.Waits},
           query=read.WaitsQuery,
           id="listWaits", tag="Events"),
+    Route("POST", "/tasks/fetch", tasks.fetch, "work",
+          "Fetch tasks for a worker outside; waits until there is one.", {200: list[FetchedTask]}, (400, 413),
+          body=tasks.FetchBody,
+          id="fetchTasks", tag="Tasks"),
+    Route("POST", "/tasks/{task}/heartbeat", tasks.heartbeat, "work",
+          "Renew the lease of a fetched task, and store a checkpoint, a chunk of its stream or its progress.",
+          {200: TaskHeartbeat}, (400, 409, 413), body=tasks.HeartbeatBody,
+          id="heartbeatTask", tag="Tasks"),
+    Route("POST", "/tasks/{task}/complete", tasks.complete, "work", "Report the output of a fetched task.",
+          {200: tasks.TaskReported}, (400, 409, 413), body=tasks.CompleteBody,
+          id="completeTask", tag="Tasks"),
+    Route("POST", "/tasks/{task}/fail", tasks.fail, "work", "Report that an attempt of a fetched task has failed.",
+          {200: tasks.TaskReported}, (400, 409, 413), body=tasks.FailBody,
+          id="failTask", tag="Tasks"),
+    Route("POST", "/tasks/{task}/error", tasks.error, "work", "Report an error that a process may catch by its code.",
+          {200: tasks.TaskReported}, (400, 409, 413), body=tasks.ErrorBody,
+          id="throwTaskError", tag="Tasks"),
     Route("GET", "/workers", read.workers, "read", "List the worker processes, the longest running first.",
           {200: read.Workers},
           id="listWorkers", tag="Server"),

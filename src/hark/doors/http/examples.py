@@ -107,7 +107,19 @@ EXAMPLES: Final[dict[str, Any]] = {
         "schema": {"type": "boolean"}, "assignees": ["ann"], "timeout_at": None, "answered_by": None,
         "resolved_at": None, "payload": None, "error": None,
     },
+    "FetchedTask": {
+        "id": f"{_ORDER}.0", "token": f"1.{_ORDER}.0", "handler": "resize", "run_id": _ORDER, "name": "thumbnails",
+        "input": {"url": "https://example.com/a.png"}, "inputs": {"url": "https://example.com/a.png"}, "attempt": 1,
+        "iteration": 0, "checkpoint": None,
+    },
+    "TaskHeartbeat": {"cancelled": False, "until": "2026-03-01T09:01:00Z"},
+    "TaskReported": {"success": True},
     # bodies
+    "FetchBody": {"worker": "node-1", "handlers": ["resize"], "max": 1, "lease": 60, "wait": 30},
+    "HeartbeatBody": {"token": f"1.{_ORDER}.0", "checkpoint": {"page": 3}, "details": {"percent": 50}},
+    "CompleteBody": {"token": f"1.{_ORDER}.0", "output": {"width": 100}},
+    "FailBody": {"token": f"1.{_ORDER}.0", "error": "The image is empty.", "retry": False},
+    "ErrorBody": {"token": f"1.{_ORDER}.0", "code": "image-empty"},
     "StartBody": {
         "definition": "Order", "input": {"order": 42}, "correlation_key": "order:42", "tags": {"tenant": "a"},
     },
@@ -140,6 +152,7 @@ ARGUMENTS: Final[dict[str, tuple[str, str]]] = {
     "name": ("The name of a signal or a schedule, percent-encoded.", "paid"),
     "awakeable_id": ("The id of an awakeable.", _QUESTION),
     "file": ("The name of a file.", "answer.css"),
+    "task": ("The id of a task, as the fetch returned it.", f"{_ORDER}.0"),
 }
 """The parts of a path: description and example."""
 

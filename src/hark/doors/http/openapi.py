@@ -23,6 +23,7 @@ _TAGS = {
     "Definitions": "Deploy jobs, and list what can be started.",
     "Events": "What happened, and what instances wait for.",
     "Links": "The page behind the link of an awakeable. The link is the credential.",
+    "Tasks": "Task workers in other languages: fetch a task, keep it with heartbeats, report what became of it.",
     "Server": "The condition of the server and its workers.",
 }
 _DESCRIPTION = (

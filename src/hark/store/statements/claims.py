@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# M10: one index scan per lane of a queue; SKIP LOCKED, so that workers do not wait for each other.
-claimable = Sql(
-    """
-    SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
-    FROM {rows: queue text, lane text, size integer}
+_CANDIDATE = "c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight"
+_IN_LANE = """FROM {rows: queue text, lane text, size integer}
     CROSS JOIN LATERAL (
-        SELECT i.id, i.queue, i.priority, i.since, i.concurrency_key, i.rate_limit, i.weight FROM instances i
+        SELECT i.id, i.queue, i.priority, i.since, i.concurrency_key, i.rate_limit, i.weight, i.lane FROM instances i
         WHERE i.queue = r.queue AND i.lane = r.lane
             AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
         ORDER BY i.priority, i.since LIMIT r.size FOR NO KEY UPDATE SKIP LOCKED) c
-    ORDER BY c.priority, c.since
-    """,
-    # SQLite has no LATERAL, and its LIMIT cannot be a column. A correlated IN does the same index scan; the caller
-    # ignores the few rows too many.
-    sqlite="""
-    SELECT c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight
-    FROM {rows: queue text, lane text, size integer}
+    ORDER BY c.priority, c.since"""
+# SQLite has no LATERAL, and its LIMIT cannot be a column. A correlated IN does the same index scan; the caller ignores
+# the few rows too many.
+_IN_LANE_SQLITE = """FROM {rows: queue text, lane text, size integer}
     CROSS JOIN instances c ON c.rowid IN (
         SELECT i.rowid FROM instances i INDEXED BY instances_claim
         WHERE i.queue = r.queue AND i.lane = r.lane
             AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
         ORDER BY i.priority, i.since LIMIT :most)
-    ORDER BY c.priority, c.since
-    """,
+    ORDER BY c.priority, c.since"""
+
+# M10: one index scan per lane of a queue; SKIP LOCKED, so that workers do not wait for each other.
+claimable = Sql(f"SELECT {_CANDIDATE} {_IN_LANE}", sqlite=f"SELECT {_CANDIDATE} {_IN_LANE_SQLITE}")
+
+# J11: the same for workers outside, with the lanes.
+claimable_tasks = Sql(
+    f"SELECT {_CANDIDATE}, c.lane {_IN_LANE}", sqlite=f"SELECT {_CANDIDATE}, c.lane {_IN_LANE_SQLITE}"
+)
+
+# J11: the queues that have claimable rows, each one step in the index: a worker outside takes tasks from all of them.
+claimable_queues = Sql(
+    """
+    WITH RECURSIVE found (queue) AS (
+        SELECT min(queue) FROM instances WHERE status = 'runnable' AND blocked_on IS NULL AND due_at IS NULL
+        UNION ALL
+        SELECT (SELECT min(i.queue) FROM instances i WHERE i.queue > f.queue
+            AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL)
+        FROM found f WHERE f.queue IS NOT NULL)
+    SELECT queue FROM found WHERE queue IS NOT NULL
+    """
 )
 
 # X2, invariant 2: claim rows for this worker: a new epoch fences off every earlier claim. Also takes rows that are
@@ -42,6 +55,42 @@ claim = Sql(
         cancel_reason, trace, lane, scheduled_at
     """
 )
+
+# J11, X2: claim tasks for workers outside, each with an owner of its own.
+claim_tasks = Sql(
+    """
+    UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = i.epoch + 1,
+        updated_at = :now::bigint
+    FROM {rows: id text, owner text} WHERE i.id = r.id
+    RETURNING i.id, i.definition, i.version, i.kind, i.queue, i.priority, i.step, i.state, i.attempt, i.epoch,
+        i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_signals, i.visit, i.crashes,
+        i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at
+    """,
+    # SQLite's RETURNING does not accept the alias.
+    sqlite="""
+    UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = i.epoch + 1, updated_at = :now
+    FROM {rows: id text, owner text} WHERE i.id = r.id
+    RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
+        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
+        cancel_reason, trace, lane, scheduled_at
+    """,
+)
+
+# J11: a fetched task as its worker holds it, to make its outcome. Committed: the turn that commits it is fenced.
+fetched_task = Sql(
+    """
+    SELECT i.id, i.definition, i.version, i.kind, i.queue, i.priority, i.step, i.state, i.attempt, i.epoch,
+        i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_signals, i.visit, i.crashes,
+        i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at,
+        (SELECT w.started_at FROM workers w WHERE w.id = i.lease_owner)
+    FROM instances i
+    WHERE i.id = :id::text AND i.epoch = :epoch::integer AND coalesce(i.status, '') = 'executing'
+        AND coalesce(i.lease_owner, '') LIKE 'outside:%'
+    """
+)
+
+# J11: what became of a task that its worker does not hold any more.
+status_of_task = Sql("SELECT id, status FROM instances WHERE id = :id::text AND coalesce(kind, '') = 'task'")
 
 # M7, M9: a row that a bucket refused leaves the claim index until the bucket promotes it. The bucket is locked.
 block = Sql(

@@ -59,3 +59,35 @@ unknown_owners = Sql(
 # kernel/plain_turn.py), or only looks. `coalesce` keeps the planner on the primary key: while the table was empty it
 # chose the index of lists, and kept that plan.
 epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND coalesce(status, '') = 'executing'")
+
+# J11: the leases of fetched tasks.
+insert_leases = Sql(
+    """
+    INSERT INTO workers (id, until, definitions, info, started_at)
+    SELECT r.owner, r.until, r.lane, r.info, :now::bigint
+    FROM {rows: owner text, until bigint, lane text, info text}
+    """
+)
+
+
+class TaskLease(Row, frozen=True):
+    """The lease of a fetched task."""
+
+    id: str
+    owner: str
+    info: str | None
+
+
+# J11: the leases of these tasks. Under lock.
+task_leases = Sql(
+    """
+    SELECT i.id, w.id AS owner, w.info FROM instances i JOIN workers w ON w.id = i.lease_owner WHERE i.id IN :ids[text]
+    """,
+    row=TaskLease,
+)
+
+# J11: renew leases of fetched tasks. Their instances are under lock, so that no reclaim comes between.
+renew_leases = Sql("UPDATE workers AS w SET until = r.until FROM {rows: owner text, until bigint} WHERE w.id = r.owner")
+
+# J11: a fetched task has its outcome: its lease ends with it.
+end_leases = Sql("DELETE FROM workers WHERE id IN (SELECT lease_owner FROM instances WHERE id IN :ids[text])")

@@ -1,0 +1,164 @@
+"""Tasks for workers outside: claims that are made and reported by calls, not by a worker of Hark (J11).
+
+A fetched task is executing, like any other, under an owner and a lease of its own: a row in `workers` that its worker
+renews by heartbeats. If it does not, the task is reclaimed as that of any dead worker is. Everything it reports is
+fenced by the epoch of its claim (invariant 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hark.kernel import buckets
+from hark.kernel.buckets import Candidate
+from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
+from hark.kernel.rows import LockedRow
+from hark.model.activation import Claim
+from hark.model.errors import TaskLost
+from hark.model.lanes import GRAPHS
+from hark.model.names import new_id
+from hark.store import statements as sql
+
+if TYPE_CHECKING:
+    from hark.kernel.turn import Turn
+
+OWNER: Final = "outside:"  # how the owners of fetched tasks begin
+_MAX_ROUNDS: Final = 3  # rows that a bucket refuses make room for others, this many times in a turn
+_PAST_REFUSED: Final = 1000
+
+
+class _Info(msgspec.Struct):
+    """What a lease says about itself."""
+
+    lease: float = 60.0  # seconds
+
+
+# -- outcomes and heartbeats ------------------------------------------------------------------------
+
+
+def unfold(turn: Turn) -> None:
+    """Add the outcomes of fetched tasks to those of the turn."""
+    for request in turn.batch.of(CommitTask):
+        turn.batch.add(request.commit)
+
+
+def plan(turn: Turn) -> None:
+    for request in turn.batch.of(RenewTask):
+        turn.locks.ids.add(request.id)
+
+
+async def apply(turn: Turn) -> None:
+    """Renew leases, and end those of tasks that have an outcome. Before the outcomes are written: these leave their
+    owner."""
+    ended = []
+    for request in turn.batch.of(CommitTask):
+        commit = request.commit
+        request.result = commit.result  # why it is refused, if it is
+        if not commit.fenced:
+            ended.append(commit.claim.id)
+        elif request.result is None:
+            request.result = lost(commit.claim.id, turn.rows.get(commit.claim.id))
+    if ended:
+        await turn.tx.fetch(sql.end_leases, ids=sorted(ended))
+    await _renew(turn)
+
+
+async def _renew(turn: Turn) -> None:
+    held: dict[str, list[RenewTask]] = {}
+    for request in turn.batch.of(RenewTask):
+        row = turn.rows.get(request.id)
+        if row is None or row.status != "executing" or row.epoch != request.epoch:
+            request.result = lost(request.id, row)
+        else:
+            held.setdefault(request.id, []).append(request)
+    if not held:
+        return
+    renewed = []
+    for lease in await turn.tx.fetch(sql.task_leases, ids=sorted(held)):
+        seconds = msgspec.json.decode(lease.info or "{}", type=_Info).lease
+        until = turn.now + int(seconds * 1_000_000)
+        renewed.append((lease.owner, until))
+        for request in held.pop(lease.id):
+            request.result = until
+    for id, requests in held.items():  # its lease is over and removed: it will be reclaimed
+        for request in requests:
+            request.result = lost(id, turn.rows.get(id))
+    if renewed:
+        await turn.tx.fetch(sql.renew_leases, renewed)
+
+
+def lost(task: str, row: LockedRow | None) -> TaskLost:
+    """The error of a call about a task that its worker does not hold any more."""
+    status = "deleted" if row is None else row.status
+    why = "another worker has it" if status == "executing" else f"it is {status}"
+    return TaskLost(f"Task {task} was lost: {why}. Nothing was stored; drop it and fetch others.", status=status)
+
+
+# -- fetching ---------------------------------------------------------------------------------------
+
+
+async def fetch(turn: Turn) -> None:
+    """Claim tasks for all workers outside that ask, with a constant number of statements. The most urgent come first;
+    of two workers that could take one, the one that asked first gets it."""
+    requests = turn.batch.of(FetchTasks)
+    if not requests:
+        return
+    for request in requests:
+        request.result = []
+    queues = [queue for (queue,) in await turn.tx.fetch(sql.claimable_queues) if queue != GRAPHS]
+    free = {id(request): request.most for request in requests}
+    for _ in range(_MAX_ROUNDS):
+        wanted: dict[str, int] = {}
+        for request in requests:
+            for lane in request.lanes:
+                wanted[lane] = wanted.get(lane, 0) + free[id(request)]
+        size = max(_PAST_REFUSED, 1) if turn.buckets.refused else 0
+        lanes = [(queue, lane, max(count, size)) for queue in queues for lane, count in wanted.items() if count]
+        if not lanes:
+            return
+        rows = await turn.tx.fetch(sql.claimable_tasks, lanes, most=max(count for *_, count in lanes))
+        lane_of = {row[0]: row[7] for row in rows}
+        found = [Candidate(*row[:7]) for row in rows]
+        if turn.buckets.refused:
+            found = await buckets.block_refused(turn, found)
+        chosen, takers = _assign(found, lane_of, requests, dict(free))
+        granted, undecided = await buckets.admit(turn, chosen)
+        if granted:
+            await _take(turn, granted, takers)
+            for candidate in granted:
+                free[id(takers[candidate.id])] -= 1
+        if len(granted) + undecided == len(chosen) and len(found) == len(rows):
+            return
+
+
+def _assign(
+    found: list[Candidate], lane_of: dict[str, str], requests: Any, free: dict[int, int]
+) -> tuple[list[Candidate], dict[str, FetchTasks]]:
+    """The candidates that a worker has room for, and which of them takes each."""
+    chosen: list[Candidate] = []
+    takers: dict[str, FetchTasks] = {}
+    for candidate in found:
+        for request in requests:
+            if free[id(request)] > 0 and lane_of[candidate.id] in request.lanes:
+                free[id(request)] -= 1
+                chosen.append(candidate)
+                takers[candidate.id] = request
+                break
+    return chosen, takers
+
+
+async def _take(turn: Turn, granted: list[Candidate], takers: dict[str, FetchTasks]) -> None:
+    owners = {candidate.id: OWNER + new_id() for candidate in granted}
+    claims = {}
+    for row in await turn.tx.fetch(sql.claim_tasks, sorted(owners.items())):
+        claim = Claim(*row)
+        claim.counted, claim.has_signals, claim.now = bool(claim.counted), bool(claim.has_signals), turn.now
+        claims[claim.id] = claim
+    leases = []
+    for candidate in granted:
+        claim, request = claims[candidate.id], takers[candidate.id]
+        request.result.append(claim)
+        leases.append((owners[claim.id], turn.now + request.lease, claim.lane, request.info))
+    await turn.tx.fetch(sql.insert_leases, leases)

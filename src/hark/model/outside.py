@@ -1,0 +1,59 @@
+"""Tasks as workers outside see them: what a fetch returns, and the token that proves a claim."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from hark.model.errors import TaskLost
+
+
+class FetchedTask(Struct, frozen=True):
+    """A task that a worker outside has fetched.
+
+    Attributes:
+        id: The id of the task.
+        token: Proves that this worker holds the task; every call about the task needs it.
+        handler: The handler that it is for.
+        run_id: The id of its job.
+        name: Its name in the job.
+        input: The job's input, or the output of its one need, or the outputs of its needs by name.
+        inputs: The inputs of the job.
+        attempt: From 1.
+        iteration: Of a loop, from 0.
+        checkpoint: What the last heartbeat with a checkpoint stored; null before the first.
+    """
+
+    id: str
+    token: str
+    handler: str
+    run_id: str
+    name: str
+    input: Any
+    inputs: Any
+    attempt: int
+    iteration: int
+    checkpoint: Any
+
+
+class TaskHeartbeat(Struct, frozen=True):
+    """What a heartbeat returns.
+
+    Attributes:
+        cancelled: Whether the task was cancelled: its worker ends it, and reports nothing more.
+        until: When the lease ends if there is no other heartbeat; null if the task was cancelled.
+    """
+
+    cancelled: bool
+    until: datetime | None
+
+
+def epoch_of(token: str, id: str) -> int:
+    """The epoch in a token, which is the lease of the task as text (task_lease.py). Raises TaskLost if it is not a
+    token of this task."""
+    epoch, _, task = token.partition(".")
+    if task != id or not (epoch.isascii() and epoch.isdigit() and len(epoch) < 10):
+        raise TaskLost(f"This is not a token of task {id}. Use the one that came with the task.")
+    return int(epoch)

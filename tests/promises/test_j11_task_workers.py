@@ -1,0 +1,227 @@
+"""J11: workers in any language fetch tasks over HTTP, with the leases and fences of Hark's own workers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from hark import Dag, Hark
+from tests.support.http import serving
+from tests.support.inspect import query, until
+from tests.support.stores import Store
+
+
+class OutsideWorker:
+    """A worker that speaks HTTP and nothing else."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+
+    async def fetch(self, *handlers: str, most: int = 1, lease: float = 60, wait: float = 25) -> list[dict[str, Any]]:
+        body = {"worker": "node-1", "handlers": handlers or ("resize",), "max": most, "lease": lease, "wait": wait}
+        response = await self.client.post("/tasks/fetch", json=body, timeout=60)
+        assert response.status_code == 200, response.text
+        return list(response.json())
+
+    async def fetch_one(self, *handlers: str, **options: Any) -> dict[str, Any]:
+        [task] = await self.fetch(*handlers, **options)
+        return task
+
+    async def report(self, task: dict[str, Any], verb: str, **body: Any) -> httpx.Response:
+        return await self.client.post(f"/tasks/{task['id']}/{verb}", json={"token": task["token"], **body})
+
+
+@asynccontextmanager
+async def outside(store: Store, **options: Any) -> AsyncIterator[tuple[Hark, OutsideWorker]]:
+    """An app that runs the jobs and has no handlers, and a worker outside."""
+    app = Hark(store.url, **store.options, **options)
+    async with app, serving(app) as client:
+        yield app, OutsideWorker(client)
+
+
+def thumbnails(**options: Any) -> Dag:
+    dag = Dag("thumbnails", inputs={"url": "a.png"})
+    dag.task("resize", "resize", **options)
+    return dag
+
+
+async def status(store: Store, id: str) -> str:
+    [[found]] = await query(store, f"SELECT status FROM instances WHERE id = '{id}'")
+    return str(found)
+
+
+async def leases(store: Store) -> int:
+    [[count]] = await query(store, "SELECT count(*) FROM workers WHERE id LIKE 'outside:%'")
+    return int(count)
+
+
+async def asked(app: Hark, job: str) -> bool:
+    return bool(await app.awakeables(job=job))
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+async def test_j11_a_worker_outside_runs_a_job(store: Store) -> None:
+    dag = thumbnails()
+    dag.task("publish", "publish", after=["resize"], queue="slow")
+    async with outside(store) as (app, worker):
+        waiting = asyncio.create_task(worker.fetch_one("publish", "resize"))  # before there is a task
+        job = await app.start(dag, {"url": "b.png"})
+        task = await waiting
+        assert task == {
+            "id": f"{job.id}.0", "token": task["token"], "handler": "resize", "run_id": job.id, "name": "resize",
+            "input": {"url": "b.png"}, "inputs": {"url": "b.png"}, "attempt": 1, "iteration": 0, "checkpoint": None,
+        }  # fmt: skip
+        assert await status(store, task["id"]) == "executing"
+        assert await worker.fetch("resize", wait=0) == []
+        done = await worker.report(task, "complete", output={"width": 100})
+        assert (done.status_code, done.json()) == (200, {"success": True})
+        following = await worker.fetch_one("publish")  # in another queue
+        assert (following["name"], following["input"]) == ("publish", {"width": 100})
+        await worker.report(following, "complete")
+        assert await job.result(timeout=30) == {"resize": {"width": 100}, "publish": None}
+        assert await leases(store) == 0
+
+
+async def test_j11_a_heartbeat_keeps_the_lease_and_stores_what_the_next_attempt_needs(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails(retry={"limit": 2, "delay": 0}))
+        task = await worker.fetch_one(lease=3600)
+        [[before]] = await query(store, "SELECT until FROM workers WHERE id LIKE 'outside:%'")
+        beat = await worker.report(task, "heartbeat", checkpoint={"page": 3}, stream="half", details={"percent": 50})
+        assert beat.status_code == 200
+        assert beat.json()["cancelled"] is False
+        assert beat.json()["until"].endswith("Z")
+        [[after]] = await query(store, "SELECT until FROM workers WHERE id LIKE 'outside:%'")
+        assert after > before
+        assert (await app.get(task["id"])).progress == {"percent": 50}
+        chunks = [event.data for event in await app.events(task["id"]) if event.type == "stream"]
+        assert chunks == [{"task": "resize", "chunk": "half"}]
+        failed = await worker.report(task, "fail", error="out of memory")
+        assert failed.status_code == 200
+        again = await worker.fetch_one()
+        assert (again["id"], again["attempt"], again["checkpoint"]) == (task["id"], 2, {"page": 3})
+        assert again["token"] != task["token"]
+        await worker.report(again, "complete", output=1)
+        assert await job.result(timeout=30) == {"resize": 1}
+
+
+@pytest.mark.parametrize("verb", ["fail", "error"])
+async def test_j11_a_failure_without_retry_is_final(store: Store, verb: str) -> None:
+    body: dict[str, Any] = {"error": "no such image", "retry": False} if verb == "fail" else {"code": "no such image"}
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails(retry={"limit": 3, "delay": 0}))
+        assert (await worker.report(await worker.fetch_one(), verb, **body)).status_code == 200
+        ended = await job.wait_for("failed", timeout=30)
+        assert ended.error is not None
+        assert "no such image" in ended.error
+
+
+async def test_j11_a_call_under_a_lost_lease_gets_409_and_changes_nothing(store: Store) -> None:
+    async with outside(store, lease=0.3) as (app, worker):
+        job = await app.start(thumbnails())
+        lost = await worker.fetch_one(lease=1)
+        task = await worker.fetch_one(lease=3600)  # waits until the lease is over: no heartbeat came
+        assert (task["id"], task["attempt"]) == (lost["id"], 1)  # a lost lease is not an attempt
+        before = await query(store, f"SELECT state, epoch FROM instances WHERE id = '{task['id']}'")
+        for verb, body in {
+            "heartbeat": {"checkpoint": 1, "stream": 2, "details": 3},
+            "complete": {"output": "zombie"},
+            "fail": {"error": "zombie"},
+            "error": {"code": "zombie"},
+        }.items():
+            response = await worker.report(lost, verb, **body)
+            assert response.status_code == 409, verb
+            assert response.json()["type"] == "TaskLost"
+            assert response.json()["status"] == "executing"
+        assert await query(store, f"SELECT state, epoch FROM instances WHERE id = '{task['id']}'") == before
+        assert {event.type for event in await app.events(task["id"])}.isdisjoint({"stream", "checkpoint", "heartbeat"})
+        await worker.report(task, "complete", output="mine")
+        assert await job.result(timeout=30) == {"resize": "mine"}
+        for forged in ("", "1", "x.y", f"99.{task['id']}", f"1.{job.id}", f"²{task['token']}"):
+            response = await worker.report({**task, "token": forged}, "complete", output="forged")
+            assert response.status_code == 409
+
+
+async def test_j11_a_cancelled_task_is_reported_to_its_worker(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails())
+        task = await worker.fetch_one()
+        await app.cancel(job.id)
+        beat = await worker.report(task, "heartbeat", checkpoint=1)
+        assert (beat.status_code, beat.json()) == (200, {"cancelled": True, "until": None})
+        assert (await worker.report(task, "complete", output=1)).status_code == 409
+        assert await status(store, job.id) == "cancelled"
+
+
+async def test_j11_a_gate_decides_on_the_output_of_a_worker_outside(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails(gate="user_approval"))
+        await worker.report(await worker.fetch_one(), "complete", output="draft")
+        await until(lambda: asked(app, job.id), "the gate to ask")
+        [question] = await app.awakeables(job=job.id)
+        await app.resolve(question.id, {"action": "approve"})
+        assert await job.result(timeout=30) == {"resize": "draft"}
+
+
+async def test_j11_tasks_are_shared_between_workers_and_each_is_fetched_once(store: Store) -> None:
+    dag = Dag("many")
+    for n in range(12):
+        dag.task(f"t{n}", "resize")
+    async with outside(store) as (app, worker):
+        waiting = [asyncio.create_task(worker.fetch("resize", most=2)) for _ in range(6)]
+        job = await app.start(dag)
+        fetched = [task for tasks in await asyncio.gather(*waiting) for task in tasks]
+        while len(fetched) < 12:  # a fetch returns as soon as it has one
+            fetched += await worker.fetch("resize", most=12)
+        assert len({task["id"] for task in fetched}) == 12
+        reports = await asyncio.gather(*(worker.report(task, "complete", output=task["name"]) for task in fetched))
+        assert {report.status_code for report in reports} == {200}
+        assert await job.result(timeout=30) == {f"t{n}": f"t{n}" for n in range(12)}
+
+
+async def test_j11_a_client_that_disconnects_gets_no_task(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        waiting = asyncio.create_task(worker.fetch())
+        listening = app._clerk.arrivals._waiting
+        await until(lambda: _true(bool(listening)), "the fetch to wait")
+        waiting.cancel()
+        await until(lambda: _true(not listening), "the server to notice that the client is gone")
+        await app.start(thumbnails())
+        assert (await worker.fetch_one())["attempt"] == 1
+
+
+async def test_j11_timeout_sec_ends_the_attempt_of_a_worker_outside(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails(timeout_sec=0.001))
+        task = await worker.fetch_one()
+        await asyncio.sleep(0.01)
+        late = await worker.report(task, "complete", output=1)
+        assert late.status_code == 409
+        ended = await job.wait_for("failed", timeout=30)
+        assert "timeout_sec" in (ended.error or "")
+
+
+async def test_j11_tasks_need_the_scope_work_and_sound_arguments(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        allowed = await app.create_token(scopes=["work"])
+        other = await app.create_token(scopes=["read", "operate"])
+        codes = {}
+        for name, token in (("work", allowed), ("other", other)):
+            headers = {"Authorization": f"Bearer {token.secret}"}
+            body = {"worker": "w", "handlers": ["resize"], "wait": 0}
+            codes[name] = (await worker.client.post("/tasks/fetch", json=body, headers=headers)).status_code
+        assert codes == {"work": 200, "other": 403}
+        for wrong in (
+            {"handlers": []}, {"handlers": ["shell"]}, {"handlers": ["a:b"]}, {"max": 0}, {"max": 101}, {"lease": 0.5},
+            {"lease": 4000}, {"wait": 61}, {"wait": -1}, {"worker": ""}, {"surprise": 1},
+        ):  # fmt: skip
+            body = {"worker": "w", "handlers": ["resize"], "wait": 0, **wrong}
+            headers = {"Authorization": f"Bearer {allowed.secret}"}
+            response = await worker.client.post("/tasks/fetch", json=body, headers=headers)
+            assert response.status_code == 422, wrong
