@@ -157,7 +157,7 @@ def test_d5_every_parameter_body_and_response_has_a_description_and_an_example(d
                 if "example" in media:
                     validate(document, media["schema"], media["example"])
                 else:
-                    assert media["schema"]["$ref"], about
+                    assert media["schema"].get("items", media["schema"])["$ref"], about
 
 
 def test_d5_every_schema_and_property_has_a_description_and_every_schema_an_example(document: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -52,7 +52,9 @@ def components(bodies: Sequence[Any], responses: Sequence[Any]) -> dict[str, Any
 
 
 def reference(shape: Any) -> dict[str, Any]:
-    """The schema of a body or response, by reference; `Any` is any JSON."""
+    """The schema of a body or response, by reference; `Any` is any JSON, `list[…]` an array."""
+    if get_origin(shape) is list:
+        return {"type": "array", "items": reference(*get_args(shape))}
     return {} if shape is Any else {"$ref": REF.format(name=shape.__name__)}
 
 
@@ -73,7 +75,9 @@ def parameters(query: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
 
 
 def summary(kind: Any) -> str:
-    """The first paragraph of a docstring."""
+    """The first paragraph of a docstring; of a list, that of its items."""
+    if get_origin(kind) is list:
+        return summary(*get_args(kind))
     return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
 
 
