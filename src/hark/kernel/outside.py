@@ -29,7 +29,7 @@ _MAX_ROUNDS: Final = 3  # rows that a bucket refuses make room for others, this 
 _PAST_REFUSED: Final = 1000
 
 
-class _Info(msgspec.Struct):
+class _LeaseInfo(msgspec.Struct):
     """What a lease says about itself."""
 
     lease: float = 60.0  # seconds
@@ -77,7 +77,7 @@ async def _renew(turn: Turn) -> None:
         return
     renewed = []
     for lease in await turn.tx.fetch(sql.task_leases, ids=sorted(held)):
-        seconds = msgspec.json.decode(lease.info or "{}", type=_Info).lease
+        seconds = msgspec.json.decode(lease.info or "{}", type=_LeaseInfo).lease
         until = turn.now + int(seconds * 1_000_000)
         renewed.append((lease.owner, until))
         for request in held.pop(lease.id):
