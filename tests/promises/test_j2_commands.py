@@ -167,6 +167,38 @@ async def test_j2_a_timeout_and_a_cancel_end_the_processes_of_a_command(store: S
         await until(lambda: not any(alive(int(pid)) for line in lines("pids") for pid in line.split()), "their end")
 
 
+async def test_j2_a_worker_that_stops_ends_its_commands_and_hands_their_tasks_back(store: Store) -> None:
+    script = "[ -e again ] && echo $HARK_ATTEMPT && exit; touch again; sleep 1000 & echo $! $$ >> pids; wait"
+    async with Hark(store.url, **store.options) as app:
+        definition = job({"name": "stay", "run": script})
+        app.register(definition)
+        started = await app.start(definition)
+        async with app.worker(grace=0):
+            await until(lambda: lines("pids"), "the command to run")
+        await until(lambda: not any(alive(int(pid)) for pid in lines("pids")[0].split()), "the end of its processes")
+        async with app.worker():
+            await until(lambda: is_ended(app, started.id), "the job to end")
+        assert (await app.get(started.id)).result == {"stay": "1"}
+
+
+async def test_j2_commands_can_be_undone_mapped_and_gated(sqlite_store: Store) -> None:
+    async with Hark(sqlite_store.url) as app, app.worker():
+        found = await ended(
+            app,
+            job(
+                {"name": "reserve", "run": """echo '{"seat": "it is 7"}'""",
+                 "undo": "echo released {{ output.seat }} >> released"},
+                {"name": "each", "type": "map", "over": ["a b", "c"], "as": "word", "run": "echo {{ word }}!"},
+                {"name": "low", "needs": ["reserve"], "gate": "{{ output.score > 3 }}",
+                 "run": """echo '{"score": 1}'"""},
+            ),
+        )  # fmt: skip
+        tasks = found.state["tasks"]
+        assert tasks["each"]["output"] == ["a b!", "c!"]
+        assert "rejected" in tasks["low"]["error"]
+        assert lines("released") == ["released it is 7"]
+
+
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
