@@ -325,6 +325,24 @@ def test_kill_9_of_the_worker_ends_a_command_that_ignores_sigterm(nap: str, use_
     process.stdout.close()
 
 
+@pytest.mark.crash
+def test_a_process_that_the_worker_has_forked_does_not_keep_the_command_alive(nap: str, use_prctl: bool) -> None:
+    """It holds the socket of the guard open, so the guard has to notice in another way that the worker is gone."""
+    process = worker(f"echo fork >&2; sleep {nap}", use_prctl=use_prctl)
+    assert process.stdout is not None
+    forked = int(process.stdout.readline())
+    while not sleepers(nap):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    try:
+        while sleepers(nap):
+            time.sleep(0.01)
+    finally:
+        os.kill(forked, signal.SIGKILL)
+    process.stdout.close()
+
+
 def test_a_command_has_the_default_signals_when_the_worker_ignores_some() -> None:
     """A worker in the background of a script ignores SIGINT, and has no terminal: the command does not inherit that."""
     process = worker("sh -c 'kill -INT $$; echo ignored'; echo $?; tty >&2", ignore_sigint=True)

@@ -1,10 +1,12 @@
 """A process that runs one command, to be killed: `python worker_process.py GRACE USE_PRCTL COMMAND SCRATCH`.
 
-It prints each line that the command writes to stderr.
+It prints each line that the command writes to stderr. At the line `fork` it forks a process, which keeps all its
+descriptors open, and prints the id of that process.
 """
 
 import asyncio
 import os
+import signal
 import sys
 
 from hark.runtime.commands import runner
@@ -12,6 +14,11 @@ from hark.runtime.commands import runner
 
 async def main() -> None:
     async def show(line: str) -> None:
+        if line == "fork":
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            line = str(child)
         print(line, flush=True)
 
     grace, use_prctl, command, scratch = sys.argv[1:]

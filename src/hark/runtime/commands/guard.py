@@ -195,7 +195,7 @@ class CommandGuard:
 
     def _descendants(self) -> list[int]:
         """The live processes below the guard that are not in the command's group; on Linux only."""
-        if self._prctl is None:
+        if self._prctl is None or not os.path.isdir("/proc/self"):
             return []
         children: dict[int, list[tuple[int, int]]] = {}
         for entry in os.listdir("/proc"):
