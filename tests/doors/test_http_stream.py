@@ -135,7 +135,9 @@ async def test_a_hundred_clients_share_one_reader_and_leave_no_task_behind(
 
     followers = [asyncio.ensure_future(follow()) for _ in range(100)]
     await until(lambda: len(application.feed._clients) == 100, "all clients to follow")
-    await until(lambda: all(client.seq for client in application.feed._clients), "all clients to have the past events")
+    await until(
+        lambda: all(client.position[1] for client in application.feed._clients), "all clients to have the past events"
+    )
     before = application.feed.reads
     await app.signal("o-1", "paid")
     for seen in await asyncio.gather(*followers):

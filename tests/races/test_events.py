@@ -3,11 +3,13 @@
 import asyncpg
 import pytest
 
-from hark.kernel.requests import Deliver, StartInstances
-from hark.runtime import views
+from hark.kernel.requests import Cancel, Deliver, StartInstances
+from hark.model.notes import NotedEvent
+from hark.runtime import run_events, views
 from hark.store import reads
 from tests.support.inspect import until
 from tests.support.postgres import Postgres
+from tests.support.runs import note_events, running
 from tests.support.stage import Stage, part
 from tests.support.turns import new
 
@@ -103,3 +105,43 @@ async def test_fault_71_a_reader_waits_for_a_turn_that_has_no_transaction_number
 async def _read_all(reader: Reader, count: int, size: int = 1000) -> bool:
     await reader.read(size)
     return len(reader.seen) >= count
+
+
+async def test_fault_71_the_stream_of_a_run_skips_no_event_of_a_task_that_commits_later(stage: Stage) -> None:
+    """The page, the scan for new events and the end of the stream: none passes a turn that is still running."""
+    first, second = await running(stage.one.run, "run", "run.0", "run.1")
+    store = stage.two.store
+    _, start, _ = await run_events.follow(store, "run", (0, 0), 100)
+    slow = stage.one.act(part(note_events(first, NotedEvent("stream", "1"))))
+    await slow.before("commit")
+    await stage.two.run(note_events(second, NotedEvent("stream", "2")))
+    seen, cursor, ended = await run_events.follow(store, "run", start, 100)
+    scanned, behind, _, _ = await run_events.scan(store, ["run"], start)
+    assert (seen, ended, scanned) == ([], False, []), "an older turn has not committed yet"
+    await slow.finish()
+    await until(lambda: _has_read(stage, cursor, 2), "the older turn to be read")
+    later, _, _ = await run_events.follow(store, "run", cursor, 100)
+    assert [event.data for event in later] == [1, 2]
+    scanned, _, _, _ = await run_events.scan(store, ["run"], behind)
+    assert [event.data for event in scanned] == [1, 2]
+
+
+async def test_fault_71_the_stream_of_a_run_does_not_end_before_its_last_events_can_be_read(stage: Stage) -> None:
+    await running(stage.one.run, "run", "run.0")
+    await stage.start("other")
+    store = stage.two.store
+    _, start, _ = await run_events.follow(store, "run", (0, 0), 100)
+    slow = stage.one.act(part(Deliver(target="other", name="x")))
+    await slow.before("commit")
+    await stage.two.run(Cancel(target="run"))
+    _, cursor, ended = await run_events.follow(store, "run", start, 100)
+    _, _, over, _ = await run_events.scan(store, ["run"], start)
+    assert (ended, over) == (False, set())
+    await slow.finish()
+    await until(lambda: _has_read(stage, cursor, 2), "the older turn to be read")
+    found, _, ended = await run_events.follow(store, "run", cursor, 100)
+    assert ([event.type for event in found], ended) == (["cancelled", "cancelled"], True)
+
+
+async def _has_read(stage: Stage, cursor: Cursor, count: int) -> bool:
+    return len((await run_events.follow(stage.two.store, "run", cursor, 100))[0]) == count

@@ -343,6 +343,7 @@ TURN: dict[str, Question] = {
 }  # fmt: skip
 
 _BYTES = {"bytes": 8 << 20}
+_RUN = {"id": "parked-1000007", "low": "parked-1000007.0", "high": "parked-1000007.:"}
 _PAGE = {"at": NOW, "nth": 0, "after": "", "since": 0, "window": 100}
 _MATCH = {
     "status": None,
@@ -451,6 +452,25 @@ READS: dict[str, Question] = {
     "follow": Question(
         reads.follow, {"events_instance", "events_pkey"}, lambda size: [("parked-1000007", 0), ("parked-1000008", 5)],
         lambda size: {"size": 100, **_BYTES},
+    ),
+    # The events of a job and its tasks.
+    "head": Question(reads.head, {"events_pkey"}),
+    "kind_of": Question(reads.kind_of, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
+    "latest_run_events": Question(
+        reads.latest_run_events, {"events_instance", "events_pkey"}, None,
+        lambda size: {**_RUN, "size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1, **_BYTES},
+    ),
+    "run_events": Question(
+        reads.run_events, {"events_instance", "events_pkey"}, None,
+        lambda size: {**_RUN, "size": 50, "tx": 0, "seq": 0, "to_tx": 2, "to_seq": 2**63 - 1, **_BYTES},
+    ),
+    "scan_end": Question(
+        reads.scan_end, {"events_pkey"}, None,
+        lambda size: {"size": 100, "tx": 1, "seq": size // 2, "to_tx": 2, "to_seq": 2**63 - 1},
+    ),
+    "scan_runs": Question(
+        reads.scan_runs, {"events_pkey"}, lambda size: [(_RUN["id"], _RUN["low"], _RUN["high"])],
+        lambda size: {"tx": 1, "seq": size // 2, "to_tx": 1, "to_seq": size // 2 + 100, **_BYTES},
     ),
     "unfinished": Question(reads.unfinished, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "open_waits_of": Question(

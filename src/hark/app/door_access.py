@@ -37,11 +37,12 @@ from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, Event, Instance, Schedule, Token, Wait, WaitKind
 from hark.programs.functions import checked_names
-from hark.runtime import health, job_report, metrics, schedule_views, views
+from hark.runtime import health, job_report, metrics, run_events, schedule_views, views
 from hark.runtime.listing import prefix_range
 from hark.runtime.metric_families import Family, families
 from hark.runtime.outside_tasks import OutsideTasks
 from hark.runtime.reply import Reply
+from hark.runtime.run_events import Cursor
 from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
@@ -304,6 +305,33 @@ class DoorAccess:
         size = check_limit(limit)
         return self.app._read(lambda store: views.follow(store, positions, size))
 
+    def follow_run(self, id: str, after: tuple[int, int], *, limit: int) -> Reply[tuple[list[Event], Cursor, bool]]:
+        """Read the events of a job and of its tasks after a cursor.
+
+        Args:
+            id: The id of the job.
+            after: The cursor that the last call returned; (0, 0) for the beginning.
+            limit: How many events at most.
+
+        Returns:
+            The events, oldest first, none skipped; the cursor of the next call; and True if there will be no more.
+        """
+        size, place = check_limit(limit), check_cursor(after)
+        return self.app._read(lambda store: run_events.follow(store, id, place, size))
+
+    def scan_runs(self, ids: set[str], after: tuple[int, int]) -> Reply[tuple[list[Event], Cursor, set[str], bool]]:
+        """Read the new events of several jobs after one cursor, which is near the newest events of all instances.
+
+        Returns:
+            The events; the cursor of the next call; the jobs that will have no more events; and True if there are more
+            to read now.
+        """
+        return self.app._read(lambda store: run_events.scan(store, ids, after))
+
+    def is_of_run(self, event: Event, id: str) -> bool:
+        """Whether an event is one of this job or of its tasks."""
+        return run_events.belongs(event, id)
+
     def instance_page(
         self, *, limit: int, after: str | None, **filters: Any
     ) -> Reply[tuple[list[Instance], str | None]]:
@@ -335,10 +363,10 @@ class DoorAccess:
         size, place = check_limit(limit), check_cursor(cursor)
         return self.app._read(lambda store: views.events_after(store, place, size))
 
-    def history_page(self, target: str, *, after: int, limit: int) -> Reply[tuple[list[Event], bool]]:
-        """Read the events of one instance after a seq, oldest first, and whether there are more behind them."""
-        size, wanted = check_limit(limit), target_of(target)
-        return self.app._read(lambda store: views.history(store, wanted, after, size))
+    def history_page(self, target: str, *, after: tuple[int, int], limit: int) -> Reply[tuple[list[Event], bool]]:
+        """Read the events of one instance after a cursor, oldest first, and whether there are more behind them."""
+        size, wanted, place = check_limit(limit), target_of(target), check_cursor(after)
+        return self.app._read(lambda store: views.history(store, wanted, place, size))
 
     def wait_page(
         self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")

@@ -13,7 +13,8 @@ from hark.model.errors import NotFound, no_instance
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
 from hark.model.values import PARKED, Awakeable, Event, Instance, Token, Wait, WaitKind
-from hark.runtime import listing
+from hark.runtime import listing, run_events
+from hark.runtime.event_rows import event, is_cut
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -116,22 +117,21 @@ async def waits(
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _event(row: reads.EventRow) -> Event:
-    cursor = (row.tx, row.seq)
-    return Event(row.seq, row.instance_id, row.type, row.step, _value(row.data), from_micros(row.at), cursor)
-
-
 async def events(
     store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)
 ) -> tuple[builtins.list[Event], bool]:
-    """The latest events of one instance or of all, newest last, before a cursor; and whether there are more."""
+    """The latest events of one instance or of all, newest last, before a cursor; and whether there are more. Those of
+    a job include those of its tasks."""
     tx, seq = before
     if target is None:
         rows = await store.read(reads.latest_events, size=limit + 1, tx=tx, seq=seq, bytes=listing.MAX_BYTES)
     else:
         id = await find(store, target)
-        rows = await store.read(reads.events_of, id=id, size=limit + 1, seq=seq, bytes=listing.MAX_BYTES)
-    return [_event(row) for row in reversed(rows[:limit])], len(rows) > limit or _is_cut(rows)
+        if await run_events.is_run(store, id):
+            rows = list(await run_events.latest(store, id, limit + 1, before))
+        else:
+            rows = await store.read(reads.events_of, id=id, size=limit + 1, seq=seq, bytes=listing.MAX_BYTES)
+    return [event(row) for row in reversed(rows[:limit])], len(rows) > limit or is_cut(rows)
 
 
 async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> tuple[builtins.list[Event], bool]:
@@ -141,13 +141,17 @@ async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> tup
     rows = await store.read(
         reads.events_after, tx=tx, seq=seq, size=limit + 1, horizon=horizon, bytes=listing.MAX_BYTES
     )
-    return [_event(row) for row in rows[:limit]], len(rows) > limit or _is_cut(rows)
+    return [event(row) for row in rows[:limit]], len(rows) > limit or is_cut(rows)
 
 
-async def history(store: Store, target: str, after: int, limit: int) -> tuple[builtins.list[Event], bool]:
-    """The events of one instance after a seq, oldest first."""
-    rows = await store.read(reads.follow, [(await find(store, target), after)], size=limit + 1, bytes=listing.MAX_BYTES)
-    return [_event(row) for row in rows[:limit]], len(rows) > limit or _is_cut(rows)
+async def history(store: Store, target: str, after: tuple[int, int], limit: int) -> tuple[builtins.list[Event], bool]:
+    """The events of one instance after a cursor, oldest first; those of a job include those of its tasks."""
+    id = await find(store, target)
+    if await run_events.is_run(store, id):
+        found, _, more = await run_events.page(store, id, after, limit)
+        return found, more
+    rows = await store.read(reads.follow, [(id, after[1])], size=limit + 1, bytes=listing.MAX_BYTES)
+    return [event(row) for row in rows[:limit]], len(rows) > limit or is_cut(rows)
 
 
 async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
@@ -155,12 +159,7 @@ async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[b
     no more events than these."""
     unfinished = {id for (id,) in await store.read(reads.unfinished, ids=list(positions))}
     rows = await store.read(reads.follow, list(positions.items()), size=limit, bytes=listing.MAX_BYTES)
-    return [_event(row) for row in rows], set() if _is_cut(rows) else positions.keys() - unfinished
-
-
-def _is_cut(rows: Sequence[reads.EventRow]) -> bool:
-    """Whether the page ended because its events are large."""
-    return sum(len(row.data.encode()) for row in rows if row.data is not None) >= listing.MAX_BYTES
+    return [event(row) for row in rows], set() if is_cut(rows) else positions.keys() - unfinished
 
 
 # -- retention -------------------------------------------------------------------------------------
@@ -193,9 +192,9 @@ async def export(store: Store, before: int, limit: int) -> builtins.list[dict[st
     found = await instances(store, ids)
     histories = {id: {**asdict(found[id]), "events": [], "signals": []} for id in ids if id in found}
     for row in await store.read(reads.events_of_all, ids=list(histories)):
-        event = asdict(_event(row))
-        del event["instance_id"], event["cursor"]
-        histories[row.instance_id]["events"].append(event)
+        shown = asdict(event(row))
+        del shown["instance_id"], shown["cursor"]
+        histories[row.instance_id]["events"].append(shown)
     since = moment(min((found[id].created_at for id in histories), default=from_micros(0)), "since")
     for id, kind, name, payload, dedup_key, at, consumed_at in await store.read(
         reads.signals_of_all, ids=list(histories), since=since - _CLOCK_CHANGE, before=before + _CLOCK_CHANGE

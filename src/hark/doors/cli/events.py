@@ -45,14 +45,14 @@ def events(
 
 
 def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any], wide: bool) -> None:
-    """Print new events: those of one instance by their seq, those of all by the cursor, which skips no late commit."""
+    """Print new events: none is skipped, also if its turn commits late."""
     cursor = seen[0].cursor if seen else (0, 0)
     printed = {event.cursor for event in seen}
     while True:
         if id is None:
             new = hark.events_after(cursor).result()
         else:
-            new, _ = door_access(hark).follow({id: cursor[1]}, limit=1000).result()
+            new, _ = door_access(hark).history_page(id, after=cursor, limit=1000).result()
         if new:
             cursor = new[-1].cursor
         print_events(options, (event for event in new if event.cursor not in printed), wide)

@@ -162,13 +162,12 @@ class RemoteHark:
         page = self._get("/events", {"after": f"{cursor[0]}.{cursor[1]}", "limit": min(limit, _PAGE)})
         return RemoteReply([_convert(Event, item) for item in page["items"]])
 
-    def follow(
-        self, positions: dict[str, int], *, limit: int = 100
-    ) -> RemoteReply[tuple[builtins.list[Event], builtins.set[str]]]:
-        """Events of one instance after a seq. Unlike `DoorAccess.follow` it does not say which instances have ended."""
-        [(id, seq)] = positions.items()
-        page = self._get("/events", {"job": id, "after": f"0.{seq}", "limit": min(limit, _PAGE)})
-        return RemoteReply(([_convert(Event, item) for item in page["items"]], set()))
+    def history_page(
+        self, target: str, *, after: tuple[int, int], limit: int
+    ) -> RemoteReply[tuple[builtins.list[Event], bool]]:
+        """Events of one instance after a cursor, and whether there are more; a job with its tasks."""
+        page = self._get("/events", {"job": target, "after": f"{after[0]}.{after[1]}", "limit": min(limit, _PAGE)})
+        return RemoteReply(([_convert(Event, item) for item in page["items"]], page["next"] is not None))
 
     def awakeable(self, id: str) -> RemoteReply[Awakeable]:
         return RemoteReply(_awakeable(self._get(f"/awakeables/{_path_segment(id, 'awakeable id')}")))

@@ -2,6 +2,9 @@
 
 It reads when this process has committed a turn, and twice a second for events of other processes. Every client in it
 is up to date: a client reads the past itself before it joins, and does so again when it has fallen behind (stream.py).
+
+A client follows one instance, or a run: a job with all its tasks. The position of the former is the seq of an event, as
+(0, seq), that of the latter the cursor of an event, because tasks on several workers commit at the same time.
 """
 
 from __future__ import annotations
@@ -21,24 +24,26 @@ _POLL_INTERVAL = 0.5  # seconds between two reads of the store
 
 
 class StreamClient:
-    """One client of the feed: the instance it follows and the last event it has."""
+    """One client of the feed: the instance or the run it follows, and up to where it has the events."""
 
-    def __init__(self, id: str, seq: int) -> None:
+    def __init__(self, id: str, position: tuple[int, int], *, is_run: bool = False) -> None:
         self.id = id
-        self.seq = seq
+        self.position = position
+        self.is_run = is_run
         self.events: deque[Event] = deque()
         self.ended = False
         """The instance had ended before the last event was read: there are no more."""
         self.behind = False
-        """The client was too slow; the events after `seq` are not buffered for it."""
+        """The client was too slow; the events after `position` are not buffered for it."""
         self.closed = False
         """The server stops: close the connection. The client may connect again elsewhere."""
         self.ready = asyncio.Event()
 
     def put(self, event: Event) -> None:
         self.behind = self.behind or len(self.events) >= _MAX_BUFFERED
-        if event.seq > self.seq and not self.behind:
-            self.seq = event.seq
+        position = event.cursor if self.is_run else (0, event.seq)
+        if position > self.position and not self.behind:
+            self.position = position
             self.events.append(event)
         self.ready.set()
 
@@ -56,9 +61,9 @@ class Feed:
         self._closed = False
         self.reads = 0
 
-    def follow(self, id: str, seq: int) -> StreamClient:
-        """Add a client for the events of this instance after a seq; `unfollow` removes it."""
-        client = StreamClient(id, seq)
+    def follow(self, id: str, position: tuple[int, int], *, is_run: bool = False) -> StreamClient:
+        """Add a client for the events of this instance or run after a position; `unfollow` removes it."""
+        client = StreamClient(id, position, is_run=is_run)
         client.closed = self._closed
         self._clients.add(client)
         self._changed.set()
@@ -101,11 +106,31 @@ class Feed:
                 await self._wait_for_changes(turns)
 
     async def _read(self, clients: list[StreamClient]) -> bool:
-        """Read once for all clients; return True when an instance has more events to read."""
+        """Read once for all clients; return True when there are more events to read."""
         self.reads += 1
+        of_runs = [client for client in clients if client.is_run]
+        of_instances = [client for client in clients if not client.is_run]
+        more = await self._read_instances(of_instances) if of_instances else False
+        return await self._read_runs(of_runs) or more if of_runs else more
+
+    async def _read_runs(self, clients: list[StreamClient]) -> bool:
+        """All of them are near the newest events: one scan from the earliest position has news for all."""
+        start = min(client.position for client in clients)
+        events, end, ended, more = await self._access.scan_runs({client.id for client in clients}, start)
+        for client in clients:
+            for event in events:
+                if self._access.is_of_run(event, client.id):
+                    client.put(event)
+            if not client.behind:
+                client.position = max(client.position, end)
+            if client.id in ended:
+                client.end()
+        return more
+
+    async def _read_instances(self, clients: list[StreamClient]) -> bool:
         positions: dict[str, int] = {}
         for client in clients:
-            positions[client.id] = min(client.seq, positions.get(client.id, client.seq))
+            positions[client.id] = min(client.position[1], positions.get(client.id, client.position[1]))
         events, ended = await self._access.follow(positions, limit=PAGE)
         counts = Counter(event.instance_id for event in events)
         by_id: dict[str, list[StreamClient]] = {}

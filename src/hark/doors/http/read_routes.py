@@ -286,7 +286,7 @@ async def _page_of_events(request: HttpRequest, target: str | None, limit: int, 
         if target is None:
             page, more = await request.access.events_after_page((tx, seq), limit=limit)
         else:
-            page, more = await request.access.history_page(target, after=seq, limit=limit)
+            page, more = await request.access.history_page(target, after=(tx, seq), limit=limit)
         return json_response(Events(page, _cursor(page[-1]) if more else None))
     before = None if after is None else _parse_cursor(after[1:])
     page, more = await request.access.event_page(target, limit=limit, before=before)

@@ -1,9 +1,10 @@
 """`GET /instances/{target}/stream`: the events of an instance as server-sent events, all or after `Last-Event-ID`.
 
-`id` is the seq, `event` the type, `data` the event's data with instance, step and time; for events of the type
-`stream` (chunks from a task) the data alone. A comment every fifteen seconds keeps the connection open. When the
-instance has ended and everything was sent, `event: end` with its status is the last one and the connection is closed.
-A client that connects again with the id of the last event gets 204, which tells a browser to stop.
+Those of a job include those of its tasks. `id` is the seq of the event, for a job its cursor; `event` is the type,
+`data` the event's data with instance, step and time; for events of the type `stream` (chunks from a task) the data
+alone. A comment every fifteen seconds keeps the connection open. When the instance has ended and everything was sent,
+`event: end` with its status is the last one and the connection is closed. A client that connects again with the id of
+the last event gets 204, which tells a browser to stop.
 
 A client that does not read is disconnected, and one whose token was revoked too (open_streams.py). Neither misses an
 event: it may connect again with the id of the last one it has.
@@ -39,7 +40,7 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Where the stream begins.
 
     Attributes:
-        after: Begin after the event with this seq, as `Last-Event-ID` does.
+        after: Begin after the event with this id, as `Last-Event-ID` does.
     """
 
     after: Cursor | None = None
@@ -49,10 +50,11 @@ async def stream(request: HttpRequest) -> Response | None:
     [target] = request.args
     query: StreamQuery = request.query()
     last = request.header_text(b"last-event-id") or query.after
-    seq = 0 if last is None else cursor_number(last)
-    id = (await request.app.get(target)).id
+    instance = await request.app.get(target)
+    id, is_run = instance.id, instance.kind == "job"
+    position = (0, 0) if last is None else _position(last, is_run)
     if last is not None:
-        more, ended = await request.access.follow({id: seq}, limit=1)
+        more, _, ended = await _follow(request, id, is_run, position, limit=1)
         if ended and not more:
             return Response(204, b"", with_security_headers([]))
     if request.scope["method"] == "HEAD":
@@ -63,7 +65,7 @@ async def stream(request: HttpRequest) -> Response | None:
         try:
             try:
                 await _write(request, b"retry: 1000\n\n")
-                await _send_all(request, id, seq, opened)
+                await _send_all(request, id, is_run, position, opened)
             except HarkError as error:  # too late for an error response: close; the client connects again at its seq
                 _log.warning("Closed a stream of events of instance %s early: %s", id, error, extra={"instance": id})
             if not disconnected.done():
@@ -79,26 +81,43 @@ async def stream(request: HttpRequest) -> Response | None:
     return None
 
 
-async def _send_all(request: HttpRequest, id: str, seq: int, stream: OpenStream) -> None:
+def _position(last: str, is_run: bool) -> tuple[int, int]:
+    """The position of an event id: a seq, or the cursor of an event of a run."""
+    if not is_run:
+        return 0, cursor_number(last)
+    tx, _, seq = last.partition(".")
+    return cursor_number(tx), cursor_number(seq)
+
+
+async def _follow(
+    request: HttpRequest, id: str, is_run: bool, position: tuple[int, int], limit: int
+) -> tuple[list[Event], tuple[int, int], bool]:
+    """Past events after a position, the position behind them, and whether there will be no more."""
+    if is_run:
+        return await request.access.follow_run(id, position, limit=limit)
+    events, ended = await request.access.follow({id: position[1]}, limit=limit)
+    return events, (0, events[-1].seq) if events else position, bool(ended)
+
+
+async def _send_all(request: HttpRequest, id: str, is_run: bool, position: tuple[int, int], stream: OpenStream) -> None:
     """Send past events page by page, then new ones; a client that falls behind starts over with past events."""
     while not stream.over.done():
-        events, ended = await request.access.follow({id: seq}, limit=PAGE)
+        events, position, ended = await _follow(request, id, is_run, position, PAGE)
         if events:
-            await _write_events(request, events, stream)
-            seq = events[-1].seq
+            await _write_events(request, events, stream, is_run)
         if len(events) == PAGE:
             continue
         if ended:
             await _write(request, await _end(request, id))
             return
-        client = request.server.feed.follow(id, seq)
+        client = request.server.feed.follow(id, position, is_run=is_run)
         try:
             await _send_live(request, client, stream)
         finally:
             request.server.feed.unfollow(client)
         if client.closed or client.ended:
             return
-        seq = client.seq
+        position = client.position
 
 
 async def _send_live(request: HttpRequest, client: StreamClient, stream: OpenStream) -> None:
@@ -106,7 +125,7 @@ async def _send_live(request: HttpRequest, client: StreamClient, stream: OpenStr
         if client.events:
             events = [*client.events]
             client.events.clear()
-            await _write_events(request, events, stream)
+            await _write_events(request, events, stream, client.is_run)
         elif client.ended:
             await _write(request, await _end(request, client.id))
             return
@@ -135,10 +154,10 @@ async def _disconnect(receive: Receive, stream: OpenStream) -> None:
     stream.end()
 
 
-async def _write_events(request: HttpRequest, events: list[Event], stream: OpenStream) -> None:
+async def _write_events(request: HttpRequest, events: list[Event], stream: OpenStream, is_run: bool) -> None:
     chunk = bytearray()
     for event in events:
-        chunk += _lines(event)
+        chunk += _lines(event, is_run)
         if len(chunk) >= _CHUNK:
             await _write(request, bytes(chunk))
             chunk.clear()
@@ -154,12 +173,13 @@ async def _write(request: HttpRequest, chunk: bytes, *, more: bool = True) -> No
         await request.send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
-def _lines(event: Event) -> bytes:
+def _lines(event: Event, is_run: bool) -> bytes:
+    id = f"{event.cursor[0]}.{event.cursor[1]}" if is_run else str(event.seq)
     data = event.data
     if event.type != "stream":
         about = {"instance_id": event.instance_id, "step": event.step, "at": event.at}
         data = {**about, **data} if isinstance(data, dict) else {**about, "data": data}
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), encode_json(data))
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (id.encode(), event.type.encode(), encode_json(data))
 
 
 async def _end(request: HttpRequest, id: str) -> bytes:

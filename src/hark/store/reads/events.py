@@ -55,12 +55,7 @@ latest_events = Sql(
     row=EventRow,
 )
 
-# Invariant 17: a cursor over several instances does not pass a turn that is still running. A turn holds a shared lock
-# from before it gets its transaction number until it has ended, and pg_locks shows all locks at one instant. A turn
-# without a number may be about to get a low one: then the oldest transaction of the whole server is the limit. Read
-# before the events and in a statement of its own: a turn that is not seen here has ended, so its events can be read.
-horizon = Sql(
-    """
+HORIZON = """
     WITH held AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted AND locktype IN ('advisory', 'transactionid')),
     latest AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS tx),
     writers AS (
@@ -75,7 +70,14 @@ horizon = Sql(
         THEN pg_snapshot_xmin(pg_current_snapshot())::text::bigint
         ELSE latest.tx - coalesce((SELECT max(age) FROM writers WHERE age < 2147483648), 0) END
     FROM latest
-    """,
+    """
+
+# Invariant 17: a cursor over several instances does not pass a turn that is still running. A turn holds a shared lock
+# from before it gets its transaction number until it has ended, and pg_locks shows all locks at one instant. A turn
+# without a number may be about to get a low one: then the oldest transaction of the whole server is the limit. Read
+# before the events and in a statement of its own: a turn that is not seen here has ended, so its events can be read.
+horizon = Sql(
+    HORIZON,
     # One writer: seq is the order of commits, and there is nothing to wait for.
     sqlite="SELECT 9223372036854775807",
 )
