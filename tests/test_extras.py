@@ -82,7 +82,7 @@ def run(code: str, *hidden: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_extras_are_disjoint_from_what_is_always_installed() -> None:
     always = {top_level(one) for one in metadata.requires("hark") or [] if "extra ==" not in one}
-    assert always == {"msgspec", "apsw", "jsonschema_rs"}
+    assert always == {"msgspec", "apsw", "jsonschema_rs", "cronsim", "tzdata"}
     assert extra("all") == extra("postgres") | extra("server") | extra("cli") | extra("otel") | extra("jobs")
     assert extra("all") == {
         "asyncpg", "jinja2", "uvicorn", "httptools", "uvloop", "typer", "rich", "opentelemetry_api", "pyyaml",

@@ -152,8 +152,8 @@ async def test_deploying_replaces_the_automatic_starts_of_that_definition_only(s
 
 async def test_a_timer_fires_at_its_time_and_no_more_often_than_it_should(store: Store) -> None:
     async with harness(store, Receiver) as app:
-        once = AutomaticStart(kind="timer", element="start", at=app.clock.now + 5_000_000, overlap="allow")
-        thrice = AutomaticStart(kind="timer", timing=Timing(every=10_000_000), remaining=3, overlap="allow")
+        once = AutomaticStart(kind="timer", element="start", at=app.clock.now + 5_000_000)
+        thrice = AutomaticStart(kind="timer", timing=Timing(every=10_000_000), remaining=3)
         await deploy(app, Receiver, once, thrice)
         assert await app.schedules() == []  # timers are not schedules
         counts = []

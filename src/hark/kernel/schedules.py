@@ -223,7 +223,7 @@ def _put(
         cron=timing.cron,
         every=timing.every,
         timezone=timing.timezone,
-        overlap=new.overlap,
+        overlap="allow" if new.kind == "timer" else new.overlap,
         catch_up=new.catch_up,
         remaining=old.remaining if same and old is not None else new.remaining,
         next_at=old.next_at if same and old is not None else first,

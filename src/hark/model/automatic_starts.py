@@ -6,13 +6,15 @@ takes it. `Hark.schedule` makes schedules; a deployed definition brings its own 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from hark.model.cron import Timing, check_timing
 from hark.model.errors import InvalidInput
-from hark.model.job import ScheduleSpec
+
+if TYPE_CHECKING:
+    from hark.model.job import ScheduleSpec
 
 StartKind = Literal["schedule", "timer", "broadcast", "message"]
 Overlap = Literal["skip", "allow", "queue"]

@@ -56,7 +56,9 @@ def create(
     """
     value = parse_json(input, "--input")
     interval = None if every is None else _parse_interval(every)
-    with open_engine(options) as hark:
+    # As for `hark start`: the store of an app may be new, a store that was named must exist.
+    named = options.app is None or options.url is not None or options.schema is not None
+    with open_engine(options, "write" if named else "migrate") as hark:
         made = hark.schedule(
             name,
             definition,
