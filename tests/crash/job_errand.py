@@ -1,4 +1,4 @@
-"""The same for jobs: one job with a gate, a loop, a map, a wait for a signal, an event, a regression and an undo.
+"""The same for jobs: a gate, a loop, a shell command, a map, waits for a signal and an event, a regression, an undo.
 
 Runs of handlers are counted outside the database: each happens at least once, and again only where its process died.
 """
@@ -21,7 +21,8 @@ def _shipped() -> Dag:
     dag = Dag("shipped")
     dag.task("plan", "plan", gate="user_approval", undo="unplan")
     dag.loop("refine", "refine", max_iterations=9, after=["plan"])
-    dag.map("items", "item", ITEMS, concurrency=2, after=["refine"])
+    dag.task("pack", run="echo packed >> {{ inputs.folder }}/packed; echo '{\"packed\": true}'", after=["plan"])
+    dag.map("items", "item", ITEMS, concurrency=2, after=["refine", "pack"])
     dag.task("check", "check", after=["items"], on_fail={"regress_to": "items", "limit": 1})
     dag.task("heard", "heard", after=["check"])
     dag.wait_for_event("paid", "paid", match="{{ event.errand == inputs.errand }}", after=["check"])
@@ -105,6 +106,7 @@ class JobErrand(Errand):
         [job] = [await self.app.get(id) for id in self.ids()]
         assert (job.status, job.error) == ("failed", "Task 'bad' failed: the end"), job
         tasks = job.state["tasks"]
+        assert tasks["pack"]["output"] == {"packed": True}
         assert tasks["items"]["output"] == [item.upper() for item in ITEMS]
         assert tasks["heard"]["output"] == ["ONE", "TWO"]
         assert tasks["paid"]["output"] == {"errand": self.number}

@@ -29,7 +29,7 @@ from hark.model.decisions import (
     RetryChild,
     stop,
 )
-from hark.model.errors import InvalidDefinition, InvalidInput, StoreUnavailable
+from hark.model.errors import InvalidDefinition, InvalidInput, NotFound, StoreUnavailable
 from hark.model.events import EventType, OutcomeType
 from hark.model.failures import Failure, failure_of, storable
 from hark.model.names import new_id
@@ -260,6 +260,9 @@ class _Activation:
         completed = progress.numbers_of(COMPLETED)
         ids = {number: task_id(job, number, progress.generation(number)) for number in completed}
         rows = await self._services.outputs(ids.values())
+        for number, id in ids.items():
+            if id not in rows:  # only if the job failed, and was retried after the retention period
+                raise NotFound(f"The output of task {tasks[number].name!r} is not kept any more. Start the job again.")
         outputs = {
             tasks[number].var or tasks[number].name: Raw((rows[id].result or "null").encode())
             for number, id in ids.items()
