@@ -54,7 +54,9 @@ class Bench(table.Bench):
             prefect=lambda: peers.run_on_sqlite("prefect", "steps")["per_second"],
         )
         ours, prefect = found["ours"], found["prefect"]
-        return [Line("job of 100 no-op tasks against prefect, SQLite", rate(ours), rate(prefect), ours / prefect, least=20)]
+        return [
+            Line("job of 100 no-op tasks against prefect, SQLite", rate(ours), rate(prefect), ours / prefect, least=20)
+        ]
 
 
 if __name__ == "__main__":

@@ -158,6 +158,19 @@ async def test_j1_a_job_is_started_by_name_and_a_changed_one_is_the_next_version
         assert "no input 'm'" in str((await wrong.get()).error), "this process had not loaded that version"
 
 
+async def test_j1_a_name_means_the_newest_version_and_a_dag_its_own(store: Store) -> None:
+    dag = Dag("versions", inputs={"n": 1})
+    dag.task("one", "any")
+    async with harness(store, dag) as app:
+        async with neighbour(app, store) as other:
+            newer = {"name": "versions", "inputs": {"m": 2}, "tasks": [{"name": "two", "handler": "any"}]}
+            assert await other.deploy(newer) == [("versions", 2)]
+        by_name, by_dag = await app.start("versions"), await app.start(dag)
+        handlers(app, any=lambda task: task.inputs)
+        await app.drain()
+        assert [(await job.get()).result for job in (by_name, by_dag)] == [{"two": {"m": 2}}, {"one": {"n": 1}}]
+
+
 async def test_j1_an_unknown_gate_is_refused_before_the_job_starts(store: Store) -> None:
     dag = Dag("gated")
     dag.task("build", "any", gate="size-limit")

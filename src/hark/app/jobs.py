@@ -99,15 +99,17 @@ class JobBook:
         return request, deployed
 
     def state(self, job: Job, input: Any) -> str:
-        """The first state of an instance.
+        """The first state of an instance: its input as it was given. The defaults are added when it begins, by the
+        version that runs: a start by name may mean a newer one than that of this process.
 
         Raises:
             InvalidInput: The job does not take this input.
         """
         from hark.programs.jobs.inputs import checked_inputs
 
-        given = json.load(json.dump(input, limit=self._max_payload, what="input"))
-        return json.dump(checked_inputs(job.spec, given), limit=self._max_payload, what="input")
+        text = json.dump({} if input is None else input, limit=self._max_payload, what="input")
+        checked_inputs(job.spec, json.load(text))
+        return text
 
 
 def unknown_gates(job: Job, gates: Iterable[str]) -> InvalidDefinition:

@@ -106,7 +106,8 @@ class StartBuilder:
         job = self.job(definition, version)
         if job is not None:
             name = job.name
-            version = self._jobs.version(job) if version is None else version
+            if version is None and not isinstance(definition, str):
+                version = self._jobs.version(job)
         else:
             program = None if isinstance(definition, str) else self._known(definition)
             name = definition if program is None else program.name
