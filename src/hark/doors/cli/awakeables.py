@@ -17,12 +17,11 @@ from hark.doors.cli.engine import (
     open_store,
     read_up_to,
 )
-from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_payload
+from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_json, parse_payload
 from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
 from hark.doors.cli.run_directory import next_place
 from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
-from hark.model.json import parse
 
 cli = group("List and answer the questions of instances.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id from `hark awakeable list`: prom_1…")]
@@ -154,9 +153,10 @@ def create(
 ) -> None:
     """In a shell task: create an awakeable, and print its id.
 
-    The nth one that a command creates is the same one whenever the command runs again.
+    The nth one that a command creates is the same one whenever the command runs again. `hark awakeable await` waits for
+    its answer.
 
-    id=$(hark awakeable create --title "Deploy?") && answer=$(hark awakeable await "$id") || exit $?
+    hark awakeable create --title "Deploy?"
     """
     from hark.app.door_access import DoorAccess
 
@@ -164,7 +164,7 @@ def create(
     if not lease:
         raise InvalidInput("`hark awakeable create` is for the commands of tasks: HARK_LEASE is not set.")
     app = local_only_app(options, "awakeable create")
-    schema = None if answer_schema is None else parse(answer_schema, what="--answer-schema")
+    schema = parse_json(answer_schema, "--answer-schema")
     with next_place() as place, open_store(app, options):
         id = (
             DoorAccess(app)
