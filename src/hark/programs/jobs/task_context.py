@@ -69,8 +69,7 @@ class TaskContext:
         self.inputs: Any = data.inputs
         self.outputs: dict[str, Any] = data.outputs
         self.previous: Any = None if state.previous is UNSET else json.load(bytes(state.previous).decode())
-        scheduled_at = getattr(claim, "scheduled_at", None)
-        self.scheduled_at: datetime | None = None if scheduled_at is None else from_micros(scheduled_at)
+        self.scheduled_at: datetime | None = None if claim.scheduled_at is None else from_micros(claim.scheduled_at)
         self._session = session
         self._services = session.services
 

@@ -22,7 +22,7 @@ from msgspec import UNSET, Raw
 from hark.model import json
 from hark.model.activation import InboxRow, WaitRow
 from hark.model.decisions import Arm, Settle
-from hark.model.errors import AwakeableRejected, AwakeableTimedOut, HarkError, SignalTimeout, TaskLost
+from hark.model.errors import AwakeableRejected, AwakeableTimedOut, HarkError, SignalTimeout, StoreUnavailable, TaskLost
 from hark.model.names import SECOND
 from hark.model.notes import (
     AnyNote,
@@ -48,6 +48,7 @@ MAX_UNWRITTEN: Final = 1000  # chunks of a stream that a handler does not wait f
 _MAX_CHUNKS: Final = 200  # in one note: a turn must not be long
 _MIN_LINGER: Final = 0.05  # seconds in which a handler uses an answer while another of its waits is open
 _ROUNDS: Final = 20  # of the loop, within which a handler that can go on does so
+_TRY_AGAIN: Final = 0.5  # seconds
 _CLOCKS_DIFFER: Final = 0.02  # seconds until the database is asked again about a deadline that has not come there
 
 
@@ -74,6 +75,7 @@ class TaskSession:
         self._asked = 0  # awakeables since the last checkpoint
         self._pending_awakeables: set[str] = set()  # created since the last checkpoint and not settled, as far as known
         self._notes: set[TaskReply[Any]] = set()  # not committed yet
+        self._has_ended = False
         self._has_begun = False  # something of what the handler called may not have started yet
         self._chunks: deque[NotedEvent] = deque()  # not written yet
         self._streaming: asyncio.Task[None] | None = None
@@ -162,7 +164,7 @@ class TaskSession:
                 if answer.done():
                     return answer.result()
                 if is_deadline:
-                    late: InboxRow | None = await self.note(
+                    late: InboxRow | None = await self._patient_note(
                         NoteTimeout(self.claim.id, self.claim.epoch, wait_id=wait.id)
                     )
                     if late is not None:
@@ -205,7 +207,7 @@ class TaskSession:
             listener.reset(self._seen)
             try:
                 # All of it: a signal that another task gave back has the number that it had in the queue of the run.
-                rows = await self.note(NoteInbox(self.claim.id, self.claim.epoch))
+                rows = await self._patient_note(NoteInbox(self.claim.id, self.claim.epoch))
             except Exception as error:
                 self._end_waits(error)
                 return
@@ -234,8 +236,14 @@ class TaskSession:
         """Raise if the handler may do nothing more."""
         if self.is_suspended:
             raise Suspended
-        if self.lost is not None:
-            raise self.lost
+        if self.lost is not None or self._has_ended:  # a thread whose time is over may still run
+            raise self.lost or self._gone()
+
+    def _gone(self) -> TaskLost:
+        return TaskLost(
+            f"Task {self.claim.step!r} ({self.claim.id}) does not run here any more: it has ended, was cancelled, or "
+            "another worker has it. Nothing was stored."
+        )
 
     def _end_waits(self, error: BaseException) -> None:
         for answer in self._answers.values():
@@ -247,6 +255,7 @@ class TaskSession:
         self.state.worked = self.clock.worked()
         if self._has_begun:
             await asyncio.sleep(0)  # the last call of the handler, if it was not awaited, has started now
+        self._has_ended = True
         while self._chunks or self._streaming is not None:
             self._write()
             await asyncio.wait([self._streaming] if self._streaming is not None else [])
@@ -259,10 +268,7 @@ class TaskSession:
         """The claim does not go on. The worker calls it too, when the claim was cancelled, reclaimed or handed back."""
         self.services.running.discard(self)
         if self.lost is None:
-            self.lost = TaskLost(
-                f"Task {self.claim.step!r} ({self.claim.id}) does not run here any more: it has ended, was cancelled, "
-                "or another worker has it. Nothing was stored."
-            )
+            self.lost = self._gone()
         self._end_waits(Suspended() if self.is_suspended else self.lost)
         if self._listener is not None:
             self._listener.close()
@@ -292,6 +298,15 @@ class TaskSession:
             raise
         self._notes.discard(reply)
         return result
+
+    async def _patient_note(self, note: NoteInbox | NoteTimeout) -> Any:
+        """The result of a note that may be taken again: a handler that waits does not fail because the database cannot
+        be reached for a while."""
+        while True:
+            try:
+                return await self.note(note)
+            except StoreUnavailable:
+                await asyncio.sleep(_TRY_AGAIN)
 
     async def checkpoint(self, value: str) -> None:
         """Store a value, and with it that everything received so far is dealt with."""

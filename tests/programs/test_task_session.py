@@ -1,0 +1,166 @@
+"""A running handler without a store: notes are answered by a script."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from hark.model.activation import InboxRow
+from hark.model.errors import SignalTimeout, StoreUnavailable, TaskLost
+from hark.model.notes import NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
+from hark.programs.branches import Suspended
+from hark.programs.jobs.services import TaskServices
+from hark.programs.jobs.task_session import MAX_UNWRITTEN, TaskSession
+from tests.programs.test_task_outcomes import activation_of
+
+MINUTE = 60_000_000
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.notified = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self.notified.wait()
+
+    def reset(self, seen: int) -> None:
+        self.notified.clear()
+
+    def close(self) -> None: ...
+
+
+class Script:
+    """The services of a worker: `answers` are the results of notes, by their type; an error is raised."""
+
+    def __init__(self, linger: float = 60.0) -> None:
+        self.linger, self.max_signal_wait, self.stopping, self.max_payload = linger, 3600.0, False, 1 << 20
+        self.running: set[Any] = set()
+        self.answers: dict[type, list[Any]] = {}
+        self.notes: list[Any] = []
+        self.listener = Listener()
+        self.now = 0
+
+    def micros(self) -> int:
+        return self.now
+
+    def listen(self, id: str) -> Listener:
+        return self.listener
+
+    def note(self, note: Any) -> asyncio.Future[Any]:
+        self.notes.append(note)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        left = self.answers.get(type(note), [])
+        answer = left.pop(0) if left else None
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer(note) if callable(answer) else answer)
+        return future
+
+    def begin(self, work: Coroutine[Any, Any, Any], *, is_wait: bool = False) -> asyncio.Task[Any]:
+        return asyncio.ensure_future(work)
+
+    def stream_delay(self, chunks: int) -> float:
+        return 0.0
+
+    def done(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+
+@asynccontextmanager
+async def session_on(script: Script) -> AsyncIterator[TaskSession]:
+    session = TaskSession(activation_of(), cast("TaskServices", script))
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def answer_to(seq: int, payload: str, kind: str = "signal") -> Callable[[Any], InboxRow]:
+    return lambda note: InboxRow(
+        seq, kind, "s", note.arm.id if isinstance(note, NoteWait) else note.wait_id, payload, 1
+    )
+
+
+async def test_a_database_that_cannot_be_reached_for_a_while_does_not_fail_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hark.programs.jobs.task_session._TRY_AGAIN", 0.001)
+    script = Script()
+    async with session_on(script) as session:
+        waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
+        await asyncio.sleep(0.01)
+        [armed] = [note for note in script.notes if isinstance(note, NoteWait)]
+        row = InboxRow(4, "signal", "s", armed.arm.id, '"here"', 1)
+        script.answers[NoteInbox] = [StoreUnavailable("down"), StoreUnavailable("down"), [row]]
+        script.listener.notified.set()
+        assert await asyncio.wait_for(waiting, 10) == "here"
+
+
+async def test_a_deadline_that_has_not_come_in_the_database_is_asked_about_again() -> None:
+    script = Script()
+    async with session_on(script) as session:
+        script.answers[NoteTimeout] = [None, StoreUnavailable("down"), answer_to(5, "null", "timer")]
+        with pytest.raises(SignalTimeout, match='signal "s" timed out after 0.01 s'):
+            await asyncio.wait_for(session.wait_for_signal("s", 10_000), 10)
+        assert not any(script.answers.values())
+
+
+async def test_a_wait_that_is_armed_late_sees_what_came_before_its_listener_was_read() -> None:
+    script = Script(linger=0)
+    script.answers[NoteWait] = [answer_to(3, "1")]
+    async with session_on(script) as session:
+        assert await session.wait_for_signal("s", MINUTE) == 1
+        with pytest.raises(Suspended):
+            await session.wait_for_signal("s", MINUTE)
+        assert session.is_suspended
+        assert session.waits.handed() == (3,)
+        with pytest.raises(Suspended):
+            await session.checkpoint("1")
+        with pytest.raises(Suspended):
+            session.stream("1")
+
+
+async def test_a_checkpoint_consumes_what_was_received_and_names_the_run() -> None:
+    script = Script()
+    script.answers[NoteWait] = [answer_to(3, "1")]
+    async with session_on(script) as session:
+        await session.wait_for_signal("s", MINUTE)
+        await session.checkpoint('{"n":1}')
+        [note] = [note for note in script.notes if isinstance(note, NoteState)]
+        assert (note.consume, len(note.disarm), note.run_id) == ((3,), 1, "job")
+        assert session.claim.waits == []
+        assert await session.load_checkpoint() == {"n": 1}
+
+
+async def test_nothing_is_stored_after_the_task_was_lost() -> None:
+    script = Script()
+    async with session_on(script) as session:
+        script.answers[NoteState] = [TaskLost("gone")]
+        with pytest.raises(TaskLost, match="gone"):
+            await session.checkpoint("1")
+        taken = len(script.notes)
+        for work in (session.checkpoint("2"), session.heartbeat(None), session.wait_for_signal("s", MINUTE)):
+            with pytest.raises(TaskLost):
+                await work
+        with pytest.raises(TaskLost):
+            session.stream("1")
+        assert len(script.notes) == taken
+
+
+async def test_chunks_share_notes_and_a_handler_waits_when_many_are_not_written() -> None:
+    script = Script()
+    async with session_on(script) as session:
+        pending = [session.stream(str(n)) for n in range(MAX_UNWRITTEN)]
+        assert [cast("asyncio.Future[None]", one).done() for one in pending[-2:]] == [True, False]
+        await asyncio.wait_for(cast("Any", pending[-1]), 10)
+        await session.finish()
+        sizes = [len(note.events) for note in script.notes if isinstance(note, NoteEvents)]
+        assert sum(sizes) == MAX_UNWRITTEN
+        assert len(sizes) < 5
+        with pytest.raises(TaskLost):
+            session.stream("after the end")
