@@ -253,6 +253,7 @@ async def test_a_killed_guard_is_an_error_and_the_command_ends(nap: str, use_prc
 # -- when the lease of the worker is lost -------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_command_runs_as_long_as_the_lease_is_renewed_and_no_longer(nap: str, use_prctl: bool) -> None:
     was_slow = True
     while was_slow:  # then nothing was proved: the lease was not renewed in time

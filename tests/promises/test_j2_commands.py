@@ -13,6 +13,7 @@ import pytest
 
 from hark import Hark, InvalidInput, load_job
 from hark.model.values import Instance
+from hark.testing import Harness
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -207,6 +208,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_a3_a_shell_task_asks_twice_and_parks_until_each_answer(store: Store) -> None:
     """A5: `create` prints the same id when the command runs again, `await` exits with 75 while there is no answer."""
     script = "\n".join([ASK.format(n=1), ASK.format(n=2), 'echo "$answer"'])
@@ -234,6 +236,7 @@ async def is_suspended(app: Hark, id: str) -> bool:
     return await task_status(app, id, "ask") == "suspended"
 
 
+@pytest.mark.slow
 async def test_a3_an_answer_that_comes_before_the_command_suspends_itself_is_not_lost(store: Store) -> None:
     script = """
         id=$(hark awakeable create) && echo $id >> ids
@@ -253,6 +256,7 @@ async def test_a3_an_answer_that_comes_before_the_command_suspends_itself_is_not
         assert len(set(lines("ids"))) == 1
 
 
+@pytest.mark.slow
 async def test_a3_a_new_attempt_asks_anew_and_exit_75_without_a_question_fails(store: Store) -> None:
     script = "id=$(hark awakeable create) && echo $id $HARK_LEASE >> ids; [ $HARK_ATTEMPT = 2 ] && exit 0; exit 1"
     async with Hark(store.url, **store.options) as app, app.worker():
@@ -270,6 +274,17 @@ async def test_a3_a_new_attempt_asks_anew_and_exit_75_without_a_question_fails(s
         done = await create_in(store, found.id, lease)
         assert done[0] == 4, done
         assert len(await app.awakeables(job=found.id)) == 2
+
+
+async def test_a5_create_says_why_it_cannot_reach_a_store_in_memory() -> None:
+    async with Harness() as app:
+        definition = job({"name": "ask", "run": "hark awakeable create"}, {"name": "other", "run": "echo fine"})
+        app.register(definition)
+        started = await app.start(definition)
+        await app.drain()
+        tasks = (await app.get(started.id)).state["tasks"]
+        assert tasks["other"]["output"] == "fine"
+        assert "The store of this task is in memory" in tasks["ask"]["error"]
 
 
 async def create_in(store: Store, run: str, lease: str) -> tuple[int, str]:

@@ -163,6 +163,8 @@ def create(
     lease = os.environ.get("HARK_LEASE")
     if not lease:
         raise InvalidInput("`hark awakeable create` is for the commands of tasks: HARK_LEASE is not set.")
+    if options.url is None and options.app is None:
+        raise InvalidInput("The store of this task is in memory, and no other process reaches it: HARK_DB is not set.")
     app = local_only_app(options, "awakeable create")
     schema = parse_json(answer_schema, "--answer-schema")
     with next_place() as place, open_store(app, options):
