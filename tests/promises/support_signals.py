@@ -16,6 +16,7 @@ from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
+from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.testing import Harness
 from tests.support.inspect import query, until
 from tests.support.postgres import blocked_by_a_client
@@ -139,7 +140,8 @@ class Turns:
         """Run a turn and leave its transaction open."""
         tx = await self.store.begin()
         if lanes:
-            capacity = Capacity("by-hand", {"default": room}, {f"{name}@1": Traits() for name in lanes})
+            able = dict.fromkeys([*(f"{name}@1" for name in lanes), *INTERPRETED], Traits())
+            capacity = Capacity("by-hand", {"default": room, GRAPHS: room}, able)
         try:
             result = await run_turn(tx, self.rules, self.catalog, requests, capacity, **how)
         except BaseException:
