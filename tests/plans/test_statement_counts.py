@@ -16,11 +16,14 @@ from hark.kernel.requests import (
     Capacity,
     ChangeSchedule,
     Commit,
+    CommitTask,
     Deliver,
+    FetchTasks,
     HandBack,
     Message,
     Publish,
     Reclaim,
+    RenewTask,
     Request,
     Retain,
     RetryInstance,
@@ -94,6 +97,15 @@ class Table:
         claims = (await self.turn(capacity=capacity("me", n))).claims
         assert len(claims) == n
         return claims
+
+    async def fetchable(self, n: int, *, fetch: bool = False) -> list[Claim]:
+        """Start tasks, which have no parent here, and fetch them as a worker outside does."""
+        await self.started(n, lane="task:resize", kind="task", step="resize", queue="default")
+        request = FetchTasks(lanes=("task:resize",), most=n, result=[])
+        if fetch:
+            await self.turn(request)
+            assert len(request.result) == n
+        return list(request.result)
 
     async def parked(self, n: int, arm: Callable[[], Arm] = lambda: on("go")) -> list[str]:
         claims = await self.claimed(n)
@@ -195,6 +207,32 @@ async def messages(t: Table, n: int) -> Any:
     keys = itertools.count()
     await t.parked(n, lambda: on("paid", "message", key=f"order-{next(keys)}"))
     return t.turn(*(Message(name="paid", key=f"order-{i}") for i in range(n)))
+
+
+@work
+async def fresh_waits_and_messages_that_are_armed_together(t: Table, n: int) -> Any:
+    keys = itertools.count()
+    arms = [(on("news", "broadcast", fresh=True), on("paid", "message", key=f"k-{next(keys)}")) for _ in range(n)]
+    return t.turn(*(park(claim, *pair) for claim, pair in zip(await t.claimed(n), arms, strict=True)))
+
+
+@work
+async def a_broadcast_to_fresh_waits(t: Table, n: int) -> Any:
+    await t.parked(n, lambda: on("open", "broadcast", fresh=True))
+    return t.turn(Publish(name="open"))
+
+
+@work
+async def tasks_that_as_many_workers_outside_fetch(t: Table, n: int) -> Any:
+    await t.fetchable(n)
+    return t.turn(*(FetchTasks(lanes=("task:resize",)) for _ in range(n)))
+
+
+@work
+async def reports_and_heartbeats_of_workers_outside(t: Table, n: int) -> Any:
+    claims = await t.fetchable(2 * n, fetch=True)
+    ends = [CommitTask(commit=done(claim)) for claim in claims[:n]]
+    return t.turn(*ends, *(RenewTask(id=claim.id, epoch=claim.epoch) for claim in claims[n:]))
 
 
 @work

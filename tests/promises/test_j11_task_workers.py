@@ -196,6 +196,15 @@ async def test_j11_a_client_that_disconnects_gets_no_task(store: Store) -> None:
         assert (await worker.fetch_one())["attempt"] == 1
 
 
+async def test_j11_a_server_that_stops_answers_the_fetches_that_wait(store: Store) -> None:
+    async with httpx.AsyncClient(timeout=60) as client:
+        async with outside(store) as (app, worker):
+            client.base_url = worker.client.base_url
+            waiting = asyncio.create_task(OutsideWorker(client).fetch(wait=60))
+            await until(lambda: _true(bool(app._clerk.arrivals._waiting)), "the fetch to wait")
+        assert await waiting == []
+
+
 async def test_j11_timeout_sec_ends_the_attempt_of_a_worker_outside(store: Store) -> None:
     async with outside(store) as (app, worker):
         job = await app.start(thumbnails(timeout_sec=0.001))

@@ -8,6 +8,7 @@ regressions are the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 import msgspec
@@ -73,7 +74,7 @@ class OutsideTasks:
             while True:
                 arrived.clear()  # before the question: what comes after it is not missed
                 request = FetchTasks(lanes=lanes, most=most, lease=int(lease * SECOND), info=info)
-                claims: list[Claim] = await self._ask(request)
+                claims = await self._claims(request)
                 if claims and gone.done():
                     await self._ask(HandBack(claims=claims))
                     return []
@@ -85,6 +86,19 @@ class OutsideTasks:
                 listening: asyncio.Future[Any] = asyncio.ensure_future(arrived.wait())
                 await asyncio.wait([listening, gone], timeout=min(left, _POLL), return_when=asyncio.FIRST_COMPLETED)
                 listening.cancel()
+
+    async def _claims(self, request: FetchTasks) -> list[Claim]:
+        reply: Reply[list[Claim]] = self._submit(request)
+        try:
+            return await reply
+        except asyncio.CancelledError:  # the server ends this call: what it claims nevertheless is handed back
+            self._clerk.spawn(self._hand_back, reply)
+            raise
+
+    async def _hand_back(self, claimed: Reply[list[Claim]]) -> None:
+        with contextlib.suppress(HarkError):
+            if claims := await claimed:
+                self._clerk.submit(HandBack(claims=claims))
 
     async def _fetched(self, claim: Claim) -> FetchedTask | None:
         """A claimed task as its worker gets it. None if its input cannot be made: then its attempt has failed."""

@@ -101,4 +101,6 @@ def lease_of(row: LeaseRow) -> float:
 def name_of(row: WorkerRow) -> str:
     """A worker as text for people: where it runs, if it has recorded that, and its id."""
     info = _info(row.info)
+    if info.host and not info.pid:
+        return f"task worker {info.host!r} ({row.id})"  # outside: it has fetched a task over HTTP
     return f"worker {row.id} (process {info.pid} on host {info.host})" if info.host else f"worker {row.id}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
+from collections.abc import Callable, Iterator
 
 from hark.app.door_access import DoorAccess
 from hark.model.errors import HarkError, NotOpen
@@ -59,6 +60,7 @@ class Feed:
         self._reader: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()  # the set of clients
         self._closed = False
+        self._waiting: set[Callable[[], None]] = set()
         self.reads = 0
 
     def follow(self, id: str, position: tuple[int, int], *, is_run: bool = False) -> StreamClient:
@@ -83,6 +85,19 @@ class Feed:
         """Close the connections of all clients, and of those that still come: the server stops."""
         self._closed = True
         self._close_clients()
+        for end in list(self._waiting):
+            end()
+
+    @contextlib.contextmanager
+    def ending(self, end: Callable[[], None]) -> Iterator[None]:
+        """Call `end` when the server stops, at once if it has: for a request that waits for something else."""
+        self._waiting.add(end)
+        if self._closed:
+            end()
+        try:
+            yield
+        finally:
+            self._waiting.discard(end)
 
     def _close_clients(self) -> None:
         for client in self._clients:

@@ -1,13 +1,14 @@
 """The handlers for task workers in other languages: fetch, heartbeat, complete, fail, error (J11).
 
-A fetch waits until there is a task. A client that closes the connection meanwhile gets none: what was claimed for it is
-handed back at once.
+A fetch waits until there is a task. If the client closes the connection meanwhile, or the server stops, it gets none:
+what was claimed for it is handed back at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -111,21 +112,29 @@ class TaskReported(msgspec.Struct):
 
 async def fetch(request: HttpRequest) -> Response:
     body = await request.body_as(FetchBody)
-    gone = asyncio.ensure_future(_disconnect(request.receive))
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not gone.done():
+            gone.set_result(None)
+
+    watching = asyncio.ensure_future(_disconnect(request.receive, end))
     try:
-        found = await request.access.fetch_tasks(
-            body.worker, body.handlers, most=body.max, lease=body.lease, wait=body.wait, gone=gone
-        )
+        with request.server.feed.ending(end):
+            found = await request.access.fetch_tasks(
+                body.worker, body.handlers, most=body.max, lease=body.lease, wait=body.wait, gone=gone
+            )
     finally:
-        gone.cancel()
+        watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await gone
+            await watching
     return json_response(found)
 
 
-async def _disconnect(receive: Receive) -> None:
+async def _disconnect(receive: Receive, end: Callable[[], None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    end()
 
 
 async def heartbeat(request: HttpRequest) -> Response:

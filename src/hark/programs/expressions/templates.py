@@ -23,7 +23,8 @@ Syntax = Literal["hark", "juel"]
 
 MAX_EXPRESSION = 1 << 16  # characters
 MAX_TEMPLATE = 1 << 20
-_KEPT = 1024  # compiled texts
+_KEPT = 1024  # compiled texts of each kind
+_SHORT = 4096  # characters; a longer text is compiled each time: the callers that use one often keep it
 
 
 @dataclass(frozen=True)
@@ -140,9 +141,17 @@ def _text_of(evaluation: Evaluation, piece: Output, value: Any) -> str:
     return text
 
 
-@lru_cache(maxsize=_KEPT)
 def compile_expression(text: str, syntax: Syntax = "hark") -> Expression:
     """Compile one expression, with or without the brackets of its syntax around it. Raises ExpressionError."""
+    return _kept_expression(text, syntax) if len(text) <= _SHORT else _expression(text, syntax)
+
+
+def compile_template(text: str, syntax: Syntax = "hark") -> Template:
+    """Compile a text with any number of expressions in it, or none. Raises ExpressionError."""
+    return _kept_template(text, syntax) if len(text) <= _SHORT else _template(text, syntax)
+
+
+def _expression(text: str, syntax: Syntax) -> Expression:
     if opened := _MARKUP[syntax].opening.match(text.strip()):
         template = compile_template(text.strip(), syntax)
         if len(template.pieces) == 1 and isinstance(only := template.pieces[0], Output):
@@ -153,16 +162,13 @@ def compile_expression(text: str, syntax: Syntax = "hark") -> Expression:
     return Expression(text, _without_raw(text, tree).tree)
 
 
-@lru_cache(maxsize=_KEPT)
 def compile_condition(text: str, syntax: Syntax = "hark") -> CompiledCondition:
     """Compile a condition, with or without the brackets of its syntax around it. Raises ExpressionError."""
     expression = compile_expression(text, syntax)
     return CompiledCondition(expression.text, expression.tree)
 
 
-@lru_cache(maxsize=_KEPT)
-def compile_template(text: str, syntax: Syntax = "hark") -> Template:
-    """Compile a text with any number of expressions in it, or none. Raises ExpressionError."""
+def _template(text: str, syntax: Syntax) -> Template:
     if len(text) > MAX_TEMPLATE:
         raise ExpressionError(f"The text has over {MAX_TEMPLATE:,} characters", text, 0)
     markup = _MARKUP[syntax]
@@ -185,6 +191,10 @@ def compile_template(text: str, syntax: Syntax = "hark") -> Template:
     if at < len(text):
         pieces.append(text[at:])
     return Template(text, tuple(pieces))
+
+
+_kept_expression = lru_cache(maxsize=_KEPT)(_expression)
+_kept_template = lru_cache(maxsize=_KEPT)(_template)
 
 
 def render_all(value: Any, variables: Mapping[str, Any]) -> Any:
