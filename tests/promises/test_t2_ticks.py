@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, Schedule, step
+from hark import Await, Context, Done, Hark, Machine, Schedule, Stop, step
 from hark.model.names import moment
 from hark.testing import Harness
 from tests.promises.support_machines import harness
@@ -202,6 +202,26 @@ async def test_t2_a_triggered_instance_counts_for_overlap(store: Store) -> None:
         await app.drain()
         await app.advance(10)  # the instance of the first tick still runs
         assert await live(app) == [by_tick]
+
+
+async def test_t2_an_instance_that_is_retried_counts_for_overlap(store: Store) -> None:
+    class Broken(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            if ctx.state["broken"]:
+                ctx.state["broken"] = False
+                return Stop("broken")  # type: ignore[return-value]
+            return Await("end", then=self.start)
+
+    async with harness(store, Broken) as app:
+        await app.schedule("s", Broken, {"broken": True}, every=10)
+        await app.advance(10)
+        await app.drain()
+        [failed] = await app.list(status="failed")
+        await app.retry(failed.id)
+        await app.advance(10)
+        assert len(await app.list()) == 1
+        assert (await one(app)).skipped == 1
 
 
 async def test_t2_a_pause_drops_a_waiting_tick(store: Store) -> None:

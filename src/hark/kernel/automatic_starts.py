@@ -40,6 +40,8 @@ def replace(turn: Turn, deploy: Deploy, version: int) -> None:
 
 async def apply(turn: Turn) -> None:
     """Start what the broadcasts and messages of this turn start."""
+    if not turn.has_triggered:
+        return
     triggered = turn.triggered
     caused: list[tuple[str, Publish | Message]] = [*triggered.by_broadcast, *triggered.by_message]
     if not caused:

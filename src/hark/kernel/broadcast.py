@@ -121,8 +121,9 @@ def publish(turn: Turn, request: Publish, published: Published) -> None:
     if not broadcasts.large:
         request.result = _deliver(turn, request.name, request.payload, broadcasts.subscribers.get(request.name, ()))
     broadcasts.published.append((new_id(), request))
-    for start in turn.triggered.starters.get(request.name, ()):
-        turn.triggered.by_broadcast.append((start, request))
+    if turn.has_triggered:
+        for start in turn.triggered.starters.get(request.name, ()):
+            turn.triggered.by_broadcast.append((start, request))
 
 
 def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:

@@ -85,15 +85,18 @@ def _id(name: str) -> str:
 
 async def plan(turn: Turn, *, sweep: bool) -> None:
     """Find what is due, and what it takes to start it."""
+    changes = turn.batch.of(ChangeSchedule)
+    rows = await turn.tx.fetch(sql.due_starts, size=_BATCH) if sweep else []
+    if not changes and not rows:
+        return
     state = turn.schedules
     triggered = []
-    for change in turn.batch.of(ChangeSchedule):
+    for change in changes:
         turn.locks.reserve(f"schedule\0{change.name}")
         if change.start is not None:
             _reserve(turn, change.start.correlation_key)
         elif change.verb == "trigger":
             triggered.append(_id(change.name))
-    rows = await turn.tx.fetch(sql.due_starts, size=_BATCH) if sweep else []
     state.due = [row.id for row in rows]
     turn.result.pending.more = turn.result.pending.more or len(rows) == _BATCH
     if triggered:
@@ -122,6 +125,8 @@ def _started_by(row: sql.StartRow) -> set[str]:
 
 async def apply(turn: Turn) -> None:
     """Lock the rows, carry out the changes and fire what is due. The instances are started after this."""
+    if not turn.has_schedules:
+        return
     state = turn.schedules
     changes = turn.batch.of(ChangeSchedule)
     if changes or state.deployed:
@@ -353,6 +358,8 @@ def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | N
 
 async def record(turn: Turn) -> None:
     """Write what became of the schedules of this turn."""
+    if not turn.has_schedules:
+        return
     state = turn.schedules
     for fired in state.fired:
         [answer] = fired.request.result
@@ -395,7 +402,7 @@ def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
 
 async def release(turn: Turn) -> None:
     """Make the schedules due that have a tick waiting for an instance that this turn has ended."""
-    ended = turn.schedules.ended
+    ended = turn.schedules.ended if turn.has_schedules else ()
     if ended and await turn.tx.fetch(sql.release_starts, ids=sorted(ended)):
         turn.result.pending.due(turn.now)
         turn.result.pending.more = True

@@ -171,8 +171,8 @@ class Turn:
     """The state of one turn, one attribute per thought. It is discarded when the transaction fails."""
 
     __slots__ = (
-        "batch", "broadcasts", "buckets", "catalog", "children", "history", "inbox", "locks", "now", "result", "rows",
-        "rules", "runs", "schedules", "triggered", "tx",
+        "_schedules", "_triggered", "batch", "broadcasts", "buckets", "catalog", "children", "history", "inbox",
+        "locks", "now", "result", "rows", "rules", "runs", "tx",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, rules: Rules, catalog: Catalog, requests: Sequence[Request]) -> None:
@@ -188,7 +188,31 @@ class Turn:
         self.buckets = BucketState()
         self.children = Children()
         self.runs: RunQueues | None = None  # if the turn has to do with one
-        self.schedules = Schedules()
-        self.triggered = Triggered()
+        self._schedules: Schedules | None = None
+        self._triggered: Triggered | None = None
         self.history = History(tx.now)
         self.result = TurnResult(tx)
+
+    # Made at the first use: few turns have any, and every turn would pay for the empty ones.
+
+    @property
+    def has_schedules(self) -> bool:
+        """True when this turn fires or changes a schedule, or ends an instance that one has started."""
+        return self._schedules is not None
+
+    @property
+    def schedules(self) -> Schedules:
+        if self._schedules is None:
+            self._schedules = Schedules()
+        return self._schedules
+
+    @property
+    def has_triggered(self) -> bool:
+        """True when a broadcast or message of this turn may start instances."""
+        return self._triggered is not None
+
+    @property
+    def triggered(self) -> Triggered:
+        if self._triggered is None:
+            self._triggered = Triggered()
+        return self._triggered
