@@ -100,6 +100,11 @@ def test_j5_the_approval_flow_of_the_first_design_works_to_the_letter(jobs: Jobs
         done = jobs.until("test-job-1", "done")
     assert done["result"] == {"image": "app-v2", "verify": "checked", "deploy": "deployed app-v2"}
     assert re.search(r"^✓ verify \[completed\]", jobs("status", "test-job-1").out, re.M)
+    types = [event["type"] for event in jobs.cli("events", "--job", "test-job-1", "--json").json]
+    assert "stream" in types  # the events of its tasks are among them
+    assert "build | building\n" in jobs("logs", "test-job-1").out
+    assert jobs("logs", "test-job-1", "--task", "deploy").out == ""
+    assert jobs("logs", "test-job-1", "-f").out == jobs("logs", "test-job-1").out  # it has ended
 
 
 def test_j5_a_failed_job_exits_with_1_and_is_retried(jobs: Jobs, store: Store) -> None:
@@ -216,6 +221,7 @@ def test_a_job_runs_on_a_server(sqlite_store: Store, tmp_path: Path) -> None:
             assert waits.code == 75, waits
             assert json.loads(waits.out)["state"]["tasks"]["verify"]["status"] == "suspended"
             assert "✓ verify [suspended] [gate: user_approval]" in run_process("job", "status", "s-1", *remote).out
+            assert "build | building" in run_process("job", "logs", "s-1", *remote).out
             bad = run_process("job", "run", jobs.file("name: bad\ntasks: []\n"), *remote)
             assert bad.code == 2
             assert len(run_process("job", "list", "--json", *remote).json) == 2

@@ -165,10 +165,10 @@ REGRESS_KEYS = {
 }
 AGENT_KEYS = {
     "type": Key(LaneName("agent"), "The name of a command line in Hark(agents=…).", required=True),
-    "model": Key(Text(template=False), "What replaces {model} in the command line."),
+    "model": Key(Text(), "What replaces {model} in the command line."),
 }
 SCHEDULE_KEYS = {
-    "cron": Key(Text(template=False), "A cron expression of five fields, or six with seconds first."),
+    "cron": Key(Text(), "A cron expression of five fields, or six with seconds first."),
     "every": Key(Seconds(), "Seconds between two starts, instead of `cron`."),
     "timezone": Key(TimeZone(), "The time zone of `cron`, UTC unless given."),
     "overlap": Key(Choice(("skip", "allow", "queue")), "What happens while the last one still runs."),
@@ -253,7 +253,7 @@ class TaskList:
 
 JOB_KEYS: dict[str, Key] = {
     "name": Key(Name("job name"), "The name of the job.", required=True),
-    "description": Key(Text(template=False, empty=True), "What the job is for."),
+    "description": Key(Text(empty=True), "What the job is for."),
     "inputs": Key(InputDefaults(), "The inputs with their defaults; others are refused."),
     "defaults": Key(Record("defaults", DEFAULT_KEYS), "Values for all tasks that do not have their own."),
     "fail_fast": Key(TruthValue(), "Whether the first failure cancels the tasks that still run."),

@@ -72,9 +72,8 @@ def plain_value(node: TreeNode, key: str) -> Any:
 
 @dataclass(frozen=True)
 class Text:
-    """A text. With `template`, it may contain `{{ … }}`; with `empty`, it may be empty."""
+    """A text, which may be a template where the key takes one. With `empty`, it may be empty."""
 
-    template: bool = True
     empty: bool = False
 
     def read(self, node: TreeNode, key: str) -> str:

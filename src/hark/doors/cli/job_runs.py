@@ -282,7 +282,6 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print what comes until the job ends, or Ctrl-C")
     ] = False,
-    limit: Limit = 1000,
 ) -> None:
     """Print what the tasks of a job have streamed.
 
@@ -292,7 +291,7 @@ def logs(
     """
     with open_engine(options, "read") as hark:
         job = hark.get(find_target(hark, target)).result()
-        for event in _streamed(hark, job.id, limit, follow):
+        for event in _streamed(hark, job.id, follow):
             data = event.data if isinstance(event.data, dict) else {}
             if task is not None and data.get("task") != task:
                 continue
@@ -310,20 +309,14 @@ def _print_chunk(data: dict[str, Any]) -> None:
         print(f"{colored(printable(data.get('task') or '-'), 'cyan')} | {printable(line)}")
 
 
-def _streamed(hark: Engine, job: str, limit: int, follow: bool) -> Iterator[Any]:
-    """The chunks that the tasks of a job have streamed; with `follow`, also those that come."""
-    found = hark.events(job, limit=limit).result()
-    yield from (event for event in found if event.type == "stream")
-    # From the oldest printed one: the events of a turn that commits late may come before the newest.
-    cursor = found[0].cursor if found else (0, 0)
-    printed = {event.cursor for event in found}
-    while follow:
-        ended = hark.get(job).result().finished_at is not None
-        new = hark.events_after(cursor).result()
-        for event in new:
-            of_job = event.instance_id == job or event.instance_id.startswith(f"{job}.")
-            if of_job and event.type == "stream" and event.cursor not in printed:
-                yield event
+def _streamed(hark: Engine, job: str, follow: bool) -> Iterator[Any]:
+    """The chunks that the tasks of a job have streamed, from the first; with `follow`, also those that come."""
+    cursor = (0, 0)
+    while True:
+        # Read before the events: those of a job that had ended by then are all there.
+        ended = not follow or hark.get(job).result().finished_at is not None
+        new, _ = door_access(hark).history_page(job, after=cursor, limit=1000).result()
+        yield from (event for event in new if event.type == "stream")
         if new:
             cursor = new[-1].cursor
         elif ended:
