@@ -36,8 +36,20 @@ from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.automatic_starts import AutomaticStart, new_schedule
-from hark.model.decisions import Arm, Effect, FailedAttempt, NewInstance, SendBroadcast, SendSignal, Settle
+from hark.model.decisions import (
+    Arm,
+    CancelChild,
+    Effect,
+    FailedAttempt,
+    NewInstance,
+    NewTask,
+    RetryChild,
+    SendBroadcast,
+    SendSignal,
+    Settle,
+)
 from hark.model.failures import Failure
+from hark.model.lanes import code_lane
 from hark.model.values import Rate
 from hark.store.sql import Sql
 from tests.support.inspect import counted
@@ -355,6 +367,45 @@ async def ends_of_the_children_of_as_many_parents(t: Table, n: int) -> Any:
     parents = await t.claimed(n)
     claims = (await t.turn(*(spawn(claim, [t.new()]) for claim in parents), capacity=capacity("me", n))).claims
     return t.turn(*(done(claim) for claim in claims), capacity=capacity("me", n))
+
+
+def _tasks(t: Table, n: int, wait: str) -> list[Effect]:
+    """New tasks, in the lane that the worker of these tests has."""
+    return [
+        NewTask(t.new(named=True, step="start", lane=code_lane(DEFINITION, 1), kind="task"), wait) for _ in range(n)
+    ]
+
+
+async def _job_with_tasks(t: Table, n: int) -> tuple[str, list[Claim]]:
+    """A job that waits for each end of its tasks, and the claims of the tasks."""
+    [claim] = await t.claimed(1)
+    arm = Arm("children", f"{claim.id}-tasks", answers_each=True)
+    job = park(claim, arm, effects=_tasks(t, n, arm.id))
+    return claim.id, (await t.turn(job, capacity=capacity("me", n))).claims
+
+
+@work
+async def tasks_of_one_job(t: Table, n: int) -> Any:
+    [claim] = await t.claimed(1)
+    arm = Arm("children", f"{claim.id}-tasks", answers_each=True)
+    return t.turn(park(claim, arm, effects=_tasks(t, n, arm.id)), capacity=capacity("me", n))
+
+
+@work
+async def ends_of_the_tasks_of_one_job(t: Table, n: int) -> Any:
+    _, claims = await _job_with_tasks(t, n)
+    return t.turn(*(done(claim) for claim in claims), capacity=capacity("me", n))
+
+
+@work
+async def an_activation_of_a_job_that_retries_and_cancels_tasks(t: Table, n: int) -> Any:
+    _, claims = await _job_with_tasks(t, 2 * n)
+    [job] = (await t.turn(*(stop(claim) for claim in claims[:n]), capacity=capacity("me", 1))).claims
+    assert len(job.inbox) == n
+    [wait] = job.waits
+    effects: list[Effect] = [RetryChild(claim.id, parent_wait=wait.id) for claim in claims[:n]]
+    effects += [CancelChild(claim.id, "enough") for claim in claims[n:]]
+    return t.turn(park(job, effects=[*effects, *_tasks(t, n, wait.id)], disarm=()), capacity=capacity("me", n))
 
 
 @work

@@ -207,17 +207,44 @@ async def test_j9_an_approval_is_answered_or_rejected_and_says_who_decided(store
         assert (await job.get()).status == "done"
 
 
-async def test_j9_tasks_have_queues_and_concurrency_keys(store: Store) -> None:
+async def test_j9_a_job_is_a_task_of_another_and_is_cancelled_with_it(store: Store) -> None:
+    inner = Dag("inner", inputs={"n": 0})
+    inner.task("add", "add")
+    inner.wait_for_event("go", "go", after=["add"])
+    outer = Dag("outer")
+    outer.workflow("call", inner, {"n": 4})
+    async with harness(store, outer, inner) as app:
+        handlers(app, add=lambda task: task.inputs["n"] + 1)
+        job, cancelled = await app.start(outer), await app.start(outer)
+        await app.drain()
+        await app.cancel(cancelled)
+        assert await app.broadcast("go", "gone") == 1, "the job below the cancelled one is cancelled too"
+        await app.drain()
+        assert (await job.get()).result == {"call": {"add": 5, "go": "gone"}}
+        assert await app.waits() == []
+
+
+async def test_j9_tasks_have_queues_concurrency_keys_and_rate_limits(store: Store) -> None:
     dag = Dag("limits", inputs={"region": "eu"}, queue="batch")
     dag.task("here", "any", queue="other", concurrency_key="deploy:{{ inputs.region }}")
     dag.task("there", "any")
-    async with harness(store, dag) as app:
+    dag.task("first", "any", rate_limit=("api", "{{ inputs.region }}"))
+    dag.task("second", "any", rate_limit=("api", "{{ inputs.region }}"), after=["first"])
+    dag.task("unlimited", "any", rate_limit="unknown")
+    async with harness(store, dag, rate_limits={"api": {"allowed": 1, "period": 60}}) as app:
         handlers(app, any=Script())
         job = await app.start(dag)
         await app.drain()
         rows = {task.step: task for task in await app.list(kind="task")}
-        assert {name: task.queue for name, task in rows.items()} == {"here": "other", "there": "batch"}
-        assert (await job.get()).status == "done"
+        assert {name: task.queue for name, task in rows.items()} == {
+            "here": "other", "there": "batch", "first": "batch", "second": "batch",
+        }  # fmt: skip
+        assert statuses(await job.get())["second"] == "running", "it waits for its token"
+        await app.advance(60)
+        await app.drain()
+        ended = await job.get()
+        assert statuses(ended)["second"] == "completed"
+        assert "unknown" in str(ended.error), "a limit that is not configured fails the task"
 
 
 async def test_j9_completed_tasks_are_undone_when_the_job_fails_or_is_cancelled(store: Store) -> None:
