@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark import Dag, InvalidAnswer, InvalidInput
+from hark import Dag, InvalidAnswer, InvalidDefinition, InvalidInput
 from hark.testing import Harness
 from tests.promises.support_machines import harness, neighbour
 from tests.support.stores import Store
@@ -181,3 +181,11 @@ async def test_j4_a_gate_that_rejected_for_good_is_asked_again_after_a_retry_of_
         await app.drain()
         assert await job.result(timeout=10) == {"work": {"draft": 1}}
         assert made == [1, 1]
+
+
+async def test_j4_an_unknown_gate_is_refused_before_the_job_starts(store: Store) -> None:
+    async with harness(store) as app:
+        drafts(app)
+        with pytest.raises(InvalidDefinition, match="registered-nowhere"):
+            await app.start(one_task("registered-nowhere"))
+        assert await app.list() == []

@@ -310,3 +310,34 @@ async def test_j8_an_output_that_cannot_be_stored_fails_the_attempt() -> None:
         ended = await task_of(app, job)
         assert ended["attempt"] == 2
         assert "output of task 'work'" in ended["error"]
+
+
+async def test_j8_a_checkpoint_survives_a_retry_of_the_job_and_a_regression_clears_it(store: Store) -> None:
+    dag = Dag("job")
+    dag.task("work", "work")
+    dag.task("check", "check", after=["work"], on_fail={"regress_to": "work", "limit": 1})
+    async with harness(store, dag) as app:
+        loaded: list[Any] = []
+        checks = iter(["regress", "pass"])
+
+        @app.handler("work")
+        async def work(task: Any) -> Any:
+            loaded.append(await task.load_checkpoint())
+            await task.checkpoint(len(loaded))
+            if len(loaded) == 1:
+                await task.wait_for_signal("s", timeout=60)
+                raise ValueError("it fails with an open wait that was answered")
+            return len(loaded)
+
+        @app.handler("check")
+        async def check(task: Any) -> Any:
+            return task.fail("again") if next(checks) == "regress" else task.input
+
+        job = await app.start(dag)
+        await job.signal("s", 1)
+        await app.drain()
+        assert (await job.get()).status == "failed"
+        await app.retry(job)
+        await app.drain()
+        assert await job.result(timeout=10) == {"work": 3, "check": 3}
+        assert loaded == [None, 1, None]
