@@ -110,3 +110,31 @@ async def test_x6_why_and_doctor_say_which_handler_a_task_needs_and_workers_list
             assert (mine.definitions, "job" in mine.handlers) == ((), False)
             assert "hark.graphs" not in mine.queues
             assert await job.result(timeout=60) == {"charge": "charged"}
+
+
+async def test_x6_a_worker_serves_the_queues_of_registered_jobs_and_why_names_one_that_is_not_served(
+    store: Store,
+) -> None:
+    dag = Dag("rendering", queue="gpu")
+    dag.task("draw", "draw")
+    dag.task("send", "draw", queue="mail", after=["draw"])
+    app = Hark(store.url, **store.options)
+    app.register(dag)
+
+    @app.handler("draw")
+    async def draw(task: Any) -> str:
+        return "drawn"
+
+    async with app:
+        async with app.worker({"default": 1}):
+            job = await app.start(dag)
+
+            async def has_a_task() -> bool:
+                return bool(await app.list(kind="task"))
+
+            await until(has_a_task, "the first task")
+            [blocker] = (await app.why(f"{job.id}.0")).blockers
+            assert "queue 'gpu', which no worker with its code serves" in blocker.text
+        async with app.worker():
+            assert {"default", "gpu", "mail"} <= (await app.workers())[0].queues.keys()
+            assert await job.result(timeout=60) == {"draw": "drawn", "send": "drawn"}

@@ -255,6 +255,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             row for row in self._registry.rows() if any((row.name, row.version) == (p.name, p.version) for p in new)
         ]
         changed = [job for job in jobs if self._jobs.add(job)]
+        for job in changed:
+            self._registry.add_queues(job.spec.queues())
         recorded: list[Reply[Any]] = []
         if self._clerk.is_open:
             recorded = [self._deploy(job) for job in changed]

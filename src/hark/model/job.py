@@ -113,6 +113,10 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     schedule: ScheduleSpec | None = None
     description: str | None = None
 
+    def queues(self) -> set[str]:
+        """The queues that its tasks are started in."""
+        return {task.queue or self.queue or "default" for task in self.tasks}
+
 
 _decoder = msgspec.json.Decoder(JobSpec)
 

@@ -5,7 +5,7 @@ A worker claims nothing else (M6).
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
 from hark.kernel.requests import DefinitionRow
@@ -54,6 +54,7 @@ class Registry:
         self._programs: dict[tuple[str, int], Program] = {}
         self._by_lane: dict[str, LaneProgram] = {}
         self._lanes: dict[str, Traits] = {}
+        self._queues: frozenset[str] = frozenset({"default"})
 
     def add(self, program: Program) -> bool:
         """Register a program. False when it is registered already.
@@ -74,6 +75,7 @@ class Registry:
         program.codec.prepare()
         # Copies, never changed: the clerk and the lease thread iterate over them while callers register.
         self._programs = {**self._programs, key: program}
+        self.add_queues([program.queue])
         self._add_lane(code_lane(*key), program)
         return True
 
@@ -115,9 +117,13 @@ class Registry:
             for p in self._programs.values()
         ]
 
-    def queues(self) -> set[str]:
+    def add_queues(self, queues: Iterable[str]) -> None:
+        """Queues that instances of registered definitions, or their tasks, are started in."""
+        self._queues = self._queues.union(queues)
+
+    def queues(self) -> frozenset[str]:
         """The queues of its definitions, and the default one."""
-        return {"default", *(program.queue for program in self._programs.values())}
+        return self._queues
 
     def lanes(self) -> dict[str, Traits]:
         """What it can run, with the traits of each lane."""

@@ -15,13 +15,13 @@ from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.errors import no_instance
-from hark.model.lanes import what_runs
+from hark.model.lanes import GRAPHS, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
 from hark.runtime import views
 from hark.runtime.next_attempts import NextAttempt, next_attempts
-from hark.runtime.worker_info import heartbeat, name_of
+from hark.runtime.worker_info import heartbeat, name_of, serves
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance, WorkerRow
@@ -202,8 +202,8 @@ async def _blockers(
             return [Blocker("executing", text)]
         text = f"It was running on {where}, whose lease has expired; "
         return [Blocker("lease_lost", text + "any other worker reclaims it, and so does `hark timeout check`.")]
-    able = [id for id, names in live.items() if f",{row.lane}," in f",{names},"]
-    found = [] if row.status in PARKED else [await _blocked(store, row, now, len(able), attempt)]
+    able = [workers[id] for id, names in live.items() if f",{row.lane}," in f",{names},"]
+    found = [] if row.status in PARKED else [await _blocked(store, row, now, able, attempt)]
     if not able and store.durable and row.lane not in here:
         text = f"No live worker has {what_runs(row.lane)}: start one with "
         found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
@@ -223,12 +223,18 @@ def _finished(row: WhyInstance) -> Blocker:
     return Blocker("finished", text)
 
 
-async def _blocked(store: Store, row: WhyInstance, now: int, able: int, attempt: NextAttempt | None) -> Blocker:
+async def _blocked(
+    store: Store, row: WhyInstance, now: int, able: Sequence[WorkerRow], attempt: NextAttempt | None
+) -> Blocker:
     if row.due_at is not None:
         text = "It is delayed." if attempt is None else f"{attempt.text(now)}."
         return Blocker("delayed", text, from_micros(row.due_at))
     if row.blocked_on is None:
-        return Blocker("queued", f"It waits for a free slot in queue {row.queue!r}; workers with its code: {able}.")
+        if able and row.queue != GRAPHS and not any(serves(worker, row.queue) for worker in able):
+            text = f"It is in queue {row.queue!r}, which no worker with its code serves: start one with "
+            return Blocker("queued", f"{text}`hark worker --queue {row.queue}=10 --app module:app`.")
+        text = f"It waits for a free slot in queue {row.queue!r}; workers with its code: {len(able)}."
+        return Blocker("queued", text)
     kind, _, key = row.blocked_on.partition(":")
     [[due]] = await store.read(reads.bucket_due, kind=kind, key=key)
     until = None if due is None or due < now else from_micros(due)

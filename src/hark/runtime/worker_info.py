@@ -104,3 +104,9 @@ def name_of(row: WorkerRow) -> str:
     if info.host and not info.pid:
         return f"task worker {info.host!r} ({row.id})"  # outside: it has fetched a task over HTTP
     return f"worker {row.id} (process {info.pid} on host {info.host})" if info.host else f"worker {row.id}"
+
+
+def serves(row: WorkerRow, queue: str) -> bool:
+    """Whether the worker works on this queue; assumed if it has not recorded its queues."""
+    queues = _info(row.info).queues
+    return not queues or queue in queues
