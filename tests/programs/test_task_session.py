@@ -105,7 +105,7 @@ async def test_a_deadline_that_has_not_come_in_the_database_is_asked_about_again
     script = Script()
     async with session_on(script) as session:
         script.answers[NoteTimeout] = [None, StoreUnavailable("down"), answer_to(5, "null", "timer")]
-        with pytest.raises(SignalTimeout, match='signal "s" timed out after 0.01 s'):
+        with pytest.raises(SignalTimeout, match=r'signal "s" timed out after 0\.01 s'):
             await asyncio.wait_for(session.wait_for_signal("s", 10_000), 10)
         assert not any(script.answers.values())
 

@@ -283,21 +283,6 @@ async def test_j8_an_attempt_that_takes_too_long_fails(limit: str, reason: str, 
         release.set()
 
 
-async def test_j8_waiting_is_not_working_time() -> None:
-    """Neither while the task is parked nor while it lingers, and heartbeats are not missed meanwhile."""
-    async with Hark("sqlite://", linger=60) as app, app.worker():
-
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            return await task.wait_for_signal("s", timeout=60)
-
-        job = await app.start(one_task(timeout_sec=0.2, heartbeat_sec=0.2))
-        await job.wait_for("awaiting_children", timeout=60)
-        await asyncio.sleep(0.4)  # real time is the point
-        await job.signal("s", "in time")
-        assert await job.result(timeout=60) == {"work": "in time"}
-
-
 async def test_j8_an_output_that_cannot_be_stored_fails_the_attempt() -> None:
     async with Harness(max_payload=1000) as app:
 

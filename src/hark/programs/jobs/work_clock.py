@@ -23,7 +23,7 @@ class WorkClock:
         self._timeout = timeout
         self._heartbeat = heartbeat
         self._worked = worked / SECOND
-        self._since: float | None = self._loop.time()  # when it began to work; None while it waits
+        self._since: float | None = None  # when it began to work; None while it waits
         self._beaten = self._loop.time()
         self._waiting = 0
         self._unwinding: float | None = None
@@ -32,6 +32,7 @@ class WorkClock:
     def start(self) -> None:
         """The handler begins: within `limit`."""
         self._running = True
+        self._since = self._beaten = self._loop.time()
         self._reschedule()
 
     def stop(self) -> None:
