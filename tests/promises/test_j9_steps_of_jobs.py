@@ -73,6 +73,18 @@ async def test_j9_finally_tasks_run_before_a_cancelled_job_ends(store: Store) ->
         assert await app.waits() == []
 
 
+async def test_j9_a_cancelled_job_has_no_pending_tasks() -> None:
+    dag = Dag("waiting")
+    dag.task("after", "any", after=[dag.sleep("long", 60)])
+    async with Harness(dag) as app:
+        at_once, later = await app.start(dag), await app.start(dag)
+        await app.cancel(at_once)
+        await app.drain()
+        await app.cancel(later)
+        for job in (at_once, later):
+            assert statuses(await job.get()) == {"long": "cancelled", "after": "cancelled"}
+
+
 async def test_j9_fail_fast_cancels_the_rest(store: Store) -> None:
     dag = Dag("fast", fail_fast=True)
     dag.task("bad", "any", after=[dag.sleep("moment", 1)])

@@ -12,7 +12,7 @@ from hark.programs.jobs.addresses import task_id
 from hark.programs.jobs.graph import JobGraph, job_graph
 from hark.programs.jobs.inputs import checked_inputs
 from hark.programs.jobs.job_state import START, JobState, load_job_state
-from hark.programs.jobs.states import PENDING, SHOWN, STARTED, WITH_ROW
+from hark.programs.jobs.states import NOT_STARTED, PENDING, SHOWN, STARTED, WITH_ROW
 from hark.programs.jobs.task_state import load_task_state
 from hark.store import reads
 from hark.store.protocol import Store
@@ -35,9 +35,11 @@ async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any
             continue
         graph = job_graph(source)
         if row.step == START:
-            found[row.id] = _not_begun(graph, json.load(row.state))
+            found[row.id] = _not_begun(graph, json.load(row.state), row.status)
             continue
         state = load_job_state(row.state)
+        if row.status == "cancelled":  # at once, without an activation that would have changed the letters
+            state.tasks = state.tasks.replace(PENDING, NOT_STARTED)
         jobs[row.id] = (graph, state)
         wanted += [
             task_id(row.id, number, state.generations.get(number, 0))
@@ -48,12 +50,13 @@ async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any
     return found | {id: _state(id, graph, state, tasks) for id, (graph, state) in jobs.items()}
 
 
-def _not_begun(graph: JobGraph, given: Any) -> dict[str, Any]:
+def _not_begun(graph: JobGraph, given: Any, status: str) -> dict[str, Any]:
     try:
         inputs = checked_inputs(graph.spec, given)
     except InvalidInput:  # the job will fail, and say so
         inputs = given
-    return {"inputs": inputs, "tasks": {task.name: _entry(SHOWN[PENDING]) for task in graph.tasks}}
+    shown = SHOWN[NOT_STARTED if status == "cancelled" else PENDING]
+    return {"inputs": inputs, "tasks": {task.name: _entry(shown) for task in graph.tasks}}
 
 
 def _state(job: str, graph: JobGraph, state: JobState, rows: dict[str, TaskRow]) -> dict[str, Any]:
