@@ -455,6 +455,10 @@ READS: dict[str, Question] = {
     ),
     # The events of a job and its tasks.
     "head": Question(reads.head, {"events_pkey"}),
+    "open_waits_of_tasks": Question(
+        reads.open_waits_of_tasks, {"waits_instance", "instances_pkey"}, None,
+        lambda size: {"low": _RUN["low"], "high": _RUN["high"], "size": 20},
+    ),
     "kind_of": Question(reads.kind_of, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
     "latest_run_events": Question(
         reads.latest_run_events, {"events_instance", "events_pkey"}, None,

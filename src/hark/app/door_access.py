@@ -330,7 +330,7 @@ class DoorAccess:
 
     def is_of_run(self, event: Event, id: str) -> bool:
         """Whether an event is one of this job or of its tasks."""
-        return run_events.belongs(event, id)
+        return run_events.is_part(event.instance_id, id)
 
     def instance_page(
         self, *, limit: int, after: str | None, **filters: Any

@@ -23,20 +23,20 @@ async def is_run(store: Store, id: str) -> bool:
     return [kind for (kind,) in await store.read(reads.kind_of, id=id)] == ["job"]
 
 
-def _range(id: str) -> tuple[str, str]:
+def task_range(id: str) -> tuple[str, str]:
     """The ids of the tasks of a job are in this range: `{job}.` and a digit (programs/jobs/addresses.py)."""
     return f"{id}.0", f"{id}.:"
 
 
-def belongs(one: Event, run: str) -> bool:
-    """Whether this is an event of the run."""
-    low, high = _range(run)
-    return one.instance_id == run or low <= one.instance_id < high
+def is_part(id: str, run: str) -> bool:
+    """Whether this is the id of the job or of one of its tasks."""
+    low, high = task_range(run)
+    return id == run or low <= id < high
 
 
 async def latest(store: Store, id: str, limit: int, before: Cursor) -> Sequence[reads.EventRow]:
     """The latest events before a cursor, newest first."""
-    low, high = _range(id)
+    low, high = task_range(id)
     tx, seq = before
     return await store.read(
         reads.latest_run_events, id=id, low=low, high=high, tx=tx, seq=seq, size=limit, bytes=listing.MAX_BYTES
@@ -46,7 +46,7 @@ async def latest(store: Store, id: str, limit: int, before: Cursor) -> Sequence[
 async def page(store: Store, id: str, after: Cursor, limit: int) -> tuple[list[Event], Cursor, bool]:
     """The events after a cursor, oldest first; where the next page begins; and whether that has events already."""
     [(to_tx, to_seq)] = await store.read(reads.head)
-    low, high = _range(id)
+    low, high = task_range(id)
     tx, seq = after
     rows = await store.read(
         reads.run_events, id=id, low=low, high=high, tx=tx, seq=seq, to_tx=to_tx, to_seq=to_seq, size=limit + 1,
@@ -77,7 +77,7 @@ async def scan(store: Store, runs: Iterable[str], after: Cursor) -> tuple[list[E
         reads.scan_end, tx=tx, seq=seq, to_tx=to_tx, to_seq=to_seq, size=_SCAN
     ):
         rows = await store.read(
-            reads.scan_runs, [(id, *_range(id)) for id in ids], tx=tx, seq=seq, to_tx=end_tx, to_seq=end_seq,
+            reads.scan_runs, [(id, *task_range(id)) for id in ids], tx=tx, seq=seq, to_tx=end_tx, to_seq=end_seq,
             bytes=listing.MAX_BYTES,
         )  # fmt: skip
         found = [event(row) for row in rows]
@@ -93,7 +93,7 @@ async def _ended(store: Store, ids: list[str]) -> set[str]:
 async def _has_events(store: Store, id: str, after: Cursor) -> bool:
     """Whether a job that has ended has events behind this cursor: also those of turns that cannot be read yet, because
     an older one is still running."""
-    low, high = _range(id)
+    low, high = task_range(id)
     tx, seq = after
     return bool(
         await store.read(

@@ -15,11 +15,11 @@ from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.errors import no_instance
-from hark.model.lanes import GRAPHS, what_runs
+from hark.model.lanes import GRAPHS, JOB, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
-from hark.runtime import views
+from hark.runtime import run_events, views
 from hark.runtime.next_attempts import NextAttempt, next_attempts
 from hark.runtime.worker_info import heartbeat, name_of, serves
 from hark.store import reads
@@ -38,19 +38,23 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
         raise no_instance(target)
     [row] = found
     now = await store.time()
-    waits = await store.read(reads.open_waits_of, ids=[id]) if row.status in PARKED else []
+    # A task may wait in its slot, too.
+    may_wait = row.status in PARKED or (row.status == "executing" and row.task_state is not None)
+    waits = await store.read(reads.open_waits_of, ids=[id]) if may_wait else []
     children, questions = await _children(store, waits), await _questions(store, waits)
     attempts = await _next_attempts(store, row, waits)
     waiting = tuple(
         _waiting(row, wait, children.get(wait.id, []), questions.get(wait.name), attempts.get(wait.place), now)
         for wait in waits
     )
+    of_tasks = await _waits_of_tasks(store, row)
+    waiting += tuple(await _waiting_tasks(store, row, of_tasks, now))
     blockers = tuple(await _blockers(store, row, now, here, attempts.get(None)))
     since = min((wait.since for wait in waits), default=None) or _since(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
         _summary(row, waits, blockers, attempts, now) + _said_by_handler(row), waiting, blockers,
-        tuple(await _misses(store, row, waits)),
+        tuple(await _misses(store, row, [*waits, *(wait for _, wait in of_tasks)])),
         row.traceback or next((one.failure.traceback for one in attempts.values() if one.failure is not None), None),
     )  # fmt: skip
 
@@ -121,6 +125,28 @@ async def _children(store: Store, waits: Sequence[OpenWait]) -> dict[str, list[U
         for wait, id, status, step in await store.read(reads.unfinished_children, waits=ids):
             found.setdefault(wait, []).append(UnfinishedChild(id, status, step))
     return found
+
+
+_TaskWaits = list[tuple[str, OpenWait]]  # with the name of the task
+
+
+async def _waits_of_tasks(store: Store, row: WhyInstance) -> _TaskWaits:
+    """What the tasks of a job wait for; of any other instance nothing."""
+    if row.lane != JOB or row.task_state is not None or row.status in TERMINAL:
+        return []
+    low, high = run_events.task_range(row.id)
+    found = await store.read(reads.open_waits_of_tasks, low=low, high=high, size=_MOST)
+    return [(wait.task, OpenWait(*(getattr(wait, name) for name in OpenWait.__struct_fields__))) for wait in found]
+
+
+async def _waiting_tasks(store: Store, row: WhyInstance, waits: _TaskWaits, now: int) -> list[Waiting]:
+    questions = await _questions(store, [wait for _, wait in waits])
+    explained = []
+    for name, wait in waits:
+        one = _waiting(row, wait, [], questions.get(wait.name), None, now)
+        task = f"task {name!r} waits for this"
+        explained.append(replace(one, note=task if one.note is None else f"{task}: {one.note}"))
+    return explained
 
 
 async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str | None, AwakeableRow]:
@@ -252,12 +278,14 @@ async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> 
     asked: set[tuple[str, str]] = {(wait.kind, wait.name) for wait in waits if wait.name is not None}
     names = sorted({name for _, name in asked})
     keys = {key for wait in waits if (key := _armed(wait).shown_key) is not None}
-    mine = {row.id, *keys} | ({row.key} if row.key is not None else set())
+    # A wait of a task receives the signals of its run, whose id is its key.
+    runs = {wait.key for wait in waits if wait.kind == "signal" and wait.key is not None}
+    mine = {row.id, *keys, *runs} | ({row.key} if row.key is not None else set())
     found = [*await _inbox(store, row, asked)]
     for miss in await store.read(reads.misses_of, targets=sorted(mine), id=row.id):
         found += _own(row, asked, keys, miss)
     if names:
-        found += await _elsewhere(store, row, asked, names, mine)
+        found += await _elsewhere(store, row, asked, names, mine, runs)
     return _grouped(found)
 
 
@@ -310,7 +338,7 @@ def _own(row: WhyInstance, asked: set[tuple[str, str]], keys: set[str], miss: Mi
 
 
 async def _elsewhere(
-    store: Store, row: WhyInstance, asked: set[tuple[str, str]], names: list[str], mine: set[str]
+    store: Store, row: WhyInstance, asked: set[tuple[str, str]], names: list[str], mine: set[str], runs: set[str]
 ) -> list[NearMiss]:
     """The right name, sent to another target or as a broadcast."""
     found = []
@@ -327,7 +355,8 @@ async def _elsewhere(
         ):
             taken_text = "which took it" if taken is not None else "which has not taken it"
             text = f"signal {name!r} was sent to {key or id}, {taken_text}. This instance is {_name(row)!r}."
-            if ("signal", name) in asked:
+            of_run = any(run_events.is_part(id, run) for run in runs)  # another wait of the run has received it
+            if ("signal", name) in asked and not of_run:
                 found.append(NearMiss("other_target", "signal", name, key or id, from_micros(at), text))
     for name, at, count in await store.read(reads.broadcasts_named, names=names, since=row.created_at):
         if ("broadcast", name) in asked:

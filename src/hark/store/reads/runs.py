@@ -5,8 +5,9 @@ A cursor is (tx, seq), as for the events of all instances: it does not pass a tu
 
 from __future__ import annotations
 
+from hark.model.values import WaitKind
 from hark.store.reads.events import HORIZON, EventRow
-from hark.store.sql import Sql
+from hark.store.sql import Row, Sql
 
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
 # All events of the run by the index of instances, and only then the page: the primary key has the order of the page,
@@ -91,6 +92,34 @@ scan_runs = Sql(
     ORDER BY e.seq
     """,
     row=EventRow,
+)
+
+
+class TaskWait(Row, frozen=True):
+    """A wait of a task of a run that is not answered yet: the columns of `OpenWait`, and the name of the task."""
+
+    id: str
+    instance_id: str
+    place: str
+    kind: WaitKind
+    name: str | None
+    key: str | None
+    deadline: int | None
+    remaining: int | None
+    since: int
+    task: str
+
+
+# D7: what the tasks of a job wait for, the longest first.
+open_waits_of_tasks = Sql(
+    """
+    SELECT w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since, i.step
+    FROM waits w JOIN instances i ON i.id = w.instance_id
+    WHERE w.instance_id >= :low::text AND w.instance_id < :high::text AND coalesce(w.closed_at, w.fired_at) IS NULL
+        AND w.kind <> 'children'
+    ORDER BY w.since, w.id LIMIT :size::bigint
+    """,
+    row=TaskWait,
 )
 
 # What kind an instance is: a job is read with its tasks.
