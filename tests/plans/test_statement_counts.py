@@ -50,9 +50,11 @@ from hark.model.decisions import (
 )
 from hark.model.failures import Failure
 from hark.model.lanes import code_lane
+from hark.model.notes import NotedEvent
 from hark.model.values import Rate
 from hark.store.sql import Sql
 from tests.support.inspect import counted
+from tests.support.runs import note_awakeable, note_events, note_state, note_wait, on_run, running
 from tests.support.stores import Store
 from tests.support.turns import (
     DEFINITION,
@@ -579,6 +581,62 @@ async def a_bit_of_everything(t: Table, n: int) -> Any:
 
 def _outcome(claim: Claim, n: int) -> Commit:
     return advance(claim) if n % 2 else park(claim, on("go", timeout=MINUTE))
+
+
+# -- runs --------------------------------------------------------------------------------------------
+
+
+async def tasks_of_a_run(t: Table, n: int) -> list[Claim]:
+    async def run(*requests: Request, claim: Capacity | None = None) -> TurnResult:
+        return await t.turn(*requests, capacity=claim)
+
+    return await running(run, "run", *(f"run.{i}" for i in range(n)))
+
+
+def signals_of_a_run(n: int) -> list[Deliver]:
+    return [deliver("run", dedup_key=f"{i}") for i in range(n)]
+
+
+@work
+async def notes_of_tasks(t: Table, n: int) -> Any:
+    notes: list[Request] = []
+    for task in await tasks_of_a_run(t, n):
+        notes += [note_events(task, NotedEvent("stream", "1"), progress="1"), note_state(task, "{}")]
+    return t.turn(*notes)
+
+
+@work
+async def waits_that_find_signals_of_their_run(t: Table, n: int) -> Any:
+    tasks = await tasks_of_a_run(t, n)
+    await t.turn(*signals_of_a_run(n))
+    return t.turn(*(note_wait(task, on_run("go", f"w{task.id}")) for task in tasks))
+
+
+@work
+async def signals_to_a_run_whose_tasks_wait(t: Table, n: int) -> Any:
+    tasks = await tasks_of_a_run(t, n)
+    await t.turn(*(note_wait(task, on_run("go", f"w{task.id}")) for task in tasks))
+    return t.turn(*signals_of_a_run(n))
+
+
+@work
+async def ends_of_tasks_that_give_back_signals(t: Table, n: int) -> Any:
+    tasks = await tasks_of_a_run(t, n)
+    await t.turn(*signals_of_a_run(n))
+    await t.turn(*(note_wait(task, on_run("go", f"w{task.id}")) for task in tasks))
+    return t.turn(*(done(task) for task in tasks))
+
+
+@work
+async def awakeables_of_tasks(t: Table, n: int) -> Any:
+    return t.turn(*(note_awakeable(task, "awakeable#0") for task in await tasks_of_a_run(t, n)))
+
+
+@work
+async def answers_to_tasks(t: Table, n: int) -> Any:
+    asks = [note_awakeable(task, "awakeable#0") for task in await tasks_of_a_run(t, n)]
+    await t.turn(*asks)
+    return t.turn(*(SettleAwakeable(settle=Settle(ask.result.id, "RESOLVED", payload="1")) for ask in asks))
 
 
 @pytest.mark.parametrize("what", WORK)

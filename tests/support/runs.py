@@ -34,7 +34,8 @@ async def running(run: Any, job_id: str, *ids: str) -> list[Claim]:
     """Start a job with these tasks; `run` runs a turn. Returns the claims of the tasks, which execute."""
     await run(job(job_id))
     [claim] = (await run(claim=workers())).claims
-    claims = {claim.id: claim for claim in (await run(tasks(claim, *ids), claim=workers())).claims}
+    started = await run(tasks(claim, *ids), claim=workers(room=max(10, len(ids))))
+    claims = {claim.id: claim for claim in started.claims}
     for claim in claims.values():
         claim.traits = _TRAITS
     return [claims[id] for id in ids]

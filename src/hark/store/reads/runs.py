@@ -95,7 +95,7 @@ scan_runs = Sql(
 )
 
 
-class TaskWait(Row, frozen=True):
+class WaitOfTask(Row, frozen=True):
     """A wait of a task of a run that is not answered yet: the columns of `OpenWait`, and the name of the task."""
 
     id: str
@@ -119,7 +119,7 @@ open_waits_of_tasks = Sql(
         AND w.kind <> 'children'
     ORDER BY w.since, w.id LIMIT :size::bigint
     """,
-    row=TaskWait,
+    row=WaitOfTask,
 )
 
 # What kind an instance is: a job is read with its tasks.
