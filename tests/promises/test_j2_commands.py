@@ -13,6 +13,7 @@ import pytest
 
 from hark import Hark, InvalidInput, load_job
 from hark.model.values import Instance
+from hark.runtime.commands.lease_pulse import LeasePulse
 from hark.testing import Harness
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -180,6 +181,33 @@ async def test_j2_a_worker_that_stops_ends_its_commands_and_hands_their_tasks_ba
         async with app.worker():
             await until(lambda: is_ended(app, started.id), "the job to end")
         assert (await app.get(started.id)).result == {"stay": "1"}
+
+
+async def test_j2_a_command_that_ended_with_the_lease_runs_again_in_the_same_attempt_if_no_other_worker_has_it(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is cut off from the database for longer than its lease, and then renews it."""
+    is_cut_off = False
+    renewed = LeasePulse.renewed
+
+    def renew(pulse: LeasePulse, seconds: float) -> None:
+        if not is_cut_off:
+            renewed(pulse, seconds)
+
+    monkeypatch.setattr(LeasePulse, "renewed", renew)
+    script = "echo run >> runs; [ -e go ] && echo $HARK_ATTEMPT && exit; exec sleep 1000"
+    async with Hark(sqlite_store.url, lease=1.0) as app, app.worker():
+        definition = job({"name": "stay", "run": script})
+        app.register(definition)
+        started = await app.start(definition)
+        await until(lambda: lines("runs"), "the command to run")
+        is_cut_off = True
+        await until(lambda: not app._services.pulse.left(), "the lease to run out")
+        write("go")
+        is_cut_off = False
+        await until(lambda: is_ended(app, started.id), "the job to end")
+        assert (await app.get(started.id)).result == {"stay": "1"}
+        assert len(lines("runs")) > 1
 
 
 async def test_j2_commands_can_be_undone_mapped_and_gated(sqlite_store: Store) -> None:
