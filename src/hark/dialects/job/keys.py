@@ -111,7 +111,6 @@ def _meant(key: str, keys: Mapping[str, Key]) -> str:
 class Record:
     """A mapping with keys of its own. `build` makes the value from the fields; without it, it is the dict."""
 
-    what: str
     keys: Mapping[str, Key]
     build: Callable[..., Any] = dict
     short: str | None = None  # the field that a plain text stands for
@@ -178,7 +177,7 @@ SCHEDULE_KEYS = {
 
 _QUEUE = Key(Name("queue name"), "The queue its work runs in.", RUNNING)
 _PRIORITY = Key(Whole(-MAX_TASKS), "Work with a lower number runs first; 0 unless given.")
-_RETRY = Key(Record("retry", RETRY_KEYS), "How often a failed task is attempted again.", (*RUNNING, "workflow"))
+_RETRY = Key(Record(RETRY_KEYS), "How often a failed task is attempted again.", (*RUNNING, "workflow"))
 _TIMEOUT_SEC = Key(Seconds(), "Seconds of work that one attempt may take.", RUNNING)
 _HEARTBEAT_SEC = Key(Seconds(), "An attempt ends if its handler sends no heartbeat for so many seconds.", RUNNING)
 _CONCURRENCY_KEY = Key(Text(), "Work with the same key runs one at a time, or as Hark(concurrency=…) says.", RUNNING)
@@ -194,12 +193,12 @@ TASK_KEYS: dict[str, Key] = {
     "var": Key(Name("name of a result"), "Its name in the result of the job; the name of the task unless given."),
     "handler": Key(LaneName("handler"), "The registered handler that does the work.", RUNNING),
     "run": Key(Text(), "The shell command or, with `agent`, the prompt.", ("task", "map")),
-    "agent": Key(Record("agent", AGENT_KEYS, AgentSpec, "type"), "The agent that gets the prompt.", ("task", "map")),
+    "agent": Key(Record(AGENT_KEYS, AgentSpec, "type"), "The agent that gets the prompt.", ("task", "map")),
     "input": Key(AnyJson(), "The input, instead of the outputs of its needs.", ("task", "loop", "workflow")),
     "gate": Key(Gate(), "user_approval, a registered gate, or an expression: it decides on the output.", RUNNING),
     "retry": _RETRY,
     "on_fail": Key(
-        Record("on_fail", REGRESS_KEYS, RegressSpec),
+        Record(REGRESS_KEYS, RegressSpec),
         "What follows the last failed attempt.",
         (*RUNNING, "approval", "wait_for_event", "workflow"),
     ),
@@ -255,12 +254,12 @@ JOB_KEYS: dict[str, Key] = {
     "name": Key(Name("job name"), "The name of the job.", required=True),
     "description": Key(Text(empty=True), "What the job is for."),
     "inputs": Key(InputDefaults(), "The inputs with their defaults; others are refused."),
-    "defaults": Key(Record("defaults", DEFAULT_KEYS), "Values for all tasks that do not have their own."),
+    "defaults": Key(Record(DEFAULT_KEYS), "Values for all tasks that do not have their own."),
     "fail_fast": Key(TruthValue(), "Whether the first failure cancels the tasks that still run."),
     "queue": Key(Name("queue name"), "The queue of its tasks, unless they have their own."),
     "priority": _PRIORITY,
     "schedule": Key(
-        Record("schedule", SCHEDULE_KEYS, ScheduleSpec, "cron"),
+        Record(SCHEDULE_KEYS, ScheduleSpec, "cron"),
         "When the job starts by itself: a cron expression, or the options as a mapping.",
     ),
     "tasks": Key(TaskList(), "The tasks.", required=True),

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hark.doors.cli.help import on_terminal
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import ago, colored, printable, shorten
 from hark.model.durations import short_duration
@@ -101,7 +102,7 @@ def job_view(options: Options) -> Iterator[JobView]:
     """A live table on a terminal; a line per change elsewhere; nothing with --json."""
     if options.json:
         yield SilentView()
-    elif sys.stdout.isatty():
+    elif on_terminal():
         with LiveView(options) as view:
             yield view
     else:
@@ -162,7 +163,7 @@ class LiveView:
 
         job = report.job
         table = Table(box=None, pad_edge=False, title_justify="left", expand=False)
-        table.title = Text(f"{job.definition} {job.id}", style="bold")
+        table.title = Text(f"{printable(job.definition)} {job.id}", style="bold")
         for name in ("", "TASK", "STATE", "ATTEMPT", "TIME", ""):
             table.add_column(Text(name, style="bold"), no_wrap=name != "", overflow="fold")
         shown = _most_important(report)
