@@ -37,6 +37,7 @@ from hark.model.decisions import (
     Redo,
     RetryChild,
 )
+from hark.model.errors import Conflict
 from hark.model.lanes import GRAPHS, JOB
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.inspect import counted
@@ -372,3 +373,14 @@ async def test_a_new_attempt_starts_without_the_waits_of_the_last_one_if_it_says
     await stage.run(outcome(claim, Redo(0, drop_waits=drop), consume=[row.seq for row in claim.inbox]))
     left = await rows(stage.store, "SELECT id FROM waits WHERE instance_id = 'j.0'")
     assert len(left) == (0 if drop else 1)
+
+
+async def test_a_task_is_retried_with_its_job_and_not_alone(stage: Stage) -> None:
+    """Its job has taken the failed end, and would not notice that the task runs again."""
+    executing = await stage.parked("j.0")
+    retry = RetryInstance(target="j.0")
+    await stage.run(failed(executing["j.0"]))
+    await stage.run(retry)
+    assert isinstance(retry.result, Conflict)
+    assert "retry 'j'" in str(retry.result)
+    assert await stage.row("j.0", "status") == ("failed",)

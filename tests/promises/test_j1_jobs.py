@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark import Dag, InvalidDefinition, InvalidInput, NotFound, load_job
+from hark import Conflict, Dag, InvalidDefinition, InvalidInput, NotFound, load_job
 from hark.testing import Harness
 from tests.promises.support_jobs import Script, handlers, statuses
 from tests.promises.support_machines import harness, neighbour
@@ -71,6 +71,9 @@ async def test_j1_a_failed_task_skips_what_depends_on_it_and_the_rest_runs_to_it
             "bad": "failed", "below": "skipped", "further": "skipped", "beside": "completed", "after": "completed",
         }  # fmt: skip
         assert ended.state["tasks"]["bad"]["error"] == "ValueError: bad does not work"
+        assert f"hark instance retry {job.id}" in (await app.why(f"{job.id}.0")).text
+        with pytest.raises(Conflict, match=job.id):  # a task runs again with its job only
+            await app.retry(f"{job.id}.0")
         await app.retry(job)
         await app.drain()
         retried = await job.get()

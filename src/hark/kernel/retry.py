@@ -60,6 +60,11 @@ async def apply(turn: Turn) -> None:
         taken = next((message for message in waited if receivers[message] is not None), None)
         if row.status != "failed":  # retried by an earlier request of this turn
             request.result = _not_failed(request.target, row.status)
+        elif row.kind == "task":  # its job would not know that it runs
+            request.result = Conflict(
+                f"{request.target!r} is a task: retry {failed.parent_id!r}, which runs its failed tasks again.",
+                status=row.status,
+            )
         elif key is not None and holders.get(key, row.id) != row.id:
             request.result = Duplicate(
                 f"Instance {holders[key]} holds the correlation key {key!r} now. "

@@ -240,7 +240,8 @@ async def _blockers(
 def _finished(row: WhyInstance) -> Blocker:
     if row.status == "failed":
         cause = (row.error or "").rstrip(".")
-        text = f"It has failed: {cause}. Fix the cause, then run: {_command('instance', 'retry', row.id)}"
+        again = row.id if row.task_state is None else row.parent_id or row.id  # a task runs again with its job
+        text = f"It has failed: {cause}. Fix the cause, then run: {_command('instance', 'retry', again)}"
     elif row.status == "cancelled":
         given = row.error not in (None, "cancelled")  # kernel/cancel.py stores "cancelled" if no reason is given
         text = f"It was cancelled: {(row.error or '').rstrip('.')}." if given else "It was cancelled without a reason."

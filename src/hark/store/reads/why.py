@@ -30,6 +30,7 @@ class WhyInstance(Row, frozen=True):
     lane: str
     progress: str | None
     task_state: str | None  # of a task
+    parent_id: str | None
 
 
 class Miss(Row, frozen=True):
@@ -49,7 +50,7 @@ why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
            lease_owner, created_at, updated_at, finished_at, error, traceback, attempt, cancel_reason,
-           lane, progress, CASE WHEN kind = 'task' THEN state END
+           lane, progress, CASE WHEN kind = 'task' THEN state END, parent_id
     FROM instances WHERE id = :id::text
     """,
     row=WhyInstance,
