@@ -189,3 +189,41 @@ async def test_j4_an_unknown_gate_is_refused_before_the_job_starts(store: Store)
         with pytest.raises(InvalidDefinition, match="registered-nowhere"):
             await app.start(one_task("registered-nowhere"))
         assert await app.list() == []
+
+
+async def test_j4_the_gate_of_a_map_decides_on_the_whole_list(store: Store) -> None:
+    dag = Dag("mapped")
+    dag.map("work", "double", [1, 2], gate="user_approval", retry={"limit": 3, "delay": 0})
+    async with harness(store, dag) as app:
+        doubled = []
+
+        @app.handler("double")
+        async def double(task: Any) -> Any:
+            doubled.append(task.input)
+            return 2 * task.input
+
+        job = await app.start(dag)
+        await app.drain()
+        [asked] = await app.awakeables(job=job.id)
+        assert (asked.task, asked.description) == ("work", "[2,4]")
+        await app.resolve(asked.id, {"action": "reject", "reason": "no"})
+        await app.drain()
+        assert (await job.get()).state["tasks"]["work"]["error"] == "rejected (gate user_approval): no"
+        await app.retry(job)
+        await app.drain()
+        [asked] = await app.awakeables(job=job.id, status="PENDING")
+        await app.resolve(asked.id, {"action": "approve", "output": [2, 5]})
+        await app.drain()
+        assert await job.result(timeout=10) == {"work": [2, 5]}
+        assert sorted(doubled) == [1, 2], "items that are completed do not run again"
+
+
+async def test_j4_a_registered_gate_decides_on_a_map() -> None:
+    dag = Dag("mapped")
+    dag.map("work", "double", [1, 2], gate="sum")
+    async with Harness(dag) as app:
+        app.handler("double")(lambda task: 2 * task.input)
+        app.gate("sum")(lambda output, inputs: sum(output) == 6)
+        job = await app.start(dag)
+        await app.drain()
+        assert await job.result(timeout=10) == {"work": [2, 4]}

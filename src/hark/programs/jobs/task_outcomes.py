@@ -124,7 +124,7 @@ class TaskActivation:
         state = self.state
         state.phase, state.output, state.decided = "gate", Raw(output.encode()), None
         self._renew()
-        lane, queue = gate_place(self.gate, self.queue)
+        lane, queue = gate_place(self.gate, self._queue_of_code)
         return self._decide("next", Redo(0, drop_waits=True), lane=lane, queue=queue)
 
     def accepted(self, output: str, events: Iterable[DecisionEvent] = ()) -> Decision:
@@ -138,7 +138,7 @@ class TaskActivation:
         state, retry = self.state, self.task.retry
         was_at_gate = state.phase == "gate"
         state.output = UNSET
-        if final or state.attempt >= retry.limit:
+        if final or self._is_map or state.attempt >= retry.limit:  # the policy of a map is that of its items
             state.ended = True  # in its phase: if the job is retried, the gate moves it back
             decision = self._decide("stop", Finish("failed", error=failure.text, traceback=failure.traceback))
         else:
@@ -217,13 +217,24 @@ class TaskActivation:
     # -- where it runs ----------------------------------------------------------------------------
 
     @property
+    def _is_map(self) -> bool:
+        return self.task.type == "map" and self.state.number is None and not self.state.undo
+
+    @property
     def lane(self) -> str:
-        """The lane of its work: that of its handler, command or agent."""
+        """The lane of its work: that of its handler, command or agent; a map itself is interpreted."""
+        if self._is_map:
+            return lanes.JOB
         return lane_of_undo(self.task) if self.state.undo else lane_of(self.task)
 
     @property
     def queue(self) -> str:
         """The queue of its work."""
+        return lanes.GRAPHS if self._is_map else self._queue_of_code
+
+    @property
+    def _queue_of_code(self) -> str:
+        """The queue of what runs the code of an app for it: its handler, and a registered gate."""
         return self.task.queue or self.job.queue or _DEFAULT_QUEUE
 
 
