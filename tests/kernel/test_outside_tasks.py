@@ -1,0 +1,82 @@
+"""Tasks for workers outside, in the kernel: what a fetch takes, and that everything later is fenced."""
+
+from typing import Any
+
+from hark.kernel.requests import Commit, CommitTask, FetchTasks, Reclaim, RenewTask, StartInstances
+from hark.model.activation import Claim
+from hark.model.decisions import Decision, Finish, NewInstance
+from hark.model.errors import TaskLost
+from tests.promises.support_signals import Turns, rows
+from tests.support.stores import Store
+
+LANE = "task:resize"
+
+
+async def start(turns: Turns, *ids: str, **options: Any) -> None:
+    given = {"lane": LANE, "kind": "task", "step": "resize", "queue": "default", "version": 1, **options}
+    request = StartInstances(items=[NewInstance("J", "{}", id, named=True, **given) for id in ids])
+    await turns.run(request)
+    assert request.result == list(ids)
+
+
+async def fetch(turns: Turns, *lanes: str, most: int = 10) -> list[Claim]:
+    request = FetchTasks(lanes=lanes or (LANE,), most=most, info='{"lease": 60}')
+    await turns.run(request)
+    return list(request.result)
+
+
+def complete(claim: Claim) -> CommitTask:
+    decision = Decision("done", claim.step, claim.state, Finish("done", result="1"))
+    return CommitTask(commit=Commit(claim=claim, decision=decision))
+
+
+async def test_j11_a_fetch_takes_the_most_urgent_tasks_of_its_handlers_from_every_queue(store: Store) -> None:
+    async with Turns(store) as turns:
+        await start(turns, "late", priority=5)
+        await start(turns, "slow", queue="slow", priority=1)
+        await start(turns, "early", "other", priority=0)
+        await start(turns, "foreign", lane="task:publish")
+        await start(turns, "graph", lane="job", kind="job", queue="hark.graphs")
+        assert [claim.id for claim in await fetch(turns, most=3)] == ["early", "other", "slow"]
+        assert [claim.id for claim in await fetch(turns, "task:publish", LANE, "job")] == ["foreign", "late"]
+        assert await fetch(turns) == []
+
+
+async def test_j11_a_fetch_keeps_to_concurrency_keys(store: Store) -> None:
+    async with Turns(store) as turns:
+        await start(turns, "a", "b", concurrency_key="printer")
+        await start(turns, "c")
+        claims = await fetch(turns)
+        assert {claim.id for claim in claims} == {"a", "c"}
+        assert await fetch(turns) == []
+        await turns.run(complete(next(claim for claim in claims if claim.id == "a")))
+        assert [claim.id for claim in await fetch(turns)] == ["b"]
+
+
+async def test_x2_what_a_worker_reports_after_another_has_its_task_changes_nothing(store: Store) -> None:
+    now = 1_800_000_000_000_000
+
+    async with Turns(store, lambda: now) as turns:
+        await start(turns, "a")
+        [lost] = await fetch(turns)
+        [[owner, until]] = await rows(store, "SELECT id, until FROM workers")
+        now += 3_600_000_000
+        await turns.run(Reclaim(owners=[owner], leases={owner: until}))
+        assert await rows(store, "SELECT id FROM workers") == []
+        [held] = await fetch(turns)
+        assert (held.id, held.crashes) == ("a", 1)
+        before = await rows(store, "SELECT id, until FROM workers")
+        now += 1_000_000
+        renew, report = RenewTask(id="a", epoch=lost.epoch), complete(lost)
+        gone = RenewTask(id="deleted", epoch=1)
+        await turns.run(renew, report, gone)
+        for request in (renew, report, gone):
+            assert isinstance(request.result, TaskLost)
+        assert (renew.result.status, gone.result.status) == ("executing", "deleted")
+        assert await rows(store, "SELECT id, until FROM workers") == before
+        mine, done = RenewTask(id="a", epoch=held.epoch), complete(held)
+        await turns.run(mine)
+        assert mine.result == now + 60_000_000
+        await turns.run(done)
+        assert done.result is None
+        assert await rows(store, "SELECT id FROM workers") == []
