@@ -8,7 +8,7 @@ from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, StartInstanc
 from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import Decision, Finish, Park, Redo, SendSignal
 from hark.model.errors import NoTarget, TaskLost
-from tests.support.runs import note_inbox, note_state, note_timeout, note_wait, on_run, running, workers
+from tests.support.runs import note_inbox, note_state, note_timeout, note_wait, on_run, running, tasks, workers
 from tests.support.turns import MINUTE, advance, capacity, new
 
 
@@ -186,6 +186,18 @@ async def test_j6_a_signal_that_is_given_back_wakes_the_task_that_waits_for_it(t
     await turns.run(linger(other))
     [claim] = (await turns.run(end(task), claim=workers())).claims[:1]
     assert (claim.id, [row.payload for row in claim.inbox]) == ("run.1", ["1"])
+
+
+async def test_j6_an_item_of_a_map_receives_signals_of_the_run_and_gives_them_back_to_it(turns: Any) -> None:
+    mapped, other = await running(turns.run, "run", "run.0", "run.1")
+    [item] = (await turns.run(tasks(mapped, "run.0.0"), claim=workers())).claims
+    await turns.run(note_wait(item, on_run("a", "w1")))
+    await turns.run(send("a", "1"))
+    assert [row.payload for row in await inbox(turns, item)] == ["1"]
+    await turns.run(end(item))
+    wait = note_wait(other, on_run("a", "w2"))
+    await turns.run(wait)
+    assert wait.result.payload == "1"
 
 
 @pytest.mark.parametrize("how", ["done", "another attempt", "checkpoint"])
