@@ -11,6 +11,7 @@ from hark import (
     Await,
     Child,
     Context,
+    Dag,
     Done,
     Duplicate,
     InvalidInput,
@@ -27,6 +28,7 @@ from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
 from hark.runtime import other_processes, retention, views
 from hark.testing import HandClock, Harness
+from tests.promises.support_machines import harness
 from tests.promises.support_signals import Turns
 from tests.support.inspect import counted, everything, query, until
 from tests.support.stores import Store
@@ -443,3 +445,35 @@ def test_x7_events_that_may_have_to_prove_a_commit_cannot_be_removed() -> None:
     with pytest.raises(InvalidInput, match="at least 86400 seconds"):
         Harness(event_retention=DAY - 1)
     Harness(event_retention=DAY)
+
+
+async def test_x7_a_task_is_kept_as_long_as_its_job(store: Store) -> None:
+    """A failed job may be retried, and what runs then needs the outputs of the tasks that were completed before."""
+    dag = Dag("slow")
+    dag.task("early", "early")
+    dag.task("late", "late", after=["early"], retry={"limit": 2, "delay": 10 * DAY})
+    async with harness(store, dag) as app:
+        works = False
+
+        @app.handler("early")
+        async def early(task: Any) -> str:
+            return "output"
+
+        @app.handler("late")
+        async def late(task: Any) -> str:
+            if not works:
+                raise ValueError("not yet")
+            return f"after {task.input}"
+
+        job = await app.start(dag)
+        await app.drain()
+        await app.advance(10 * DAY)
+        await app.drain()
+        assert (await job.get()).status == "failed"
+        assert await app.forget(before=now_of(app) - timedelta(days=7)) == []
+        works = True
+        await app.retry(job)
+        await app.drain()
+        assert (await job.get()).result == {"early": "output", "late": "after output"}
+        await app.advance(8 * DAY)
+        assert set(await app.forget(before=now_of(app) - timedelta(days=7))) == {job.id, f"{job.id}.0", f"{job.id}.1"}

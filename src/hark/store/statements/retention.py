@@ -8,10 +8,11 @@ _ANCESTOR = """
             WITH RECURSIVE above(id, parent_id, finished_at) AS (
                 SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
                 UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
-            SELECT 1 FROM above WHERE finished_at IS NULL"""
+            SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= :before::bigint)"""
 
-# X7, read outside a turn: a page of the instances that finished long ago, and whether each has no live ancestor. A
-# page also counts instances that must stay, so that it is short however many those are.
+# X7, read outside a turn: a page of the instances that finished long ago, and whether each has no live ancestor and is
+# not a task of a job that is kept: a retry of the job needs the outputs of its tasks. A page
+# also counts instances that must stay, so that it is short however many those are.
 finished_before = Sql(
     f"""
     SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
