@@ -182,7 +182,8 @@ async def test_a_timeout_ends_the_whole_tree(nap: str, use_prctl: bool) -> None:
 
 async def test_a_cancel_ends_the_whole_tree(nap: str, use_prctl: bool) -> None:
     task = await started(TREE.format(nap))
-    assert len(sleepers(nap)) >= 4
+    while len(sleepers(nap)) < 5:
+        await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -242,7 +243,9 @@ async def test_an_error_while_a_line_is_passed_on_ends_the_command(nap: str) -> 
 
 async def test_a_killed_guard_is_an_error_and_the_command_ends(nap: str, use_prctl: bool) -> None:
     task = await started(f"sleep {nap} & echo ready >&2; sleep {nap}")
-    guard = next(child for child in psutil.Process().children() if "guard.py" in " ".join(child.cmdline()))
+    while len(sleepers(nap)) < 2:
+        await asyncio.sleep(0.01)
+    guard = next(sleeper for sleeper in sleepers(nap)[0].parents() if "guard.py" in " ".join(sleeper.cmdline()))
     guard.kill()
     with pytest.raises(CommandNotRun, match="guard process of the command was killed"):
         await task
@@ -306,7 +309,8 @@ def test_kill_9_of_the_worker_ends_the_whole_tree(nap: str, use_prctl: bool, tmp
     process = worker(TREE.format(nap), use_prctl=use_prctl, scratch=str(scratch))
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    assert len(sleepers(nap)) >= 4
+    while len(sleepers(nap)) < 5:
+        time.sleep(0.01)
     process.kill()
     process.wait()
     while sleepers(nap) or scratch.exists():

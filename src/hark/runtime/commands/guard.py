@@ -1,10 +1,11 @@
 """The guard: the parent process of one command, which ends the command and all it started when the worker is gone.
 
-It is a script of its own, run by `runner.py` as `python -I -S guard.py FD`, and imports only a few modules of the
+It is a script of its own, run by `runner.py` as `python -I -S guard.py FD [SCRATCH]`, and imports few modules of the
 standard library. FD is a socket to the worker. The worker sends one line of JSON that says what to run, and after it a
 byte whenever its lease was renewed. The end of the stream means "end the command": the worker closes its side, or the
 kernel does when the worker is killed. The guard answers with lines of JSON: `{"pid"}` when the command runs, then
-`{"exit", "lease_lost"}` when it and its process group have ended, or `{"error"}` when it could not be started.
+`{"exit", "lease_lost"}` when it and its process group have ended, or `{"error"}` when it could not be started. At its
+end it removes the directory SCRATCH.
 
 How a command ends:
 
@@ -83,7 +84,6 @@ class CommandGuard:
         self._say({"pid": self._pid})
         self._wait_for_an_end()
         self._end_what_is_left()
-        self._remove_scratch()
         self._say({"exit": self._exit, "lease_lost": self._lease_lost})
 
     # -- starting ---------------------------------------------------------------------------------
@@ -152,14 +152,6 @@ class CommandGuard:
         while self._is_left() and time.monotonic() < killing_ends:
             self._signal(signal.SIGKILL)
             self._sleep(_TICK)
-
-    def _remove_scratch(self) -> None:
-        if self._order["scratch"] is not None:
-            directory = _raw(self._order["scratch"])
-            with suppress(OSError):
-                for name in os.listdir(directory):
-                    os.unlink(os.path.join(directory, name))
-                os.rmdir(directory)
 
     def _until_nothing_is_left(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -287,6 +279,14 @@ def _read_order(channel: int) -> dict[str, Any] | None:
     return order
 
 
+def _remove(directory: str) -> None:
+    """Remove a directory that has no folders in it."""
+    with suppress(OSError):
+        for name in os.listdir(directory):
+            os.unlink(os.path.join(directory, name))
+        os.rmdir(directory)
+
+
 def main() -> None:
     """Run the command that the worker asks for on the socket named by the first argument."""
     given = int(sys.argv[1])
@@ -301,4 +301,6 @@ if __name__ == "__main__":
     try:
         main()
     finally:
+        if len(sys.argv) > 2:  # also if the worker was killed before it could say what to run
+            _remove(sys.argv[2])
         os._exit(0)  # at once: the worker waits for the end of this process

@@ -127,7 +127,7 @@ class _Running:
         self._max_stdout = max_stdout
         self._on_stderr = on_stderr
         self._lease = lease
-        self._channel, self._pipes, self._process = _spawn_guard()
+        self._channel, self._pipes, self._process = _spawn_guard(command.scratch)
         self._pid: int | None = None
         loop = asyncio.get_running_loop()
         self._guarded = loop.create_task(self._follow_guard())
@@ -239,10 +239,11 @@ async def _receive(loop: asyncio.AbstractEventLoop, channel: socket.socket) -> b
         return b""
 
 
-def _spawn_guard() -> tuple[socket.socket, _Pipes, subprocess.Popen[bytes]]:
+def _spawn_guard(scratch: str | None) -> tuple[socket.socket, _Pipes, subprocess.Popen[bytes]]:
     """A guard that waits for its order. Its standard streams are those of the command."""
     if not sys.executable:
         raise CommandNotRun("The guard of a command needs a Python interpreter, and sys.executable is empty.")
+    interpreter = [sys.executable, "-I", "-S", str(Path(guard.__file__))]
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         channel, guards_channel = socket.socketpair()
         ours.callback(channel.close)
@@ -251,7 +252,7 @@ def _spawn_guard() -> tuple[socket.socket, _Pipes, subprocess.Popen[bytes]]:
         read_stdout, stdout = _pipe(ours, theirs)
         read_stderr, stderr = _pipe(ours, theirs)
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(guards_channel.fileno())],
+            [*interpreter, str(guards_channel.fileno()), *(() if scratch is None else (scratch,))],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -282,7 +283,6 @@ def _order(command: CommandLine, grace: float, lease: LeasePulse | None) -> byte
         "argv": [_raw(text) for text in command.argv],
         "env": {_raw(name): _raw(value) for name, value in command.env.items()},
         "cwd": None if command.cwd is None else _raw(command.cwd),
-        "scratch": None if command.scratch is None else _raw(command.scratch),
         "grace": grace,
         "lease": None if seconds is None else seconds - early,
         "lease_left": None if lease is None else max(0.0, lease.left() - early),
