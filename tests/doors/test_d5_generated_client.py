@@ -18,7 +18,11 @@ from tests.support.stores import Store
 
 # In an environment of its own (see the Makefile), because it does not work with the version of typer that Hark needs.
 GENERATOR = Path(sys.prefix) / "generator" / "bin" / "openapi-python-client"
-CONFIG = "post_hooks: []\npackage_name_override: hark_client\n"
+CONFIG = """\
+post_hooks: []
+package_name_override: hark_client
+content_type_overrides: {image/svg+xml: text/html}
+"""
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ ROUTES: list[Route] = [
           {200: read.Events}, (404,), query=read.EventsQuery,
           id="listEvents", tag="Events"),
     Route("POST", "/definitions", define.deploy, "deploy", "Deploy a job, in YAML or JSON.", {201: define.Deployed},
-          (400, 413), body=Any, media=("application/yaml",),
+          (400, 413), body=Any,
           id="deployDefinition", tag="Definitions"),
     Route("GET", "/definitions", define.definitions, "read", "List the definitions that can be started.",
           {200: define.Definitions},

@@ -163,9 +163,6 @@ BODIES: Final[dict[str, Any]] = {
 }  # fmt: skip
 """Of operations that take any JSON."""
 
-TEXT_BODIES: Final = {"deployDefinition": "name: release\ntasks:\n  - {name: build, run: make}\n"}
-"""Of operations whose body may be text."""
-
 RESPONSES: Final[dict[str, Any]] = {
     "drawDefinition": "<svg xmlns='http://www.w3.org/2000/svg'></svg>",
     "drawInstance": "<svg xmlns='http://www.w3.org/2000/svg'></svg>",

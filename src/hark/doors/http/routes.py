@@ -117,8 +117,6 @@ class Route:
     query: type[msgspec.Struct] = NoQuery
     body: Any = None
     """The type of the JSON body; None: no body is read."""
-    media: tuple[str, ...] = ()
-    """Media types of text that the body may have instead of JSON."""
     alternative: str | None = None
     """A media type that every response may have instead of JSON: HTML, for browsers."""
     headers: dict[str, str] = field(default_factory=dict)
