@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from hark import Child, Context, Dag, Done, Hark, Job, Machine, Spawn, TaskContext, step
+from hark import Child, Context, Dag, Done, Hark, Job, Machine, Next, Spawn, TaskContext, step
 from hark.model.job import JobSpec, TaskSpec
 
 gc.set_threshold(20_000, 20, 100)
@@ -135,7 +135,58 @@ async def wait(url: str, n: int) -> dict[str, float]:
     return {"median": statistics.median(end - begin for begin, end in zip(sent, returned, strict=True))}
 
 
-WORKLOADS = {"fan": (fan, 100), "wide": (wide, 5000), "line": (line, 1000), "wait": (wait, 100)}
+async def stream(url: str, n: int) -> dict[str, float]:
+    """Steps per second of other instances without and with a handler that streams, and chunks per second meanwhile.
+
+    Measured in turns of a second each, so that what else the computer does affects both alike."""
+    app = Hark(url)
+    dag = Dag("streaming")
+    dag.task("stream", "stream")
+    steps = chunks = 0
+    streams, ends = asyncio.Event(), False
+
+    class Stepping(Machine):
+        @step
+        async def start(self, ctx: Context) -> Next | Done:
+            nonlocal steps
+            steps += 1
+            return Done(None) if ends else Next(self.start)
+
+    @app.handler("stream")
+    async def streaming(task: TaskContext) -> None:
+        nonlocal chunks
+        while not ends:
+            await streams.wait()
+            await task.put_stream({"n": chunks})
+            chunks += 1
+
+    app.register(Stepping, dag)
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    chunk_rates = []
+    async with app, app.worker():
+        handles = [await app.start(Stepping) for _ in range(20)]
+        job = await app.start("streaming")
+        for turn in range(2 * n):
+            (streams.set if turn % 2 else streams.clear)()
+            await asyncio.sleep(0.2)
+            before, begin = (steps, chunks), time.perf_counter()
+            await asyncio.sleep(1)
+            took = time.perf_counter() - begin
+            rates[bool(turn % 2)].append((steps - before[0]) / took)
+            if turn % 2:
+                chunk_rates.append((chunks - before[1]) / took)
+        ends = True
+        streams.set()
+        for handle in [*handles, job]:
+            await handle.result()
+    return {
+        "alone": statistics.median(rates[False]),
+        "beside": statistics.median(rates[True]),
+        "chunks": statistics.median(chunk_rates),
+    }
+
+
+WORKLOADS = {"fan": (fan, 100), "wide": (wide, 5000), "line": (line, 1000), "wait": (wait, 100), "stream": (stream, 5)}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from bench.table import Line, hark, ms, rate  # noqa: E402
 
 
 class Bench(table.Bench):
-    GROUPS = ("fan", "size", "chain", "waits", "peer")
+    GROUPS = ("fan", "size", "chain", "waits", "streams", "peer")
 
     def ours(self, workload: str, *arguments: str) -> Callable[[], Any]:
         return lambda: hark("job_work", workload, self.database(), *arguments)
@@ -47,6 +47,14 @@ class Bench(table.Bench):
         commit = asyncio.run(floor.postgres_bare_commit(self.database()))
         what = "send to the return of wait_for_signal, idle, in bare commits"
         return [Line(what, ms(found), ms(commit), found / commit, most=10)]
+
+    def streams(self) -> list[Line]:
+        found = self.in_turns(stream=self.ours("stream"))["stream"]
+        alone, beside, chunks = found["alone"], found["beside"], found["chunks"]
+        return [
+            Line("steps of others while a handler streams", rate(beside), rate(alone), beside / alone, least=0.8),
+            Line("chunks per second meanwhile, of 5,000", rate(chunks), rate(5000), chunks / 5000, least=1),
+        ]
 
     def peer(self) -> list[Line]:
         found = self.in_turns(

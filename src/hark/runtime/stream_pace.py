@@ -11,7 +11,7 @@ import time
 
 from hark.runtime.request_queue import RequestQueue
 
-_RATE = 5500  # chunks per second
+_RATE = 6000  # chunks per second
 _CATCH_UP = 0.1  # seconds: notes that took this long are made up for
 _RECENT = 0.05  # seconds: others that had work this long ago have work
 
