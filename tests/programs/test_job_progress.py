@@ -38,7 +38,11 @@ class _Job:
         number = self.graph.numbers[name]
         progress.ended(number, progress.generation(number), status)
         self.last = self._advance(progress)
-        return self.last
+        for cancelled, generation in progress.cancels:
+            later = self._load()
+            later.ended(cancelled, generation, "cancelled")
+            self.last = self._advance(later)
+        return progress
 
     def retry(self) -> None:
         progress = self._load()
@@ -127,3 +131,35 @@ def test_the_end_of_an_older_generation_changes_nothing() -> None:
     late.ended(0, 0, "failed")
     assert not late.ready()
     assert late.save().tasks == "rpp"
+
+
+def test_a_task_that_completes_while_the_job_fails_fast_is_undone() -> None:
+    tasks = (
+        TaskSpec("bad", handler="any"),
+        TaskSpec("pay", handler="any", undo="refund"),
+        TaskSpec("slow", handler="any", on_fail=RegressSpec("slow", 3)),
+    )
+    spec = JobSpec("fast", tasks, fail_fast=True)
+    progress = _Job(spec, {})._load()
+    progress.ended(0, 0, "failed")
+    assert not progress.finished, "what is cancelled has not ended yet"
+    progress.ended(1, 0, "done")
+    progress.ended(2, 0, "failed")
+    assert progress.finished
+    assert progress.save().tasks == "fcf"
+    assert progress.state.undo == [(1, 0)]
+
+
+def test_a_task_that_completes_while_the_job_regresses_is_undone() -> None:
+    spec = JobSpec("again", (
+        TaskSpec("build", handler="any"),
+        TaskSpec("check", needs=("build",), handler="any", on_fail=RegressSpec("build", 1)),
+        TaskSpec("pay", needs=("build",), handler="any", undo="refund"),
+    ))  # fmt: skip
+    job = _Job(spec, {})
+    job.end("build", "done")
+    progress = job._load()
+    progress.ended(1, 0, "failed")
+    progress.ended(2, 0, "done")
+    assert progress.state.undo == [(2, 0)]
+    assert progress.save().tasks == "ppp"

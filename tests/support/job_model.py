@@ -32,7 +32,11 @@ class JobModel:
         task = self._task(name)
         if success:
             self.status[name] = "completed"
-        elif task.on_fail is not None and self.regressions[name] < task.on_fail.limit:
+        elif (
+            task.on_fail is not None
+            and self.regressions[name] < task.on_fail.limit
+            and not self._is_cancelled_fast(task)
+        ):
             self.regressions[name] += 1
             for other in self._below(task.on_fail.regress_to) | self._below(name):
                 if self.status[other] in ("running", "completed", "failed", "cancelled"):
@@ -58,6 +62,12 @@ class JobModel:
         while more := {t.name for t in self.spec.tasks if found.intersection(t.needs)} - found:
             found |= more
         return found
+
+    def _is_cancelled_fast(self, task: TaskSpec) -> bool:
+        """Whether it runs although another failure was to cancel it: then it does not regress the job."""
+        others = [self.status[other.name] for other in self.spec.tasks if not other.is_finally]
+        is_cancelled = self.spec.fail_fast and task.when == "all_success" and not task.is_finally
+        return is_cancelled and any(status in ("failed", "cancelled") for status in others)
 
     def _fail_fast(self, name: str) -> None:
         for task in self.spec.tasks:

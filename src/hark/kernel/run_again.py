@@ -65,7 +65,7 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.drop_all_but_children, ids=ids)
         await turn.tx.fetch(sql.reopen_waits, ids=ids)
         await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
-        await run_awakeables.cancel(turn, ids)
+        await run_awakeables.ask_anew(turn, ids)
         await turn.tx.fetch(sql.consume_answers, ids=ids)
         for id in ids:
             run_signals.drop_waits(turn, turn.rows[id])

@@ -60,6 +60,12 @@ async def _insert(turn: Turn, new: dict[_Place, NoteAwakeable]) -> dict[_Place, 
     return made
 
 
+async def ask_anew(turn: Turn, tasks: Sequence[str]) -> None:
+    """These tasks run again: cancel what they asked, and let them ask it again in the same place."""
+    await cancel(turn, tasks)
+    await turn.tx.fetch(sql.forget_cancelled, ids=sorted(tasks))
+
+
 async def cancel(turn: Turn, tasks: Sequence[str]) -> None:
     """These tasks have ended, or begin another attempt: cancel what they asked and was not answered (A4)."""
     if tasks:

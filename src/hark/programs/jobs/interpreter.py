@@ -41,7 +41,7 @@ from hark.programs.jobs.job_state import RUN, START, JobState, dump_job_state, l
 from hark.programs.jobs.new_tasks import embedded, is_interpreted, lane_of_undo, limit_templates, limits_of, new_task
 from hark.programs.jobs.progress import JobProgress
 from hark.programs.jobs.services import JobServices
-from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, PENDING, UNREACHED
+from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, PENDING, STARTED, UNREACHED
 from hark.programs.jobs.task_state import TaskState
 from hark.programs.jobs.variables import Compiled, Scope, condition_of
 
@@ -86,20 +86,18 @@ class _Activation:
             self._state = await self._first_state()
             progress = JobProgress(graph, self._state)
             progress.begin()
-            if graph.finals:
+            if graph.finals or any(task.undo is not None for task in graph.tasks):
                 self._has_undo = True  # a cancel still has to run them
         else:
             self._state = load_job_state(claim.state)
-            could_undo = bool(self._state.undo)
             progress = JobProgress(graph, self._state)
             if claim.cancel_reason is not None and not self._state.cancelling:
+                await self._take_ends_before_cancel(progress)
                 progress.cancel()
                 await self._repeat_undo()
             elif self._state.failed:
                 progress.retry()
             self._take_ends(progress)
-            if self._state.undo and not could_undo:
-                self._has_undo = True
         scope = Scope(graph, claim.id, None, self._state.generations)
         while ready := progress.ready():
             await self._start(progress, ready, scope)
@@ -133,6 +131,18 @@ class _Activation:
                 progress.ended(*address, ended["status"], ended.get("error") or "")
             elif self._state.undoing is not None and row.name == undo_id(task_id(job, *self._state.undoing)):
                 self._undo_ended(ended)
+
+    async def _take_ends_before_cancel(self, progress: JobProgress) -> None:
+        """The cancel of the job has removed its wait, and the ends that it had not taken: they are read from the rows
+        of the tasks."""
+        self._state.cancelling = True  # so that no failure regresses the job
+        started = progress.numbers_of(STARTED)
+        ids = {task_id(self._claim.id, number, progress.generation(number)): number for number in started}
+        rows = await self._services.outputs(ids) if ids else {}
+        for id, number in ids.items():
+            row = rows.get(id)
+            if row is not None and row.status in ("done", "failed"):
+                progress.ended(number, progress.generation(number), row.status, row.error or "")
 
     def _undo_ended(self, ended: dict[str, Any]) -> None:
         assert self._state.undoing is not None
@@ -175,6 +185,8 @@ class _Activation:
             scope.inputs = json.load(bytes(self._state.inputs).decode())
             await scope.read(self._services, [one for compiled in expressions.values() for one in compiled])
         for number in ready:
+            if progress.letter(number) != PENDING:
+                continue  # one before it was refused, and the job fails fast
             try:
                 if number in wrong:
                     progress.refuse(number, storable(wrong[number]))
@@ -197,6 +209,8 @@ class _Activation:
         """The effects and events of what the progress has changed."""
         job, tasks = self._claim.id, self._graph.tasks
         for number, generation in progress.cancels:
+            if generation == progress.generation(number) and progress.letter(number) != STARTED:
+                continue  # it has ended by itself
             self._effects.append(CancelChild(task_id(job, number, generation), "the job has cancelled it"))
         for number in progress.starts:
             id = task_id(job, number, progress.generation(number))

@@ -40,20 +40,25 @@ async def run_map(step: StepTask) -> Decision:
         wait = new_id()
         arm = (Arm("children", wait, "items", answers_each=True),)
     effects: list[Effect] = []
+    before: set[int] = set()
     if _LETTERS not in state.data:
         items = await _items(step)
         letters = [PENDING] * len(items)
     else:
         letters = list(state.data[_LETTERS])
-        if arm or step.anew:  # the job was retried, after the map was cancelled (its wait is gone) or has failed
+        if arm or step.anew:  # the job was retried, or the gate of the map has rejected its output
+            is_complete = all(letter == COMPLETED for letter in letters)  # then the gate wants another output
             await _read_ends(step, letters)
-            letters = [_again(claim.id, number, letter, wait, effects) for number, letter in enumerate(letters)]
+            letters = [
+                _again(claim.id, number, letter, wait, effects, is_complete) for number, letter in enumerate(letters)
+            ]
+            before = {row.seq for row in claim.inbox}  # ends that came before its own, such as of items it cancelled
     consumed = []
     for row in claim.inbox:
         if row.wait_id == wait:
             consumed.append(row.seq)
             number = last_part(row.name)
-            if letters[number] == STARTED:
+            if letters[number] == STARTED and row.seq not in before:
                 letters[number] = OF_STATUS[json.load(row.payload)["status"]]
     if step.graph.spec.fail_fast and (FAILED in letters or CANCELLED in letters):
         for number, letter in enumerate(letters):
@@ -75,17 +80,18 @@ async def run_map(step: StepTask) -> Decision:
 
 
 async def _read_ends(step: StepTask, letters: list[str]) -> None:
-    """Items that were running when the map was cancelled: most were cancelled with it, some may have ended before."""
-    started = {number: item_id(step.claim.id, number) for number, letter in enumerate(letters) if letter == STARTED}
+    """Items that were running when the map was cancelled, or cancelled them: some may have ended before."""
+    unknown = (STARTED, CANCELLED)
+    started = {number: item_id(step.claim.id, number) for number, letter in enumerate(letters) if letter in unknown}
     rows = await step.services.outputs(started.values())
     for number, id in started.items():
         row = rows.get(id)
         letters[number] = NOT_STARTED if row is None else OF_STATUS.get(row.status, CANCELLED)
 
 
-def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect]) -> str:
-    """The job was retried: the items that failed run again in their own rows."""
-    if letter in (FAILED, CANCELLED):
+def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect], is_complete: bool) -> str:
+    """The map runs again: the items that failed do so in their own rows, and all of them if none has failed."""
+    if letter in (FAILED, CANCELLED) or is_complete:
         effects.append(RetryChild(item_id(map, number), parent_wait=wait))
         return STARTED
     return PENDING if letter == NOT_STARTED else letter

@@ -68,6 +68,7 @@ class JobProgress:
         self._unfinished_finals = finals.count(PENDING) + finals.count(STARTED)
         self._candidates: dict[int, None] = {}  # tasks that may have become ready, in order
         self._finals_open = self._unfinished_normal == 0
+        self._has_failed_fast = False  # in this activation: there is nothing more to cancel
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -100,15 +101,19 @@ class JobProgress:
         self._open_finals()
 
     def ended(self, number: int, generation: int, status: str, error: str = "") -> None:
-        """The row of a task has ended. The end of an older generation, or of a cancelled task, changes nothing."""
-        if self._letters[number] != STARTED or generation != self.generation(number):
-            return
+        """The row of a task has ended. The end of an older generation changes nothing, except that what it has
+        completed is to be undone."""
         letter = OF_STATUS[status]
         task = self.graph.tasks[number]
+        if self._letters[number] != STARTED or generation != self.generation(number):
+            if letter == COMPLETED and task.undo is not None and generation < self.generation(number):
+                self.state.undo.append((number, generation))
+            return
+        may_regress = letter == FAILED and not self.state.cancelling and not self._is_cancelled_fast(number)
         self._set(number, letter)
-        if letter == FAILED and task.on_fail is not None:
+        if may_regress and task.on_fail is not None:
             count = self.state.regressions.get(number, 0)
-            if count < task.on_fail.limit and not self.state.cancelling:
+            if count < task.on_fail.limit:
                 self.state.regressions[number] = count + 1
                 to = self.graph.numbers[task.on_fail.regress_to]
                 self.regressions.append(Regression(number, to, error, count + 1))
@@ -143,7 +148,8 @@ class JobProgress:
         self._fail_fast(number)
 
     def cancel(self) -> None:
-        """The job was cancelled, and its tasks with it: only its finally tasks and its undos still run."""
+        """The job was cancelled, and its tasks with it: only its finally tasks and its undos still run. Tasks that
+        had ended before are told first, after `cancelling` is set."""
         self.state.cancelling = True
         for number, letter in enumerate(self._letters):
             if letter == STARTED:
@@ -225,10 +231,19 @@ class JobProgress:
             self._finals_open = True
             self._look_at(self.graph.finals)
 
-    def _fail_fast(self, number: int) -> None:
-        """Cancel the rest, if the job wants that. Tasks that run because of failures, or regardless of them, stay."""
+    def _is_cancelled_fast(self, number: int) -> bool:
+        """Whether a task that has failed was to be cancelled, because another one has failed."""
         if not self.graph.spec.fail_fast or number >= self.graph.normal:
+            return False
+        is_kept = self.graph.tasks[number].when != "all_success"
+        return not is_kept and not FAILURES.isdisjoint(self._letters[: self.graph.normal])
+
+    def _fail_fast(self, number: int) -> None:
+        """Cancel the rest, if the job wants that. Tasks that run because of failures, or regardless of them, stay. A
+        task that is cancelled stays started until its end says whether it had completed before."""
+        if not self.graph.spec.fail_fast or number >= self.graph.normal or self._has_failed_fast:
             return
+        self._has_failed_fast = True
         below = self.graph.downstream(number)
         for other in range(self.graph.normal):
             if self.graph.tasks[other].when != "all_success":
@@ -239,7 +254,6 @@ class JobProgress:
                     self._set(other, NOT_STARTED)
                 else:
                     self.cancels.append((other, self.generation(other)))
-                    self._set(other, CANCELLED)
             elif self._letters[other] == PENDING:
                 letter = UNREACHED if other in below else NOT_STARTED
                 self.skipped.append((other, letter))
@@ -268,4 +282,5 @@ class JobProgress:
                     self._unfinished_finals += 1
             self._letters[number] = PENDING
         self._finals_open = self._unfinished_normal == 0
+        self._has_failed_fast = False
         self._look_at(chosen)

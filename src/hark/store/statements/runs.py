@@ -163,6 +163,9 @@ settled_answers = Sql(
     "SELECT id, status, payload, error, answered_by FROM awakeables WHERE id IN :ids[text]", row=SettledAnswer
 )
 
+# A3: a task that runs again asks its questions anew: those that its end has cancelled give up their places.
+forget_cancelled = Sql("UPDATE awakeables SET place = id WHERE task_id IN :ids[text] AND status = 'CANCELLED'")
+
 # A4, invariant 11: a task that has ended, or begins another attempt, has no pending awakeables.
 cancel_task_awakeables = Sql(
     """

@@ -1,0 +1,150 @@
+"""J9: what a task has done counts, in whatever order ends, failures, cancels and retries come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hark import Dag
+from hark.model.activation import Claim
+from hark.model.decisions import Decision
+from hark.programs.jobs import interpreter, program
+from hark.programs.jobs.services import JobServices
+from hark.testing import Harness
+from tests.promises.support_jobs import Script, handlers, statuses
+from tests.promises.support_machines import harness
+from tests.support.stores import Store
+
+
+async def test_j9_a_gate_is_asked_again_after_fail_fast_has_cancelled_its_task(store: Store) -> None:
+    dag = Dag("gated", fail_fast=True)
+    dag.task("work", "any", gate="user_approval")
+    dag.task("bad", "any", after=[dag.sleep("moment", 1)])
+    async with harness(store, dag) as app:
+        handlers(app, any=Script(bad=1))
+        job = await app.start(dag)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert statuses(await job.get())["work"] == "cancelled"
+        await app.retry(job)
+        await app.drain()
+        [asked] = await app.awakeables(job=job.id, status="PENDING")
+        await app.resolve(asked.id, {"action": "approve"})
+        await app.drain()
+        assert (await job.get()).status == "done"
+
+
+async def test_j9_a_handler_asks_again_after_fail_fast_has_cancelled_its_task(store: Store) -> None:
+    dag = Dag("asking", fail_fast=True)
+    dag.task("ask", "ask")
+    dag.task("bad", "any", after=[dag.sleep("moment", 1)])
+    async with harness(store, dag) as app:
+        handlers(app, any=Script(bad=1))
+
+        @app.handler("ask")
+        async def ask(task: Any) -> Any:
+            question = await task.awakeable(title="How much?")
+            return await question
+
+        job = await app.start(dag)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert statuses(await job.get())["ask"] == "cancelled"
+        await app.retry(job)
+        await app.drain()
+        [asked] = await app.awakeables(job=job.id, status="PENDING")
+        await app.resolve(asked.id, 7)
+        await app.drain()
+        assert (await job.get()).result["ask"] == 7
+
+
+async def test_j9_a_map_that_failed_fast_runs_again(store: Store) -> None:
+    dag = Dag("mapping", fail_fast=True)
+    dag.map("each", "each", [0, 1, 2, 3], concurrency=3)
+    async with harness(store, dag) as app:
+        failures = [1]
+
+        @app.handler("each")
+        async def each(task: Any) -> int:
+            if task.input == 0 and failures:
+                failures.clear()
+                raise ValueError("not now")
+            if failures:
+                await task.wait_for_signal("go", timeout=60)
+            return int(task.input)
+
+        job = await app.start(dag)
+        await app.drain()
+        ended = await job.get()
+        assert (ended.status, ended.error) == ("failed", "Task 'each' failed: Item 0 failed: ValueError: not now")
+        await app.retry(job)
+        await app.drain()
+        assert (await job.get()).result == {"each": [0, 1, 2, 3]}
+
+
+async def test_j9_a_map_whose_gate_rejected_runs_its_items_again(store: Store) -> None:
+    dag = Dag("gated-map")
+    dag.map("each", "each", [1, 2], gate="user_approval")
+    async with harness(store, dag) as app:
+        runs: list[int] = []
+
+        @app.handler("each")
+        async def each(task: Any) -> int:
+            runs.append(task.input)
+            return len(runs)
+
+        job = await app.start(dag)
+        await app.drain()
+        [asked] = await app.awakeables(job=job.id, status="PENDING")
+        await app.resolve(asked.id, {"action": "reject"})
+        await app.drain()
+        assert (await job.get()).status == "failed"
+        await app.retry(job)
+        await app.drain()
+        [asked] = await app.awakeables(job=job.id, status="PENDING")
+        await app.resolve(asked.id, {"action": "approve"})
+        await app.drain()
+        assert sorted(runs) == [1, 1, 2, 2]
+        assert sorted((await job.get()).result["each"]) == [3, 4]
+
+
+async def test_j9_a_task_that_completed_before_a_cancel_is_undone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag = Dag("late-cancel")
+    dag.task("pay", "any", undo="refund")
+    dag.sleep("long", 3600, after=["pay"])
+    async with harness(store, dag) as app:
+        refunded: list[Any] = []
+        handlers(app, any=Script(), refund=lambda task: refunded.append(task.input))
+        job = await app.start(dag)
+        run = interpreter.run_job
+
+        async def cancelled_meanwhile(claim: Claim, services: JobServices) -> Decision:
+            if any(row.name == f"{job.id}.0" for row in claim.inbox):
+                await app.cancel(job, reason="not today")
+            return await run(claim, services)
+
+        monkeypatch.setattr(program, "run_job", cancelled_meanwhile)
+        await app.drain()
+        ended = await job.get()
+        assert (ended.status, ended.error) == ("cancelled", "not today")
+        assert refunded == ["pay"]
+        assert statuses(ended) == {"pay": "completed", "long": "cancelled"}
+
+
+async def test_j9_a_task_that_cannot_start_fails_fast_what_would_start_beside_it() -> None:
+    dag = Dag("refused", fail_fast=True, inputs={"size": 1})
+    dag.task("bad", "any", condition="{{ inputs.size.width > 3 }}")
+    dag.task("beside", "any")
+    async with Harness(dag) as app:
+        script = Script()
+        handlers(app, any=script)
+        job = await app.start(dag)
+        await app.drain()
+        ended = await job.get()
+        assert (ended.status, statuses(ended)) == ("failed", {"bad": "failed", "beside": "cancelled"})
+        assert script.ran == []
