@@ -178,6 +178,16 @@ async def test_j6_a_signal_that_a_task_did_not_consume_goes_back_to_its_place(tu
     assert [wait.result and wait.result.payload for wait in waits] == ["1", "2", None]
 
 
+async def test_j6_a_signal_that_is_given_back_is_not_handed_to_the_next_attempt(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    await turns.run(note_wait(task, on_run("a", "w1")))
+    [claim] = (await turns.run(send("a", "1"), again(task), claim=workers())).claims
+    assert (claim.id, claim.inbox) == ("run.0", [])
+    wait = note_wait(claim, on_run("a", "w2"))
+    await turns.run(wait)
+    assert wait.result.payload == "1"
+
+
 async def test_j6_a_signal_that_is_given_back_wakes_the_task_that_waits_for_it(turns: Any) -> None:
     task, other = await running(turns.run, "run", "run.0", "run.1")
     await turns.run(note_wait(task, on_run("a", "w1")))

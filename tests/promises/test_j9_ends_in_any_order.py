@@ -148,3 +148,44 @@ async def test_j9_a_task_that_cannot_start_fails_fast_what_would_start_beside_it
         ended = await job.get()
         assert (ended.status, statuses(ended)) == ("failed", {"bad": "failed", "beside": "cancelled"})
         assert script.ran == []
+
+
+async def test_j9_tasks_outlive_an_activation_of_their_job_that_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag = Dag("broken")
+    dag.task("first", "any", after=[dag.sleep("moment", 1)])
+    dag.task("ask", "ask")
+    dag.task("listen", "listen")
+    async with harness(store, dag) as app:
+        handlers(app, any=Script())
+
+        @app.handler("ask")
+        async def ask(task: Any) -> Any:
+            return await (await task.awakeable(title="How much?"))
+
+        @app.handler("listen")
+        async def listen(task: Any) -> Any:
+            return await task.wait_for_signal("go")
+
+        run = interpreter.run_job
+
+        async def broken(claim: Claim, services: JobServices) -> Decision:
+            if claim.inbox:
+                raise RuntimeError("this worker cannot run it")
+            return await run(claim, services)
+
+        job = await app.start(dag)
+        await app.drain()
+        with monkeypatch.context() as patch:
+            patch.setattr(program, "run_job", broken)
+            await app.advance(1)
+            await app.drain()
+        assert (await job.get()).status == "failed"
+        [asked] = await app.awakeables(job=job.id, status="PENDING")
+        await app.retry(job)
+        await app.drain()
+        await app.resolve(asked.id, 7)
+        await app.signal(job, "go", 8)
+        await app.drain()
+        assert (await job.get()).result == {"moment": None, "first": "first", "ask": 7, "listen": 8}

@@ -150,6 +150,11 @@ async def write(turn: Turn) -> None:
         await turn.tx.fetch(sql.fire_waits, ids=fired)
 
 
+def _keeps_signals(run: LockedRow) -> bool:
+    """Whether the signals of this run still count: those of a failed one do, for a retry and for tasks that run on."""
+    return not run.terminal or run.status == "failed"
+
+
 # -- arm ---------------------------------------------------------------------------------------------
 
 
@@ -163,7 +168,7 @@ async def take_signals(turn: Turn) -> set[str]:
     wanted: Counter[_Name] = Counter()
     for _, wait in armed:
         run = turn.rows.get(wait.key or "")
-        if run is not None and run.has_signals and not run.terminal:
+        if run is not None and run.has_signals and _keeps_signals(run):
             wanted[run.id, wait.name or ""] += 1
     if not wanted:
         return set()
@@ -200,6 +205,8 @@ async def give_back(turn: Turn) -> None:
     if mine is None or not mine.dropped_waits:
         return
     tasks, mine.dropped_waits = sorted(mine.dropped_waits), set()
+    for task in tasks:
+        turn.inbox.complete.pop(task, None)  # a claim of this turn must not be given what it loses
     unused = await turn.tx.fetch(sql.unreceived, ids=tasks)
     if not unused:
         return
@@ -207,7 +214,7 @@ async def give_back(turn: Turn) -> None:
     if any(run not in turn.rows for _, run, _ in unused):
         # The job of an item of a map is not its parent, which its end locks. The turn runs again after a short while.
         raise Conflicted("another transaction holds the job that a signal is given back to")
-    unused = [(seq, run, name) for seq, run, name in unused if not turn.rows[run].terminal]
+    unused = [(seq, run, name) for seq, run, name in unused if _keeps_signals(turn.rows[run])]
     if not unused:
         return
     waits, held = await _open_waits(turn, Counter((run, name) for _, run, name in unused))

@@ -94,11 +94,12 @@ settle = Sql(
     sqlite=f"{_SETTLE}; {_ANSWERED}",
 )
 
-# Invariant 11: an instance that has ended has no pending awakeables.
+# Invariant 11: an instance that has ended has no pending awakeables. Those of a task end with the task: it may outlive
+# an activation of its job that fails.
 cancel_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
-    WHERE instance_id IN :ids[text] AND status = 'PENDING'
+    WHERE instance_id IN :ids[text] AND status = 'PENDING' AND task_id IS NULL
     """
 )
 
