@@ -333,6 +333,8 @@ class Clerk:
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
         self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
+        if result.pending.for_other_workers:
+            self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
         if swept:
             self.loop.start(self.others.read_next_due())
@@ -343,10 +345,14 @@ class Clerk:
             self.arrivals.notify()
         if self._concerns_others(result):
             self.loop.start(self.store.announce())
-        if result.pending.for_other_workers and self.worker is not None and self.worker.open:
-            capacity = self.worker.capacity(())
-            if capacity and (lanes := self.missing_code.unknown(result.pending.lanes, capacity.lanes)):
-                self.loop.start(self.missing_code.warn(self.store, lanes))
+
+    def _warn_of_missing_code(self, result: TurnResult) -> None:
+        """Rows are claimable that this worker cannot run: find out whether another one can."""
+        capacity = None if self.worker is None else self.worker.capacity(())
+        if capacity is not None and (lanes := self.missing_code.unknown(result.pending.lanes, capacity.lanes)):
+            warned: Reply[None] = Reply()
+            warned.expect_nothing()
+            self.read(lambda store: self.missing_code.warn(store, lanes), warned)
 
     def _pass_to_worker(self, result: TurnResult, items: list[Queued]) -> bool:
         """Its outcomes and new claims. True when an outcome was fenced."""

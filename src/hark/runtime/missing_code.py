@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hark.model.lanes import INTERPRETED, what_runs
 from hark.model.log import get_logger
 from hark.store import reads
-from hark.store.protocol import Store, StoreFault
+from hark.store.protocol import Store
 
 _log = get_logger()
 _AGAIN = 60.0  # seconds
@@ -36,11 +36,8 @@ class MissingCode:
 
     async def warn(self, store: Store, lanes: list[str]) -> None:
         """Log those of these lanes that no live worker has."""
-        try:
-            now = await store.time()
-            live = [row.definitions for row in await store.read(reads.all_workers) if row.until >= now]
-        except StoreFault:
-            return
+        now = await store.time()
+        live = [row.definitions for row in await store.read(reads.all_workers) if row.until >= now]
         for lane in lanes:
             if not any(f",{lane}," in f",{names}," for names in live):
                 _log.warning(
