@@ -109,7 +109,7 @@ def test_a_loop_continues_until_max_iterations() -> None:
 def test_an_iteration_begins_with_the_first_attempt() -> None:
     state = TaskState(task=0, run="job", attempt=2, worked=9)
     decision = activation_of(state, type="loop", loop_delay=1.5).continued("1", 5)
-    assert (decision.label, decision.move) == ("next", Redo(1_500_000, drop_waits=True))
+    assert (decision.label, decision.move) == ("next", Redo(1_500_000, drop_waits=True, asked="awakeable#0."))
     assert [event.type for event in decision.events] == ["iteration"]
     assert (after(decision).attempt, after(decision).iteration, after(decision).worked) == (1, 1, 0)
 
@@ -132,7 +132,7 @@ def test_continue_outside_a_loop_is_a_failed_attempt() -> None:
 def test_a_pause_keeps_the_attempt_and_the_time_worked() -> None:
     state = TaskState(task=0, run="job", attempt=2, iteration=4, worked=9)
     decision = activation_of(state).outcome(Pause("quota", 5 * SECOND), "null", 0)
-    assert (decision.label, decision.move) == ("next", Redo(5 * SECOND, drop_waits=True))
+    assert (decision.label, decision.move) == ("next", Redo(5 * SECOND, drop_waits=True, asked="awakeable#0."))
     kept = after(decision)
     assert (kept.paused, kept.attempt, kept.iteration, kept.worked) == ("quota", 2, 4, 9)
 

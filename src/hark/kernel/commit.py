@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from hark.kernel import children, finish, park, run_awakeables, run_signals
+from hark.kernel import children, finish, park, run_signals
 from hark.kernel.effects import as_request
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -78,7 +78,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     restored: list[int] = []
     undoable: list[tuple[str, str | None]] = []
     progress: list[tuple[str, str]] = []
-    fresh: list[str] = []  # instances that start their next attempt without waits
+    fresh: list[tuple[str, str]] = []  # instances that start their next attempt without waits, and what is cancelled
     moved: list[tuple[str, str, str]] = []  # instances that continue in another lane or queue
     used_waits: list[str] = []  # waits that led here; a Retry keeps them, and a park or proceed names those it drops
     for request in turn.batch.of(Commit):
@@ -116,7 +116,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                 queued.append(request)
             case Redo() as move:
                 if move.drop_waits:
-                    fresh.append(claim.id)
+                    fresh.append((claim.id, move.asked))
                     turn.rows[claim.id].waits = []
                 queued.append(request)
             case Park() as move:
@@ -158,9 +158,9 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     if used_waits:
         await turn.tx.fetch(sql.delete_waits, ids=used_waits)
     if fresh:
-        await turn.tx.fetch(sql.drop_waits, ids=fresh)
-        await run_awakeables.cancel(turn, fresh)
-        for id in fresh:
+        await turn.tx.fetch(sql.drop_waits, ids=[id for id, _ in fresh])
+        await turn.tx.fetch(sql.cancel_asked, fresh)
+        for id, _ in fresh:
             run_signals.drop_waits(turn, turn.rows[id])
     if queued:
         await requeue(turn, queued)

@@ -67,6 +67,6 @@ async def ask_anew(turn: Turn, tasks: Sequence[str]) -> None:
 
 
 async def cancel(turn: Turn, tasks: Sequence[str]) -> None:
-    """These tasks have ended, or begin another attempt: cancel what they asked and was not answered (A4)."""
+    """These tasks have ended: cancel what they asked and was not answered (A4)."""
     if tasks:
         await turn.tx.fetch(sql.cancel_task_awakeables, ids=sorted(tasks))

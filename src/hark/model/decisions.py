@@ -178,7 +178,8 @@ class Redo(Struct, gc=False):
     """Run the same step again after `delay` µs, with `attempt` one higher if the label of the outcome is `retry`."""
 
     delay: int
-    drop_waits: bool = False  # the next attempt starts without the waits of this one
+    drop_waits: bool = False  # the next attempt starts without the waits of this one, and what it has asked
+    asked: str = ""  # how the places of what it has asked begin: other questions of the task stay open
 
 
 class Park(Struct, gc=False):

@@ -25,6 +25,7 @@ from hark.programs.jobs.graph import APPROVAL_GATE, is_registered_gate
 from hark.programs.jobs.new_tasks import lane_of, lane_of_undo
 from hark.programs.jobs.task_state import TaskState, dump_task_state
 
+QUESTION: Final = "awakeable#"  # how the places of awakeables begin; the period and a number follow
 _DEFAULT_QUEUE: Final = "default"
 
 
@@ -123,9 +124,9 @@ class TaskActivation:
             return self.accepted(output)
         state = self.state
         state.phase, state.output, state.decided = "gate", Raw(output.encode()), None
-        self._renew()
+        asked = self._renew()
         lane, queue = gate_place(self.gate, self._queue_of_code)
-        return self._decide("next", Redo(0, drop_waits=True), lane=lane, queue=queue)
+        return self._decide("next", Redo(0, drop_waits=True, asked=asked), lane=lane, queue=queue)
 
     def accepted(self, output: str, events: Iterable[DecisionEvent] = ()) -> Decision:
         """The task has its result."""
@@ -144,8 +145,8 @@ class TaskActivation:
         else:
             state.phase = "run"
             delay = retry_delay(retry, state.attempt)
-            self._renew(attempt=state.attempt + 1)
-            decision = self._decide("retry", Redo(delay, drop_waits=True))
+            asked = self._renew(attempt=state.attempt + 1)
+            decision = self._decide("retry", Redo(delay, drop_waits=True, asked=asked))
             if was_at_gate:
                 decision.lane, decision.queue = self.lane, self.queue
         decision.failure = failure
@@ -167,20 +168,20 @@ class TaskActivation:
             state.iteration -= 1
             return self.failed(reached, final=True)
         state.previous = Raw(output.encode())
-        self._renew(attempt=1)
+        asked = self._renew(attempt=1)
         self.claim.attempt = 0
         data = msgspec.json.encode({"iteration": state.iteration}).decode()
         event = DecisionEvent("iteration", self.claim.step, data)
-        return self._decide("next", Redo(round(task.loop_delay * SECOND), drop_waits=True), events=[event])
+        move = Redo(round(task.loop_delay * SECOND), drop_waits=True, asked=asked)
+        return self._decide("next", move, events=[event])
 
     def paused(self, name: str, delay: int) -> Decision:
         """The handler runs again after a delay, in the same attempt and iteration."""
         self.state.paused = name
-        self._renew()
+        asked = self._renew()
         data = msgspec.json.encode({"name": name}).decode()
-        return self._decide(
-            "next", Redo(delay, drop_waits=True), events=[DecisionEvent("paused", self.claim.step, data)]
-        )
+        move = Redo(delay, drop_waits=True, asked=asked)
+        return self._decide("next", move, events=[DecisionEvent("paused", self.claim.step, data)])
 
     def suspended(self) -> Decision:
         """The task parks on the waits of its claim, in the same attempt; what it received stays in its inbox."""
@@ -193,12 +194,14 @@ class TaskActivation:
         self.state.phase, self.state.output = "run", UNSET
         return self._decide("next", Redo(0, drop_waits=True), lane=self.lane, queue=self.queue)
 
-    def _renew(self, *, attempt: int | None = None) -> None:
+    def _renew(self, *, attempt: int | None = None) -> str:
         """What was asked and received so far belongs to the past: what is asked from now on is new. `attempt`: and
-        another attempt begins."""
+        another attempt begins. Returns how the places of what was asked since the last checkpoint begin."""
+        asked = f"{QUESTION}{self.state.period}."
         self.state.period += 1
         if attempt is not None:
             self.state.attempt, self.state.worked = attempt, 0
+        return asked
 
     def _decide(
         self,

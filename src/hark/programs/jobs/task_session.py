@@ -37,7 +37,7 @@ from hark.model.notes import (
 )  # fmt: skip
 from hark.programs.branches import Suspended
 from hark.programs.jobs.services import TaskReply, TaskServices
-from hark.programs.jobs.task_outcomes import TaskActivation
+from hark.programs.jobs.task_outcomes import QUESTION, TaskActivation
 from hark.programs.jobs.task_state import dump_task_state
 from hark.programs.jobs.task_waits import TaskWaits
 from hark.programs.jobs.work_clock import WorkClock
@@ -319,12 +319,14 @@ class TaskSession:
         state.period += 1
         state.worked = self.clock.worked()
         event = NotedEvent("checkpoint", _encode({"task": self.claim.step}))
+        text = dump_task_state(state)
         await self.note(
             NoteState(
-                self.claim.id, self.claim.epoch, state=dump_task_state(state), consume=consume, disarm=disarm,
+                self.claim.id, self.claim.epoch, state=text, consume=consume, disarm=disarm,
                 events=(event,), step=self.claim.step, run_id=state.run if disarm else None,
             )
         )  # fmt: skip
+        self.claim.state = text  # what `recover` starts from
 
     async def load_checkpoint(self) -> Any:
         self.check()
@@ -352,7 +354,7 @@ class TaskSession:
     async def ask(self, awakeable: dict[str, Any], timeout: int | None) -> TaskAwakeable:
         """Create an awakeable of the run. The same call of a handler that runs again gives the same one."""
         self.check()
-        place = f"awakeable#{self.state.period}.{self._asked}"
+        place = f"{QUESTION}{self.state.period}.{self._asked}"
         self._asked += 1
         asked: TaskAwakeable = await self.note(
             NoteAwakeable(

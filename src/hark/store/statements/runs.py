@@ -166,10 +166,19 @@ settled_answers = Sql(
 # A3: a task that runs again asks its questions anew: those that its end has cancelled give up their places.
 forget_cancelled = Sql("UPDATE awakeables SET place = id WHERE task_id IN :ids[text] AND status = 'CANCELLED'")
 
-# A4, invariant 11: a task that has ended, or begins another attempt, has no pending awakeables.
+# A4, invariant 11: a task that has ended has no pending awakeables.
 cancel_task_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE task_id IN :ids[text] AND status = 'PENDING'
+    """
+)
+
+# A4: a task begins another attempt or iteration, without the questions of this one.
+cancel_asked = Sql(
+    """
+    UPDATE awakeables AS a SET status = 'CANCELLED', resolved_at = :now::bigint
+    FROM {rows: task_id text, prefix text}
+    WHERE a.task_id = r.task_id AND a.status = 'PENDING' AND substr(a.place, 1, length(r.prefix)) = r.prefix
     """
 )
