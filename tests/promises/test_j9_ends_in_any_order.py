@@ -189,3 +189,31 @@ async def test_j9_tasks_outlive_an_activation_of_their_job_that_fails(
         await app.signal(job, "go", 8)
         await app.drain()
         assert (await job.get()).result == {"moment": None, "first": "first", "ask": 7, "listen": 8}
+
+
+async def test_j9_a_retried_task_gets_the_outputs_of_what_was_undone_and_ran_again(store: Store) -> None:
+    dag = Dag("stale")
+    dag.task("reserve", "reserve", undo="release")
+    dag.task("pay", "pay", after=["reserve"])
+    async with harness(store, dag) as app:
+        reserved: list[int] = []
+        paid: list[int] = []
+
+        def reserve(task: Any) -> int:
+            reserved.append(len(reserved) + 1)
+            return len(reserved)
+
+        def pay(task: Any) -> str:
+            paid.append(task.input)
+            if len(paid) == 1:
+                raise ValueError("no funds")
+            return "paid"
+
+        handlers(app, reserve=reserve, pay=pay, release=lambda task: None)
+        job = await app.start(dag)
+        await app.drain()
+        assert (await job.get()).status == "failed"
+        await app.retry(job)
+        await app.drain()
+        assert (await job.get()).result == {"reserve": 2, "pay": "paid"}
+        assert paid == [1, 2]

@@ -22,6 +22,7 @@ class JobModel:
         self.status = {task.name: "pending" for task in spec.tasks}
         self.generation = {task.name: 0 for task in spec.tasks}
         self.regressions = {task.name: 0 for task in spec.tasks}
+        self._not_started: set[str] = set()  # cancelled before they started
         self._settle()
 
     def running(self) -> list[str]:
@@ -39,8 +40,10 @@ class JobModel:
         ):
             self.regressions[name] += 1
             for other in self._below(task.on_fail.regress_to) | self._below(name):
-                if self.status[other] in ("running", "completed", "failed", "cancelled"):
+                had_row = self.status[other] in ("running", "completed", "failed", "cancelled")
+                if had_row and other not in self._not_started:
                     self.generation[other] += 1
+                self._not_started.discard(other)
                 self.status[other] = "pending"
         else:
             self.status[name] = "failed"
@@ -75,6 +78,7 @@ class JobModel:
                 if self.status[task.name] == "running":
                     self.status[task.name] = "cancelled"
                 elif self.status[task.name] == "pending":
+                    self._not_started.add(task.name)
                     self.status[task.name] = "unreached" if task.name in self._below(name) else "cancelled"
 
     def _settle(self) -> None:

@@ -167,9 +167,11 @@ class JobProgress:
         current = {number for number, generation in state.undone if generation == self.generation(number)}
         roots = {number for number, letter in enumerate(self._letters) if letter in _COUNTS_AS_FAILED}
         rows = {number for number in roots if self._letters[number] in (FAILED, CANCELLED)}
-        self._again = (self._again | rows) - current
+        reset = self.graph.reached(roots | current)
+        anew = current | {number for number in reset if self._letters[number] == COMPLETED}
+        self._again = (self._again | rows) - self.graph.reached(anew)  # their rows name the outputs from before
         state.failed, state.undone, state.regressions = False, [], {}
-        self._reset(self.graph.reached(roots | current) | set(self.graph.finals), keep=self._again)
+        self._reset(reset | set(self.graph.finals), keep=self._again)
 
     # -- what can start ------------------------------------------------------------------------------
 
