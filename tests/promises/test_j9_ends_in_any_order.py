@@ -85,32 +85,6 @@ async def test_j9_a_map_that_failed_fast_runs_again(store: Store) -> None:
         assert (await job.get()).result == {"each": [0, 1, 2, 3]}
 
 
-async def test_j9_a_map_whose_gate_rejected_runs_its_items_again(store: Store) -> None:
-    dag = Dag("gated-map")
-    dag.map("each", "each", [1, 2], gate="user_approval")
-    async with harness(store, dag) as app:
-        runs: list[int] = []
-
-        @app.handler("each")
-        async def each(task: Any) -> int:
-            runs.append(task.input)
-            return len(runs)
-
-        job = await app.start(dag)
-        await app.drain()
-        [asked] = await app.awakeables(job=job.id, status="PENDING")
-        await app.resolve(asked.id, {"action": "reject"})
-        await app.drain()
-        assert (await job.get()).status == "failed"
-        await app.retry(job)
-        await app.drain()
-        [asked] = await app.awakeables(job=job.id, status="PENDING")
-        await app.resolve(asked.id, {"action": "approve"})
-        await app.drain()
-        assert sorted(runs) == [1, 1, 2, 2]
-        assert sorted((await job.get()).result["each"]) == [3, 4]
-
-
 async def test_j9_a_task_that_completed_before_a_cancel_is_undone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,11 +47,8 @@ async def run_map(step: StepTask) -> Decision:
     else:
         letters = list(state.data[_LETTERS])
         if arm or step.anew:  # the job was retried, or the gate of the map has rejected its output
-            is_complete = all(letter == COMPLETED for letter in letters)  # then the gate wants another output
             await _read_ends(step, letters)
-            letters = [
-                _again(claim.id, number, letter, wait, effects, is_complete) for number, letter in enumerate(letters)
-            ]
+            letters = [_again(claim.id, number, letter, wait, effects) for number, letter in enumerate(letters)]
             before = {row.seq for row in claim.inbox}  # ends that came before its own, such as of items it cancelled
     consumed = []
     for row in claim.inbox:
@@ -89,9 +86,9 @@ async def _read_ends(step: StepTask, letters: list[str]) -> None:
         letters[number] = NOT_STARTED if row is None else OF_STATUS.get(row.status, CANCELLED)
 
 
-def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect], is_complete: bool) -> str:
-    """The map runs again: the items that failed do so in their own rows, and all of them if none has failed."""
-    if letter in (FAILED, CANCELLED) or is_complete:
+def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect]) -> str:
+    """The map runs again: the items that failed do so in their own rows."""
+    if letter in (FAILED, CANCELLED):
         effects.append(RetryChild(item_id(map, number), parent_wait=wait))
         return STARTED
     return PENDING if letter == NOT_STARTED else letter
