@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hark import Await, Child, Context, Done, Machine, Next, Retry, Spawn, Stop, step
+from hark import Await, Child, Context, Done, Machine, Next, Retry, Spawn, Stop, TaskContext, step
 
 
 def folder() -> Path:
@@ -63,6 +63,14 @@ class Blocking(Machine):
         while not is_open("gate"):
             time.sleep(0.005)  # noqa: ASYNC251
         return Done(os.getpid())
+
+
+async def block(task: TaskContext) -> int:
+    """A handler that waits at a gate and blocks its event loop meanwhile."""
+    trace(f"attempt {task.attempt}")
+    while not is_open("gate"):
+        time.sleep(0.005)  # noqa: ASYNC251
+    return os.getpid()
 
 
 class Threaded(Machine):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hark import Hark
+from hark import Dag, Hark
 from tests.crash.machines import ALL, Blocking, Family, Gated, Witness
 from tests.crash.processes import Workers, all_renewed, has_workers, leases
 from tests.support.inspect import everything, query, until
@@ -70,6 +70,25 @@ async def test_m5_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(stor
             assert await handle.result(timeout=60) == workers.trace()[0].pid
             assert [life.what for life in workers.trace()] == ["start 0"]
             assert not [event for event in await app.events(handle) if event.type == "reclaimed"]
+
+
+async def test_j7_a_handler_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
+    dag = Dag("blocking")
+    dag.task("wait", "block")
+    with Workers(store, tmp_path, lease=4.0) as workers:
+        async with Hark(store.url, **workers.options) as app:
+            await app.register(dag)
+            workers.start()
+            workers.start()
+            await until(lambda: has_workers(store, 2), "both workers")
+            job = await app.start(dag)
+            await workers.until_traced("attempt 1")
+            begun = await leases(store)
+            await until(lambda: all_renewed(store, begun, 5.0), "more than a lease to pass, renewed by both")
+            workers.open_gate()
+            assert await job.result(timeout=60) == {"wait": workers.trace()[0].pid}
+            assert [life.what for life in workers.trace()] == ["attempt 1"]
+            assert not [event for event in await app.events(job) if event.type == "reclaimed"]
 
 
 async def test_fault_28_two_workers_with_the_same_host_name_and_pid_leave_each_other_alone(

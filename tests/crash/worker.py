@@ -16,10 +16,11 @@ from hark.kernel.requests import Commit
 from hark.model.activation import Claim
 from hark.runtime.attached_worker import AttachedWorker
 from hark.runtime.other_processes import OtherProcesses
-from tests.crash.machines import ALL, trace
+from tests.crash.machines import ALL, block, trace
 
 app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))
 app.register(*ALL)
+app.handler("block")(block)
 
 
 def make_deaf() -> None:

@@ -20,6 +20,8 @@ async def test_j1_a_job_of_two_tasks_ends_with_their_outputs(store: Store) -> No
         assert before.kind == "job"
         assert statuses(before) == {"build": "pending", "verify": "pending"}
         assert await app.drain() == {"steps": 5, "done": 3, "spawn": 2}
+        spawned = [event.data["waits"] for event in await app.events(job.id) if event.type == "spawn"]
+        assert spawned == [[{"kind": "children"}]] * 2, "a job does not count down its tasks"
         ended = await job.get()
         assert ended.result == {"image": "image of api", "verify": ["image of api"]}
         assert ended.state == {

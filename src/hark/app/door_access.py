@@ -251,7 +251,7 @@ class DoorAccess:
             title: One line for the answerer.
             description: More text for the answerer.
             schema: The JSON Schema of the answer.
-            assignees: Who may answer; empty for everyone.
+            assignees: The people and programs that may answer; empty: anyone may.
 
         Returns:
             Its id.

@@ -171,7 +171,9 @@ def _listed(waits: list[WaitRow]) -> tuple[datetime | None, list[_Wait], dict[st
         if wait.deadline is not None and (until is None or wait.deadline < until):
             until = wait.deadline
         if len(listed) < _MAX_WAITS:
-            listed.append(_Wait(wait.kind, wait.name, wait.shown_key, wait.remaining))
+            # With `answers_each` nothing is counted down: how many are left is not known here.
+            remaining = None if wait.answers_each else wait.remaining
+            listed.append(_Wait(wait.kind, wait.name, wait.shown_key, remaining))
     return _time(until), listed, {"more": len(waits) - _MAX_WAITS} if len(waits) > _MAX_WAITS else {}
 
 

@@ -14,10 +14,10 @@ from hark.kernel import expire, run_awakeables, run_signals, settle
 from hark.kernel.inbox import load_inboxes, read_waits
 from hark.kernel.park import new_wait, wait_columns
 from hark.kernel.requests import TakeNote
-from hark.kernel.rows import LockedRow
+from hark.kernel.rows import LockedRow, status_of
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import InboxRow, WaitRow
-from hark.model.errors import NotFound, TaskLost
+from hark.model.errors import NotFound, task_lost
 from hark.model.notes import (
     NoteAwakeable,
     NotedEvent,
@@ -62,7 +62,7 @@ async def apply(turn: Turn) -> None:
         note, row = request.note, turn.rows.get(request.note.task_id)
         request.result = None
         if row is None or row.status != "executing" or row.epoch != note.epoch:
-            request.result = _lost(note.task_id, row)
+            request.result = task_lost(note.task_id, status_of(row))
             continue
         match note:
             case NoteEvents():
@@ -95,12 +95,6 @@ async def apply(turn: Turn) -> None:
         inboxes = await load_inboxes(turn.tx, after)
         for request, inbox in reading:
             request.result = [row for row in inboxes[inbox.task_id] if row.seq > inbox.after]
-
-
-def _lost(task: str, row: LockedRow | None) -> TaskLost:
-    why = "another worker runs it" if row is not None and row.status == "executing" else "it does not run any more"
-    status = "deleted" if row is None else row.status
-    return TaskLost(f"Task {task} was lost: {why}. Nothing was written; end the handler.", status=status)
 
 
 def _write_events(turn: Turn, task: str, step: str | None, events: Iterable[NotedEvent]) -> None:

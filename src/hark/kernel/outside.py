@@ -14,9 +14,9 @@ import msgspec
 from hark.kernel import buckets
 from hark.kernel.buckets import Candidate
 from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
-from hark.kernel.rows import LockedRow
+from hark.kernel.rows import status_of
 from hark.model.activation import Claim
-from hark.model.errors import TaskLost
+from hark.model.errors import task_lost
 from hark.model.lanes import GRAPHS
 from hark.model.names import new_id
 from hark.store import statements as sql
@@ -59,7 +59,7 @@ async def apply(turn: Turn) -> None:
         if not commit.fenced:
             ended.append(commit.claim.id)
         elif request.result is None:
-            request.result = lost(commit.claim.id, turn.rows.get(commit.claim.id))
+            request.result = task_lost(commit.claim.id, status_of(turn.rows.get(commit.claim.id)))
     if ended:
         await turn.tx.fetch(sql.end_leases, ids=sorted(ended))
     await _renew(turn)
@@ -70,7 +70,7 @@ async def _renew(turn: Turn) -> None:
     for request in turn.batch.of(RenewTask):
         row = turn.rows.get(request.id)
         if row is None or row.status != "executing" or row.epoch != request.epoch:
-            request.result = lost(request.id, row)
+            request.result = task_lost(request.id, status_of(row))
         else:
             held.setdefault(request.id, []).append(request)
     if not held:
@@ -84,16 +84,9 @@ async def _renew(turn: Turn) -> None:
             request.result = until
     for id, requests in held.items():  # its lease is over and removed: it will be reclaimed
         for request in requests:
-            request.result = lost(id, turn.rows.get(id))
+            request.result = task_lost(id, status_of(turn.rows.get(id)))
     if renewed:
         await turn.tx.fetch(sql.renew_leases, renewed)
-
-
-def lost(task: str, row: LockedRow | None) -> TaskLost:
-    """The error of a call about a task that its worker does not hold any more."""
-    status = "deleted" if row is None else row.status
-    why = "another worker has it" if status == "executing" else f"it is {status}"
-    return TaskLost(f"Task {task} was lost: {why}. Nothing was stored; drop it and fetch others.", status=status)
 
 
 # -- fetching ---------------------------------------------------------------------------------------

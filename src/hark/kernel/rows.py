@@ -27,3 +27,8 @@ class LockedRow:
     @property
     def parked(self) -> bool:
         return self.status in PARKED
+
+
+def status_of(row: LockedRow | None) -> str:
+    """The status of a row that a turn wanted to lock; "deleted" if there is none."""
+    return "deleted" if row is None else row.status

@@ -1,7 +1,7 @@
 """Awakeables of tasks: under the address of the run, answered in the inbox of the task (A3).
 
 The id of an awakeable contains the id of its instance (A2), which is the job; `task_id` is the task that asked. Numbers
-are taken from the row of the job, under its lock. Whoever settles one holds both rows, see settle.py.
+are taken from the row of the job, under its lock. The turn that settles one holds both rows, see settle.py.
 """
 
 from __future__ import annotations

@@ -384,6 +384,12 @@ class WouldBlockEventLoop(HarkError, RuntimeError):
     """
 
 
+def task_lost(task: str, status: str) -> TaskLost:
+    """The error of a call about a task that its caller does not hold any more; `status` is what the task is now."""
+    why = "another worker has it" if status == "executing" else f"it is {status}"
+    return TaskLost(f"Task {task} was lost: {why}. Nothing was stored; end the work on it.", status=status)
+
+
 def unfinished_undo(reason: str) -> str:
     """What the error of an instance says when its undo could not finish, after a cancel for this reason."""
     return f"It was being cancelled ({reason}), and its undo has not finished: a retry continues the undo."

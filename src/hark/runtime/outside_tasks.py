@@ -19,7 +19,7 @@ from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.model.durations import short_duration
-from hark.model.errors import HarkError, TaskLost
+from hark.model.errors import HarkError, TaskLost, task_lost
 from hark.model.failures import Failure, failure_of
 from hark.model.lanes import handler_of, task_lane
 from hark.model.log import get_logger
@@ -206,7 +206,7 @@ class OutsideTasks:
         self._clerk.read(read, reply)
         found = await reply
         if isinstance(found, str):
-            raise _lost(id, found)
+            raise task_lost(id, found)
         claim, since = found
         claim.counted, claim.has_signals, claim.now = bool(claim.counted), bool(claim.has_signals), self._clerk.now()
         activation = await self._activation(claim)
@@ -233,8 +233,3 @@ class OutsideTasks:
 
 def _data(task: str, name: str, value: str) -> str:
     return f'{{"task":{_encode(task).decode()},"{name}":{value}}}'
-
-
-def _lost(task: str, status: str) -> TaskLost:
-    why = "another worker has it" if status == "executing" else f"it is {status}"
-    return TaskLost(f"Task {task} was lost: {why}. Nothing was stored; drop it and fetch others.", status=status)

@@ -1,7 +1,7 @@
 """TaskArrivals: wakes the calls of this process that wait for tasks, when there may be some.
 
-A turn that makes rows claimable wakes them, and a hint from another process does. It is only a hint: who is woken asks
-again.
+A turn that makes rows claimable wakes them, and a hint from another process does. It is only a hint: a call
+that is woken asks the store again.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class Dag:
             title: What the answerer is asked.
             after: The names of the tasks that must have ended before.
             schema: A type or JSON Schema that the answer must match; None takes `{"action": "approve"}` or "reject".
-            assignees: Who may answer; None for anyone.
+            assignees: The people and programs that may answer; None: anyone may.
             timeout: Seconds or timedelta after which the task fails.
             **options: Other keys of a task in a job file, such as `description`.
 

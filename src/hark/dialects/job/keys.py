@@ -214,7 +214,7 @@ TASK_KEYS: dict[str, Key] = {
     "loop_delay": Key(Seconds(zero=True), "Seconds between two iterations.", ("loop",)),
     "title": Key(Text(), "What the answerer is asked.", ("approval",)),
     "schema": Key(AnswerSchema(), "The JSON Schema of the answer.", ("approval",)),
-    "assignees": Key(Names("assignee"), "Who may answer; anyone unless given.", ("approval",)),
+    "assignees": Key(Names("assignee"), "The people and programs that may answer. Default: anyone.", ("approval",)),
     "timeout": Key(Seconds(), "Seconds after which the wait ends.", ("approval", "wait_for_event")),
     "event": Key(Text(), "The name of the broadcast to wait for.", ("wait_for_event",)),
     "match": Key(ConditionText(), "Which of these events count: an expression with `event`.", ("wait_for_event",)),

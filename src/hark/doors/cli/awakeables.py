@@ -145,7 +145,8 @@ def create(
         str | None, typer.Option("--answer-schema", metavar="JSON", help="The JSON Schema that the answer must match")
     ] = None,
     assignees: Annotated[
-        list[str] | None, typer.Option("--assignee", metavar="NAME", help="Who may answer; may be repeated")
+        list[str] | None,
+        typer.Option("--assignee", metavar="NAME", help="A person who may answer; may be repeated"),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", metavar="SECONDS", help="Seconds until it times out")

@@ -2,7 +2,7 @@
 
 A task whose handler has an output waits in its own row, with the output in its state, in the lane of its gate: a
 registered callable runs where its code is; an expression, and a person's approval, are decided by any worker. A
-rejected output is a failed attempt. Who decided is in the state of the task and in its event `gate`.
+rejected output is a failed attempt. The state of the task and its event `gate` name the person who decided.
 """
 
 from __future__ import annotations

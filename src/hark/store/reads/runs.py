@@ -5,9 +5,9 @@ A cursor is (tx, seq), as for the events of all instances: it does not pass a tu
 
 from __future__ import annotations
 
-from hark.model.values import WaitKind
 from hark.store.reads.events import HORIZON, EventRow
-from hark.store.sql import Row, Sql
+from hark.store.reads.waits import OpenWait
+from hark.store.sql import Sql
 
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
 # All events of the run by the index of instances, and only then the page: the primary key has the order of the page,
@@ -95,18 +95,9 @@ scan_runs = Sql(
 )
 
 
-class WaitOfTask(Row, frozen=True):
-    """A wait of a task of a run that is not answered yet: the columns of `OpenWait`, and the name of the task."""
+class WaitOfTask(OpenWait, frozen=True):
+    """A wait of a task of a run that is not answered yet, with the name of the task."""
 
-    id: str
-    instance_id: str
-    place: str
-    kind: WaitKind
-    name: str | None
-    key: str | None
-    deadline: int | None
-    remaining: int | None
-    since: int
     task: str
 
 
