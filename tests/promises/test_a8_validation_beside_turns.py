@@ -90,6 +90,8 @@ async def test_a8_closing_the_app_answers_a_caller_whose_answer_is_being_validat
         slow = app.resolve(id, MANY)
         await reached(gate)
         closing = app._clerk.close()
+        while app._clerk.loop.running is not None:  # until the clerk takes no more turns
+            await asyncio.sleep(0.01)
         gate.open.set()
         await closing
         with pytest.raises(Exception, match="closed before this was done"):
