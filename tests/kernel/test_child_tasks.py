@@ -200,7 +200,7 @@ async def test_a_turn_takes_as_many_statements_for_a_hundred_tasks_as_for_one(
 
 
 @pytest.mark.parametrize("armed_before", [True, False])
-async def test_a_task_whose_id_is_taken_ends_as_failed_under_the_id_that_the_job_knows(
+async def test_a_task_whose_id_is_taken_ends_as_refused_under_the_id_that_the_job_knows(
     stage: Stage, armed_before: bool
 ) -> None:
     await stage.run(StartInstances(items=[NewInstance("M", "{}", "j.0", named=True)]))
@@ -209,9 +209,18 @@ async def test_a_task_whose_id_is_taken_ends_as_failed_under_the_id_that_the_job
         executing = await stage.tasks(park(job, arm=(ENDS,), effects=tasks("j.9")))
         job = await stage.job(done(executing["j.9"]))
     woken = await stage.job(park(job, arm=() if armed_before else (ENDS,), effects=tasks("j.0", "j.1")))
-    assert ends(woken) == [("j.0", "failed")]
+    assert ends(woken) == [("j.0", "refused")]
     assert "exists already" in woken.inbox[0].payload
     assert list(await stage.tasks()) == ["j.1"]
+
+
+async def test_a_job_cannot_cancel_the_instance_that_has_the_id_of_its_task(stage: Stage) -> None:
+    await stage.run(StartInstances(items=[NewInstance("M", "{}", "j.0", named=True)]))
+    job = await stage.job(park(await stage.job(), arm=(ENDS,), effects=tasks("j.0", "j.1")))
+    cancels = [CancelChild("j.0", "not needed"), CancelChild("j.1", "not needed")]
+    await stage.run(park(job, effects=cancels))
+    assert await stage.row("j.0", "status") == ("runnable",)
+    assert await stage.row("j.1", "status") == ("cancelled",)
 
 
 async def test_a_cancelled_task_is_an_end_too(stage: Stage) -> None:
@@ -300,12 +309,12 @@ async def test_a_task_that_still_runs_begins_again(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("id", ["j.7", "other"])
-async def test_a_child_that_is_gone_or_not_its_own_counts_as_a_failed_end(stage: Stage, id: str) -> None:
+async def test_a_child_that_is_gone_or_not_its_own_is_refused(stage: Stage, id: str) -> None:
     executing = await stage.parked("j.0")
     await stage.run(StartInstances(items=[NewInstance("M", "{}", "other", named=True)]))
     job = await stage.job(done(executing["j.0"]))
     job = await stage.job(park(job, effects=[RetryChild(id, parent_wait="w-ends")]))
-    assert ends(job) == [(id, "failed")]
+    assert ends(job) == [(id, "refused")]
     assert await stage.row("other", "status, epoch") == ("runnable", 0)
 
 

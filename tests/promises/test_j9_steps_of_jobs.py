@@ -110,6 +110,22 @@ async def test_j9_fail_fast_cancels_the_rest(store: Store) -> None:
         assert (await job.get()).status == "done"
 
 
+async def test_j9_the_history_says_why_fail_fast_did_not_start_a_task() -> None:
+    dag = Dag("fast", fail_fast=True)
+    dag.task("bad", "any")
+    dag.task("below", "any", after=["bad"])
+    dag.task("then", "any", after=[dag.sleep("long", 60)])
+    async with Harness(dag) as app:
+        handlers(app, any=Script(bad=1))
+        job = await app.start(dag)
+        await app.drain()
+        skipped = {one.step: one.data["reason"] for one in await app.events(job, limit=100) if one.type == "skipped"}
+        assert skipped == {
+            "below": "a task that it needs has not completed",
+            "then": "another task has failed, and the job fails fast",
+        }
+
+
 async def test_j9_a_map_runs_its_items_with_a_bound_and_keeps_their_order(store: Store) -> None:
     dag = Dag("mapping")
     dag.task("list", "list")
@@ -159,6 +175,32 @@ async def test_j9_a_workflow_is_a_task_and_its_result_the_output(store: Store) -
         assert (tasks["two"]["output"], tasks["four"]["output"]) == (8, 16)
         assert (tasks["bad"]["status"], tasks["bad"]["attempt"]) == ("failed", 2)
         assert "ValueError: no" in str(ended.error)
+
+
+async def test_j9_the_delay_before_a_workflow_starts_again_is_at_most_a_century() -> None:
+    @workflow
+    async def bad(ctx: FunctionContext) -> None:
+        raise ValueError("no")
+
+    dag = Dag("calling")
+    dag.workflow("call", bad, retry={"limit": 3, "delay": 1e9, "scaling": 100})
+    async with Harness(dag, bad) as app:
+        job = await app.start(dag)
+        await app.drain()
+        await app.advance(1e9)
+        await app.drain()
+        tasks = (await job.get()).state["tasks"]
+        assert (tasks["call"]["status"], tasks["call"]["attempt"]) == ("running", 3)
+
+
+@pytest.mark.parametrize("name", [None, "", 7, "x" * 1000])
+async def test_j9_an_event_without_a_proper_name_fails_the_task_that_waits_for_it(name: Any) -> None:
+    dag = Dag("events", inputs={"name": name})
+    dag.wait_for_event("wait", "{{ inputs.name }}")
+    async with Harness(dag) as app:
+        job = await app.start(dag)
+        await app.drain()
+        assert "Task 'wait' failed: InvalidInput: The event" in str((await job.get()).error)
 
 
 async def test_j9_wait_for_event_takes_the_event_that_matches_and_a_timeout_is_a_result(store: Store) -> None:

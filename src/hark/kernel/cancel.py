@@ -57,6 +57,7 @@ async def apply(turn: Turn) -> None:
     if not asked:
         return
     rows = {row.id: row for row in await turn.tx.fetch(sql.details, ids=sorted({id for _, id in asked}))}
+    asked = _own_children(asked, rows)
     wanted = _choose(asked, rows)
     if not wanted:
         return
@@ -102,6 +103,18 @@ def _live_targets(turn: Turn) -> list[tuple[Cancel, str]]:
         turn.result.again.extend(forced)
         return [(request, id) for request, id in asked if not request.force]
     return asked
+
+
+def _own_children(asked: list[tuple[Cancel, str]], rows: _Rows) -> list[tuple[Cancel, str]]:
+    """Without the effects whose target is not a child of the sender: the child could not start, because another
+    instance has its id."""
+    own: list[tuple[Cancel, str]] = []
+    for request, id in asked:
+        if request.sender is None or rows[id].parent_id == request.sender.claim.id:
+            own.append((request, id))
+        else:
+            request.result = no_instance(request.target)
+    return own
 
 
 def _choose(asked: list[tuple[Cancel, str]], rows: _Rows) -> dict[str, Cancel]:

@@ -21,7 +21,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChildEnd(NamedTuple):
-    """The end of a child: the wait of the parent that it counts against, and what an answer says about it."""
+    """The end of a child: the wait of the parent that it counts against, and what an answer says about it. The status
+    `refused`: it has no row under this id, because it could not start or is not kept any more."""
 
     wait: str
     id: str

@@ -49,7 +49,7 @@ async def apply(turn: Turn) -> None:
         if row is None or row.parent_id != parent:
             request.result = no_instance(id)
             if child.parent_wait is not None:
-                turn.children.ended.append(ChildEnd(child.parent_wait, id, "failed", str(request.result)))
+                turn.children.ended.append(ChildEnd(child.parent_wait, id, "refused", str(request.result)))
             continue
         if row.status in ("executing", "runnable"):
             turn.buckets.remove(row.concurrency_key, row.blocked_on)

@@ -253,7 +253,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     assert request.parent_wait is not None
     version = item.version or 0
     id = new_id() if item.named else item.id  # a generated id keeps its position among the children
-    end = ChildEnd(request.parent_wait, item.id, "failed", str(error))  # with the id that the parent knows
+    end = ChildEnd(request.parent_wait, item.id, "refused", str(error))  # with the id that the parent knows
     if _arms(request.sender, request.parent_wait):
         turn.children.failed_to_start.setdefault(request.parent_wait, []).append(end)
     else:

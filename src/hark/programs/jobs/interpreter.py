@@ -41,12 +41,27 @@ from hark.programs.jobs.job_state import RUN, START, JobState, dump_job_state, l
 from hark.programs.jobs.new_tasks import embedded, is_interpreted, lane_of_undo, limit_templates, limits_of, new_task
 from hark.programs.jobs.progress import JobProgress
 from hark.programs.jobs.services import JobServices
-from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, PENDING, STARTED, UNREACHED
+from hark.programs.jobs.states import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    INVALID,
+    NOT_STARTED,
+    PENDING,
+    SKIPPED,
+    STARTED,
+    UNREACHED,
+)
 from hark.programs.jobs.task_state import TaskState
 from hark.programs.jobs.variables import Compiled, Scope, condition_of
 
 _NAMED_FAILURES = 3  # in the error of a job
 _RETRY_DELAY = 1_000_000  # µs: the store did not answer a read
+_SKIPPED_BECAUSE = {
+    SKIPPED: "its condition does not hold",
+    UNREACHED: "a task that it needs has not completed",
+    NOT_STARTED: "another task has failed, and the job fails fast",
+}
 
 
 async def run_job(claim: Claim, services: JobServices) -> Decision:
@@ -220,8 +235,7 @@ class _Activation:
                 state = self._task_state(number, progress.generation(number))
                 self._effects.append(self._new(state, id, **self._limits.get(number, {})))
         for number, letter in progress.skipped:
-            reason = "a task that it needs has not completed" if letter == UNREACHED else "its condition does not hold"
-            self._record("skipped", tasks[number].name, {"reason": reason})
+            self._record("skipped", tasks[number].name, {"reason": _SKIPPED_BECAUSE[letter]})
         for one in progress.regressions:
             data = {"to": tasks[one.to].name, "error": one.error, "count": one.count}
             self._record("regressed", tasks[one.task].name, data)

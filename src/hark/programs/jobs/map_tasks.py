@@ -15,20 +15,26 @@ from hark.model import json
 from hark.model.decisions import Arm, CancelChild, Decision, Effect, NewTask, Park, RetryChild
 from hark.model.errors import InvalidInput
 from hark.model.events import OutcomeType
+from hark.model.failures import storable
 from hark.model.names import new_id
+from hark.programs.expressions import ExpressionError
 from hark.programs.jobs import gates
 from hark.programs.jobs.addresses import item_id, last_part
 from hark.programs.jobs.new_tasks import lane_of, limit_templates, limits_of, new_task
-from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, NOT_STARTED, OF_STATUS, PENDING, STARTED
+from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, NOT_STARTED, OF_STATUS, PENDING, STARTED
 from hark.programs.jobs.task_state import TaskState, dump_task_state
 
 if TYPE_CHECKING:
     from hark.programs.jobs.step_tasks import StepTask
 
 _LETTERS = "items"  # in the data of its state: one letter per item
+_REFUSED = "refused"  # there too: the first item that could not start, and why
+_FAILURES = frozenset((FAILED, CANCELLED, INVALID))
 _MAX_ITEMS = 10_000
 _KEPT_LISTS = 64
-_lists: dict[str, list[Any]] = {}  # of maps that have items to start, by id: their lists do not change
+# The lists of maps that have items to start, by the wait for their items: a list does not change while its map waits.
+# Not by the id of the map: another store, or a later job, may have a map with the same id.
+_lists: dict[str, list[Any]] = {}
 
 
 async def run_map(step: StepTask) -> Decision:
@@ -42,13 +48,14 @@ async def run_map(step: StepTask) -> Decision:
     effects: list[Effect] = []
     before: set[int] = set()
     if _LETTERS not in state.data:
-        items = await _items(step)
+        items = await _items(step, wait)
         letters = [PENDING] * len(items)
     else:
         letters = list(state.data[_LETTERS])
         if arm or step.anew:  # the job was retried, or the gate of the map has rejected its output
             await _read_ends(step, letters)
             letters = [_again(claim.id, number, letter, wait, effects) for number, letter in enumerate(letters)]
+            state.data.pop(_REFUSED, None)
             before = {row.seq for row in claim.inbox}  # ends that came before its own, such as of items it cancelled
     consumed = []
     for row in claim.inbox:
@@ -56,24 +63,33 @@ async def run_map(step: StepTask) -> Decision:
             consumed.append(row.seq)
             number = last_part(row.name)
             if letters[number] == STARTED and row.seq not in before:
-                letters[number] = OF_STATUS[json.load(row.payload)["status"]]
-    if step.graph.spec.fail_fast and (FAILED in letters or CANCELLED in letters):
+                ended = json.load(row.payload)
+                letters[number] = OF_STATUS[ended["status"]]
+                if letters[number] == INVALID:
+                    state.data.setdefault(_REFUSED, (number, ended["error"]))
+    fail_fast = step.graph.spec.fail_fast
+    if not (fail_fast and _has_failed(letters)):
+        await _start(step, letters, wait, effects)
+    if fail_fast and _has_failed(letters):
         for number, letter in enumerate(letters):
             if letter == STARTED:
                 effects.append(CancelChild(item_id(claim.id, number), "another item has failed"))
                 letters[number] = CANCELLED
             elif letter == PENDING:
                 letters[number] = NOT_STARTED
-    await _start(step, letters, wait, effects)
-    state.data = {_LETTERS: "".join(letters)}
+    state.data[_LETTERS] = "".join(letters)
     if STARTED in letters:
         move = Park(arm, disarm=())
         label: OutcomeType = "spawn" if effects else "await"
         return Decision(label, step.task.name, dump_task_state(state), move, tuple(consumed), effects=effects)
-    _lists.pop(claim.id, None)
+    _lists.pop(wait, None)
     decision = await _end(step, letters)
     decision.effects = [*effects, *decision.effects]
     return decision
+
+
+def _has_failed(letters: list[str]) -> bool:
+    return not _FAILURES.isdisjoint(letters)
 
 
 async def _read_ends(step: StepTask, letters: list[str]) -> None:
@@ -91,12 +107,12 @@ def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect])
     if letter in (FAILED, CANCELLED):
         effects.append(RetryChild(item_id(map, number), parent_wait=wait))
         return STARTED
-    return PENDING if letter == NOT_STARTED else letter
+    return PENDING if letter in (NOT_STARTED, INVALID) else letter
 
 
-async def _items(step: StepTask) -> list[Any]:
+async def _items(step: StepTask, wait: str) -> list[Any]:
     """The list. It is computed once per process: the outputs that it comes from do not change."""
-    known = _lists.get(step.claim.id)
+    known = _lists.get(wait)
     if known is not None:
         return known
     items = await step.rendered(step.task.over)
@@ -106,33 +122,45 @@ async def _items(step: StepTask) -> list[Any]:
         raise InvalidInput(f"over: the list has {len(items)} items, and a map takes at most {_MAX_ITEMS}.")
     if len(_lists) >= _KEPT_LISTS:
         _lists.pop(next(iter(_lists)))
-    _lists[step.claim.id] = items
+    _lists[wait] = items
     return items
 
 
 async def _start(step: StepTask, letters: list[str], wait: str, effects: list[Effect]) -> None:
-    """Start as many items as may run at once."""
+    """Start as many items as may run at once. An item whose limits cannot be computed has failed; if the job is
+    `fail_fast`, no other one starts then."""
     room = step.task.concurrency or len(letters)
     room -= letters.count(STARTED)
     if room <= 0 or PENDING not in letters:
         return
-    items = await _items(step)
-    limits = {}
+    items = await _items(step, wait)
     templates = limit_templates(step.task)
+    scope = None
     if step.task.concurrency_key is not None or step.task.rate_limit is not None:
         scope = await step.scope()
         await scope.read(step.services, templates)
-    number = letters.index(PENDING)
-    while room > 0 and number < len(letters):
-        if letters[number] == PENDING:
-            item = items[number]
-            if step.task.concurrency_key is not None or step.task.rate_limit is not None:
+    limits: dict[str, Any] = {}
+    new: list[tuple[int, Effect]] = []
+    for number in range(letters.index(PENDING), len(letters)):
+        if len(new) == room:
+            break
+        if letters[number] != PENDING:
+            continue
+        item = items[number]
+        if scope is not None:
+            try:
                 variables = scope.variables(*templates, **{"item": item, step.task.as_: item})
                 limits = limits_of(step.task, step.services, variables)
-            effects.append(_new_item(step, number, item, wait, limits))
-            letters[number] = STARTED
-            room -= 1
-        number += 1
+            except (ExpressionError, InvalidInput) as error:
+                letters[number] = INVALID
+                step.state.data.setdefault(_REFUSED, (number, storable(str(error))))
+                if step.graph.spec.fail_fast:
+                    return
+                continue
+        new.append((number, _new_item(step, number, item, wait, limits)))
+    for number, effect in new:
+        letters[number] = STARTED
+        effects.append(effect)
 
 
 def _new_item(step: StepTask, number: int, item: Any, wait: str, limits: dict[str, Any]) -> NewTask:
@@ -146,14 +174,15 @@ def _new_item(step: StepTask, number: int, item: Any, wait: str, limits: dict[st
 async def _end(step: StepTask, letters: list[str]) -> Decision:
     """All items have ended."""
     claim = step.claim
-    failed = [number for number, letter in enumerate(letters) if letter == FAILED]
+    failed = [number for number, letter in enumerate(letters) if letter in (FAILED, INVALID)]
     failed = failed or [number for number, letter in enumerate(letters) if letter == CANCELLED]
     if failed:
-        rows = await step.services.outputs([item_id(claim.id, failed[0])])
-        row = rows.get(item_id(claim.id, failed[0]))
-        error = (row.error if row is not None else None) or "no reason was given"
+        number, error = step.state.data.get(_REFUSED) or (failed[0], None)
+        if error is None:
+            row = (await step.services.outputs([item_id(claim.id, number)])).get(item_id(claim.id, number))
+            error = (row.error if row is not None else None) or "no reason was given"
         more = f" ({len(failed)} of {len(letters)} items failed)" if len(failed) > 1 else ""
-        return step.fail(f"Item {failed[0]} failed: {error}{more}")
+        return step.fail(f"Item {number} failed: {error}{more}")
     assert all(letter == COMPLETED for letter in letters)
     ids = [item_id(claim.id, number) for number in range(len(letters))]
     rows = await step.services.outputs(ids)

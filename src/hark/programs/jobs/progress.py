@@ -56,7 +56,7 @@ class JobProgress:
     def __init__(self, graph: JobGraph, state: JobState) -> None:
         self.graph = graph
         self.state = state
-        self.starts: list[int] = []
+        self.starts: dict[int, None] = {}  # in order
         self.cancels: list[tuple[int, int]] = []
         self.skipped: list[tuple[int, str]] = []
         self.regressions: list[Regression] = []
@@ -111,6 +111,8 @@ class JobProgress:
             return
         may_regress = letter == FAILED and not self.state.cancelling and not self._is_cancelled_fast(number)
         self._set(number, letter)
+        if letter == INVALID:
+            self.state.errors[number] = error
         if may_regress and task.on_fail is not None:
             count = self.state.regressions.get(number, 0)
             if count < task.on_fail.limit:
@@ -127,7 +129,7 @@ class JobProgress:
     def start(self, number: int) -> None:
         """A ready task starts."""
         self._letters[number] = STARTED
-        self.starts.append(number)
+        self.starts[number] = None
 
     def take_row(self, number: int) -> bool:
         """Whether a task that starts has a row already, which runs again. Called once for each of `starts`."""
@@ -252,7 +254,7 @@ class JobProgress:
                 continue
             if self._letters[other] == STARTED:
                 if other in self.starts:  # by this activation: it has no row yet
-                    self.starts.remove(other)
+                    del self.starts[other]
                     self._set(other, NOT_STARTED)
                 else:
                     self.cancels.append((other, self.generation(other)))
@@ -270,7 +272,7 @@ class JobProgress:
             letter = self._letters[number]
             if letter == STARTED:
                 if number in self.starts:
-                    self.starts.remove(number)
+                    del self.starts[number]
                 else:
                     self.cancels.append((number, self.generation(number)))
             if (letter in WITH_ROW or number in self._again) and number not in keep:

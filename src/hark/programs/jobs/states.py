@@ -15,7 +15,7 @@ SKIPPED: Final = "s"  # its condition does not hold: whatever needs it may start
 UNREACHED: Final = "n"  # skipped because a task that it needs has failed: whatever needs it is skipped too
 CANCELLED: Final = "x"
 NOT_STARTED: Final = "a"  # cancelled before it started: it has no row
-INVALID: Final = "e"  # failed before it started, because its condition or a template is wrong: it has no row
+INVALID: Final = "e"  # failed before it started: a condition or template is wrong, or its id is taken. It has no row
 
 UNFINISHED: Final = frozenset((PENDING, STARTED))
 FAILURES: Final = frozenset((FAILED, CANCELLED, NOT_STARTED, INVALID))
@@ -34,5 +34,5 @@ SHOWN: Final = {
 }
 """What people see for a letter."""
 
-OF_STATUS: Final = {"done": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
-"""The letter for the status of a row that has ended."""
+OF_STATUS: Final = {"done": COMPLETED, "failed": FAILED, "cancelled": CANCELLED, "refused": INVALID}
+"""The letter for the end of a task: the status of its row, or `refused` if it has none."""

@@ -17,12 +17,13 @@ from hark.model.errors import HarkError, InvalidInput
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of, storable
 from hark.model.job import TaskSpec
-from hark.model.names import micros, new_id
+from hark.model.names import check_name, micros, new_id
 from hark.model.notes import NoteAwakeable, TaskAwakeable
 from hark.programs.expressions import ExpressionError
 from hark.programs.jobs import gates
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import JobServices
+from hark.programs.jobs.task_outcomes import retry_delay
 from hark.programs.jobs.task_state import TaskState, dump_task_state, load_task_state
 from hark.programs.jobs.variables import Scope, condition_of, render, templates_in
 
@@ -97,8 +98,7 @@ class StepTask:
         if attempt >= policy.limit:
             return self.fail(error)
         self.state.attempt = attempt + 1
-        delay = micros(policy.delay * policy.scaling ** (attempt - 1), "delay", zero=True)
-        move = Redo(delay, drop_waits=True)
+        move = Redo(retry_delay(policy, attempt), drop_waits=True)
         decision = Decision("retry", self.task.name, dump_task_state(self.state), move)
         decision.failure = Failure(None, storable(error))
         return self._consuming(decision)
@@ -200,7 +200,8 @@ async def _wait_for_event(step: StepTask) -> Decision:
     wait = step.wait("event")
     if wait is None:
         timeout = None if task.timeout is None else micros(task.timeout, "timeout", zero=False)
-        return step.begin(Arm("broadcast", new_id(), "event", name=await step.rendered(task.event), timeout=timeout))
+        name = check_name(await step.rendered(task.event), "event")
+        return step.begin(Arm("broadcast", new_id(), "event", name=name, timeout=timeout))
     answers = step.answers(wait)
     if not answers:
         return step.park()

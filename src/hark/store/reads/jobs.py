@@ -15,8 +15,11 @@ class TaskRow(Row, frozen=True):
     error: str | None
 
 
-# The tasks of jobs, by id: outputs for later tasks and for the result, and what `get` shows of a job.
-read_tasks = Sql("SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text]", row=TaskRow)
+# The tasks of jobs, by id: outputs for later tasks and for the result, and what `get` shows of a job. Another instance
+# may have an id like that of a task.
+read_tasks = Sql(
+    "SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text] AND kind = 'task'", row=TaskRow
+)
 
 # The sources of versions of definitions. They never change.
 sources_of = Sql(

@@ -1,0 +1,98 @@
+"""J9: the items of a map, when some of them cannot start, and when the list or the job changes meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hark import Dag
+from hark.testing import Harness
+from tests.promises.support_jobs import handlers, statuses
+from tests.promises.support_machines import harness
+from tests.support.stores import Store
+
+
+def _mapping(**options: Any) -> Dag:
+    regions = [{"region": "eu"}, {"name": "us"}, {"region": "asia"}]
+    dag = Dag("limited", inputs={"list": regions}, **options)
+    dag.map("each", "each", "{{ inputs.list }}", concurrency=2, concurrency_key="deploy:{{ item.region }}")
+    return dag
+
+
+async def test_j9_an_item_whose_limit_cannot_be_computed_fails_after_the_others_have_ended(store: Store) -> None:
+    dag = _mapping()
+    async with harness(store, dag) as app:
+
+        @app.handler("each")
+        async def each(task: Any) -> Any:
+            return await task.wait_for_signal("go") if task.input["region"] == "eu" else 2
+
+        job = await app.start(dag)
+        await app.drain()
+        assert statuses(await job.get()) == {"each": "running"}, "an item still runs"
+        await app.signal(job, "go", 1)
+        await app.drain()
+        ended = await job.get()
+        assert ended.status == "failed"
+        assert "Item 1 failed: There is no key 'region'" in str(ended.error)
+        assert await app.waits() == []
+        items = {one.id: one.status for one in await app.list(kind="task") if one.parent_id == f"{job.id}.0"}
+        assert items == {f"{job.id}.0.0": "done", f"{job.id}.0.2": "done"}
+
+
+async def test_j9_with_fail_fast_an_item_whose_limit_cannot_be_computed_ends_the_others() -> None:
+    dag = _mapping(fail_fast=True)
+    async with Harness(dag) as app:
+        job = await app.start(dag, {"list": [{"region": "eu"}, {"region": "us"}, {"name": "asia"}, {"region": "mars"}]})
+
+        @app.handler("each")
+        async def each(task: Any) -> Any:
+            return 1 if task.input["region"] == "eu" else await task.wait_for_signal("go")
+
+        await app.drain()
+        ended = await job.get()
+        assert (ended.status, statuses(ended)) == ("failed", {"each": "failed"})
+        assert "Item 2 failed: There is no key 'region'" in str(ended.error)
+        assert await app.waits() == []
+
+
+async def test_j9_a_map_uses_its_own_list_although_another_store_has_a_map_with_the_same_id() -> None:
+    dag = Dag("lists", inputs={"list": []})
+    dag.map("each", "each", "{{ inputs.list }}", concurrency=1)
+    async with Harness(dag) as first, Harness(dag) as second:
+        handlers(second, each=lambda task: task.input)
+
+        @first.handler("each")
+        async def each(task: Any) -> Any:
+            return await task.wait_for_signal("go")
+
+        await first.start(dag, {"list": [1, 2]}, id="job")
+        await first.drain()
+        job = await second.start(dag, {"list": [3, 4, 5]}, id="job")
+        await second.drain()
+        assert (await job.get()).result == {"each": [3, 4, 5]}
+
+
+@pytest.mark.parametrize("sizes", [(3, 1), (1, 3), (2, 0)])
+async def test_j9_a_regression_runs_a_map_again_over_its_new_list(store: Store, sizes: tuple[int, int]) -> None:
+    dag = Dag("regressing")
+    dag.task("list", "list")
+    dag.map("each", "each", "{{ tasks.list.output }}", after=["list"], concurrency=1)
+    dag.task("beside", "beside", after=["list"], on_fail={"regress_to": "list", "limit": 1})
+    async with harness(store, dag) as app:
+        lists = [list(range(size)) for size in sizes]
+
+        @app.handler("each")
+        async def each(task: Any) -> Any:
+            return await task.wait_for_signal("go") if lists else task.input
+
+        def beside(task: Any) -> None:
+            if lists:
+                raise ValueError("again")
+
+        handlers(app, list=lambda task: lists.pop(0), beside=beside)
+        job = await app.start(dag)
+        await app.drain()
+        assert (await job.get()).result["each"] == list(range(sizes[1]))
+        assert await app.waits() == []
