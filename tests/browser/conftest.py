@@ -26,7 +26,7 @@ async def browser() -> AsyncIterator[Browser]:
     # Chromium's sandbox does not run as root, and in a container the tests do.
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=chromium(), args=options)
+        launched = await playwright.chromium.launch(executable_path=chromium(), args=options, timeout=60_000)
         try:
             yield launched
         finally:

@@ -151,7 +151,7 @@ async def test_nothing_is_left_open_after_many_ends() -> None:
         await early
     while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0.01)
-    assert set(os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")) == before
+    assert set(os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")) <= before  # GC may close others
 
 
 # -- that nothing outlives it -----------------------------------------------------------------------

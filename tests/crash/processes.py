@@ -100,7 +100,7 @@ class Workers:
             db.close()
 
     async def bury(self) -> None:
-        """Expire the leases of all processes that have ended, as short ones: no worker has to wait to be sure."""
+        """Expire the leases of all processes, none of which runs, as short ones: no worker has to wait to be sure."""
         await query(self.store, """UPDATE workers SET until = 0, info = '{"lease": 0.01}'""")
 
     def __enter__(self) -> Self:

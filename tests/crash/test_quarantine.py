@@ -30,7 +30,7 @@ async def reclaimed(app: Hark, store: Store) -> bool:
 async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_and_says_why(
     store: Store, tmp_path: Path
 ) -> None:
-    with Workers(store, tmp_path, lease=1.0, max_crashes=2) as workers:
+    with Workers(store, tmp_path, lease=9.0, max_crashes=2) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             handle = await app.start(Killer, {"deaths": 1000})
@@ -45,7 +45,7 @@ async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_an
 async def test_m5_crashes_are_counted_in_a_row_and_any_committed_outcome_resets_them(
     store: Store, tmp_path: Path
 ) -> None:
-    with Workers(store, tmp_path, lease=1.0, max_crashes=2) as workers:
+    with Workers(store, tmp_path, lease=9.0, max_crashes=2) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             handle = await app.start(Killer, {"deaths": 1})

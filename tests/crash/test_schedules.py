@@ -15,7 +15,7 @@ EVERY = 100_000  # µs
 
 
 async def test_t2_two_workers_and_kill_9_start_one_instance_per_tick(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=1.0) as workers:
+    with Workers(store, tmp_path, lease=9.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             await app.schedule("often", Witness, every=EVERY / 1e6, catch_up=1000, overlap="allow")

@@ -36,8 +36,8 @@ async def test_a7_a_shell_task_survives_kill_9_of_its_worker_while_it_runs_and_w
     store: Store, tmp_path: Path
 ) -> None:
     job = load_job({"name": "work", "tasks": [{"name": "ask", "run": SCRIPT.format(folder=tmp_path)}]})
-    with Workers(store, tmp_path, lease=2.0) as workers:
-        async with Hark(store.url, **store.options, lease=2.0) as app:
+    with Workers(store, tmp_path, lease=9.0) as workers:
+        async with Hark(store.url, **store.options, lease=9.0) as app:
             app.register(job)
             started = await app.start(job)
 
@@ -52,8 +52,8 @@ async def test_a7_a_shell_task_survives_kill_9_of_its_worker_while_it_runs_and_w
             first.kill()
             await gone(first)
             await until(lambda: not any(map(alive, lines(tmp_path / "pids")[0].split())), "the end of its processes")
-            second = workers.start()
             await workers.bury()
+            second = workers.start()
             await until(lambda: shows("suspended"), "the task to wait")
             second.kill()
             await gone(second)

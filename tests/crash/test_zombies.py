@@ -18,7 +18,7 @@ from tests.support.stores import Store
 
 
 async def test_x2_fault_26_and_27_a_zombie_commits_nothing_whatever_its_outcome(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=3.0) as workers:
+    with Workers(store, tmp_path, lease=9.0) as workers:
         async with Hark(store.url, **workers.options) as app:
             await app.register(*ALL)
             zombie = workers.start(role="zombie", deaf=True)
@@ -30,6 +30,7 @@ async def test_x2_fault_26_and_27_a_zombie_commits_nothing_whatever_its_outcome(
             for outcome in Family.OUTCOMES:
                 await workers.until_traced(f"work {outcome}", zombie.pid)
             await workers.freeze(zombie)
+            await workers.bury()  # it was stopped for longer than its lease
             successor = workers.start()
             for outcome in Family.OUTCOMES:
                 await workers.until_traced(f"work {outcome}", successor.pid)

@@ -207,7 +207,7 @@ def test_d5_an_empty_name_is_refused_by_the_document_as_by_the_server(
     schema = document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
     with pytest.raises(jsonschema_rs.ValidationError):
         validate(document, schema, body)
-    assert httpx.request(method, url + path, json=body).status_code == 422
+    assert httpx.request(method, url + path, json=body, timeout=60).status_code == 422
 
 
 def test_d5_the_document_of_a_server_is_about_the_root(document: dict[str, Any]) -> None:

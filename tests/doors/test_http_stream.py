@@ -298,7 +298,7 @@ async def test_a_client_that_does_not_read_is_disconnected_and_can_continue(
         sent.append(message.get("body", b""))
 
     following = asyncio.ensure_future(application(_get("/instances/o-1/stream"), receive, send))
-    await until(lambda: application.feed._clients, "the client to follow")
+    await until(lambda: b"started" in b"".join(sent), "the first event, which it does read")
     await app.signal("o-1", "note")
     await asyncio.wait({following}, timeout=60)
     assert following.done()

@@ -71,7 +71,7 @@ async def test_x3_the_token_is_in_no_line_of_any_log(store: Store, prefix: str, 
     await ask(store, "prom_1", schema='{"type": "integer"}')
     app = app_on(store)
     application = Starlette(routes=[Mount(prefix, app.asgi())]) if prefix else app.asgi()
-    async with app, uvicorn_serving(application) as origin, httpx.AsyncClient(base_url=origin) as http:
+    async with app, uvicorn_serving(application) as origin, httpx.AsyncClient(base_url=origin, timeout=60) as http:
         token = (await app.awakeable("prom_1")).url.partition("?t=")[2]
         page = f"{prefix}/a/prom_1"
         for query in (f"?t={token}", f"?utm=1&t={token}&x=2", f"?t={token}x", f"?t={token}&sent=1"):

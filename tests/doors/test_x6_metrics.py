@@ -205,8 +205,8 @@ def test_x6_a_worker_serves_its_metrics(store: Store, tmp_path: Path) -> None:
         line = process.stdout.readline()
         assert line.startswith("working; metrics on http://127.0.0.1:"), line
         url = line.split()[3].rstrip(";")
-        assert "hark_turns_total" in httpx.get(f"{url}/metrics").text
-        assert httpx.get(f"{url}/health").json()["status"] == "ok"
-        assert httpx.get(f"{url}/instances").status_code == 404
+        assert "hark_turns_total" in httpx.get(f"{url}/metrics", timeout=60).text
+        assert httpx.get(f"{url}/health", timeout=60).json()["status"] == "ok"
+        assert httpx.get(f"{url}/instances", timeout=60).status_code == 404
         process.terminate()
         assert process.wait(timeout=30) == 0

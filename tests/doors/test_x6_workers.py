@@ -32,7 +32,7 @@ def _new_event(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_x6_a_worker_is_listed_with_its_host_process_version_and_slots(store: Store) -> None:
-    app = Hark(store.url, **store.options, lease=0.3)
+    app = Hark(store.url, **store.options, lease=3.0)
     app.register(Held)
     async with app, app.worker({"billing": 3, "default": 100}) as worker:
         [found] = await app.workers()

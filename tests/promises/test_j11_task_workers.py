@@ -123,7 +123,7 @@ async def test_j11_a_failure_without_retry_is_final(store: Store, verb: str) -> 
 
 
 async def test_j11_a_call_under_a_lost_lease_gets_409_and_changes_nothing(store: Store) -> None:
-    async with outside(store, lease=0.3) as (app, worker):
+    async with outside(store, lease=1.5) as (app, worker):
         job = await app.start(thumbnails())
         lost = await worker.fetch_one(lease=1)
         task = await worker.fetch_one(lease=3600)  # waits until the lease is over: no heartbeat came

@@ -45,11 +45,11 @@ async def serving(app: Hark, **options: Any) -> AsyncIterator[httpx.AsyncClient]
         await serving
     url = told.result().split()[2].rstrip(";")
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=30, limits=httpx.Limits(max_connections=300)) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=300)) as client:
             yield client
     finally:
         serving.cancel()
-        await asyncio.wait({serving}, timeout=30)
+        await asyncio.wait({serving}, timeout=60)
         assert serving.done()
 
 

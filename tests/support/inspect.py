@@ -42,7 +42,7 @@ async def everything(store: Store) -> Tables:
         return {name: sorted(await ask(f"SELECT * FROM {name}"), key=repr) for name in names if name not in _UNTOLD}
 
 
-async def until(condition: Callable[[], Any | Awaitable[Any]], what: str, seconds: float = 60) -> None:
+async def until(condition: Callable[[], Any | Awaitable[Any]], what: str, seconds: float = 120) -> None:
     """Poll until the condition holds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds

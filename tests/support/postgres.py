@@ -32,7 +32,7 @@ import psutil
 
 from tests.support.stores import run_sql
 
-_PATIENCE = 30.0  # seconds for a start or a stop; recovery after a kill included
+_PATIENCE = 90.0  # seconds for a start or a stop; recovery after a kill included
 _PORTS = range(20_000, 32_000)
 _USER = "hark"
 _GIVEN = os.environ.get("HARK_TEST_POSTGRES", "")
