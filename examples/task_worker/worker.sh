@@ -6,7 +6,6 @@ set -eu
 url=$1 handler=$2
 
 post() { curl -sS --fail-with-body "$url/tasks/$1" -H 'Content-Type: application/json' -d "$2"; }
-field() { printf '%s' "$1" | sed -n "s/.*\"$2\":\"\([^\"]*\)\".*/\1/p"; }
 
 task=$(post fetch "{\"worker\": \"worker.sh\", \"handlers\": [\"$handler\"], \"lease\": 60, \"wait\": 30}")
 id=$(printf '%s' "$task" | sed -n 's/^\[{"id":"\([^"]*\)".*/\1/p')
@@ -14,7 +13,7 @@ if [ -z "$id" ]; then
     echo "no task within 30 seconds"
     exit 75
 fi
-token=$(field "$task" token)
+token=$(printf '%s' "$task" | sed -n 's/^\[{"id":"[^"]*","token":"\([^"]*\)".*/\1/p')
 
 # The work; a longer one would send a heartbeat at least every 20 seconds.
 post "$id/heartbeat" "{\"token\": \"$token\", \"details\": {\"step\": \"publishing\"}}" >/dev/null

@@ -133,6 +133,23 @@ def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status:
     assert set(judged.values()) - {"ok"} == ({status} - {"ok"})
 
 
+async def test_d4_a_task_that_was_fetched_over_http_is_not_a_worker(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    async with app:
+        await query(
+            store,
+            "INSERT INTO workers (id, until, definitions, started_at) "
+            "VALUES ('outside:1', 9000000000000000, 'task:resize', 0) RETURNING id",
+        )
+        await query(
+            store,
+            "INSERT INTO workers (id, until, definitions, started_at) "
+            "VALUES ('mine', 9000000000000000, 'job', 1) RETURNING id",
+        )
+        assert (await DoorAccess(app).health())["workers"] == 1
+        assert [worker.id for worker in await app.workers()] == ["mine", "outside:1"]
+
+
 @pytest.mark.parametrize(("ago", "status"), [(60, "ok"), (2000, "warning")])
 async def test_d4_a_worker_that_may_be_dead_is_not_called_healthy(store: Store, ago: int, status: str) -> None:
     """After a kill -9: its lease is valid, and nothing tells whether it lives. `doctor` and `why` say how old the news

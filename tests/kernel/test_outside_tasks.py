@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hark.kernel.requests import Commit, CommitTask, FetchTasks, Reclaim, RenewTask, StartInstances
+from hark.kernel.requests import Cancel, Commit, CommitTask, FetchTasks, HandBack, Reclaim, RenewTask, StartInstances
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, NewInstance
 from hark.model.errors import TaskLost
@@ -51,6 +51,16 @@ async def test_j11_a_fetch_keeps_to_concurrency_keys(store: Store) -> None:
         assert await fetch(turns) == []
         await turns.run(complete(next(claim for claim in claims if claim.id == "a")))
         assert [claim.id for claim in await fetch(turns)] == ["b"]
+
+
+async def test_j11_the_lease_of_a_task_ends_when_the_task_is_cancelled_or_handed_back(store: Store) -> None:
+    async with Turns(store) as turns:
+        await start(turns, "a", "b", "c")
+        claims = await fetch(turns)
+        await turns.run(HandBack(claims=claims[:1], outside=True), Cancel(target="b"))
+        left = await rows(store, "SELECT i.id FROM workers w JOIN instances i ON i.lease_owner = w.id")
+        assert left == await rows(store, "SELECT 'c' FROM workers") == [("c",)]
+        assert [claim.id for claim in await fetch(turns)] == ["a"]
 
 
 async def test_x2_what_a_worker_reports_after_another_has_its_task_changes_nothing(store: Store) -> None:

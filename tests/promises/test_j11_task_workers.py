@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from hark import Dag, Hark
+from hark.app.door_access import DoorAccess
 from tests.support.http import serving
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -60,6 +61,10 @@ async def leases(store: Store) -> int:
 
 async def asked(app: Hark, job: str) -> bool:
     return bool(await app.awakeables(job=job))
+
+
+async def _has_task(app: Hark, job: str) -> bool:
+    return (await app.get(job)).status == "awaiting_children"
 
 
 async def _true(value: bool) -> bool:
@@ -120,6 +125,44 @@ async def test_j11_a_failure_without_retry_is_final(store: Store, verb: str) -> 
         ended = await job.wait_for("failed", timeout=30)
         assert ended.error is not None
         assert "no such image" in ended.error
+
+
+async def test_j11_a_failed_attempt_may_say_when_the_next_one_begins(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        await app.start(thumbnails(retry={"limit": 3, "delay": 3600}))
+        task = await worker.fetch_one()
+        for wrong in (-1, "1", 1e12):
+            assert (await worker.report(task, "fail", error="busy", delay=wrong)).status_code == 422
+        assert (await worker.report(task, "fail", error="busy", delay=0)).status_code == 200
+        again = await worker.fetch_one()
+        assert again["attempt"] == 2
+        await worker.report(again, "fail", error="busy", delay=7200)
+        [[waits]] = await query(store, f"SELECT due_at - updated_at FROM instances WHERE id = '{task['id']}'")
+        assert waits == 7200 * 1_000_000
+
+
+async def test_j11_an_error_has_a_code_and_its_variables_are_in_the_history(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails(retry={"limit": 3, "delay": 0}))
+        task = await worker.fetch_one()
+        for wrong in ({"code": ""}, {"code": "x" * 300}, {"code": "x", "variables": [1]}):
+            assert (await worker.report(task, "error", **wrong)).status_code == 422
+        await worker.report(task, "error", code="NO_MONEY", variables={"amount": 5})
+        await job.wait_for("failed", timeout=30)
+        [thrown] = [event.data for event in await app.events(task["id"]) if event.type == "thrown"]
+        assert thrown == {"code": "NO_MONEY", "variables": {"amount": 5}}
+
+
+async def test_j11_the_error_of_a_worker_outside_is_kept_as_short_as_any(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails())
+        link = "https://shop.example/a/q-1?t=secret"
+        task = await worker.fetch_one()
+        await worker.report(task, "fail", error=f"{link} {'x' * 100_000}")
+        await job.wait_for("failed", timeout=30)
+        error = (await app.get(task["id"])).error or ""
+        assert "secret" not in error
+        assert len(error) < 20_000
 
 
 async def test_j11_a_call_under_a_lost_lease_gets_409_and_changes_nothing(store: Store) -> None:
@@ -194,6 +237,26 @@ async def test_j11_a_client_that_disconnects_gets_no_task(store: Store) -> None:
         await until(lambda: _true(not listening), "the server to notice that the client is gone")
         await app.start(thumbnails())
         assert (await worker.fetch_one())["attempt"] == 1
+
+
+async def test_j11_a_client_that_is_gone_before_it_gets_its_task_does_not_keep_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails())
+        await until(lambda: _has_task(app, job.id), "the task")
+        gone, graph = asyncio.get_running_loop().create_future(), app._services.graph
+
+        async def disconnect(*args: Any) -> Any:
+            if not gone.done():
+                gone.set_result(None)
+            return await graph(*args)
+
+        monkeypatch.setattr(app._services, "graph", disconnect)
+        found = DoorAccess(app).fetch_tasks("node-1", ["resize"], most=1, lease=3600, wait=25, gone=gone)
+        assert await found == []
+        assert await leases(store) == 0
+        assert (await worker.fetch_one(wait=0))["attempt"] == 1
 
 
 async def test_j11_a_server_that_stops_answers_the_fetches_that_wait(store: Store) -> None:

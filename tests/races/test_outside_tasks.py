@@ -2,12 +2,12 @@
 
 import pytest
 
-from hark.kernel.outside import OWNER
 from hark.kernel.requests import Cancel, Commit, CommitTask, FetchTasks, Reclaim, RenewTask, StartInstances
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, NewInstance
 from hark.model.errors import TaskLost
+from hark.model.outside import OWNER
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import DEFINITION
 

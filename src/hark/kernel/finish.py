@@ -16,6 +16,7 @@ from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
 from hark.model.decisions import Finish
 from hark.model.errors import unfinished_undo
+from hark.model.outside import OWNER
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -91,8 +92,11 @@ def _status(claim: Claim, move: Finish) -> Literal["done", "failed", "cancelled"
 async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason]) -> None:
     """End instances from outside. `rows` are those to end, `ends` has a status and a reason per id."""
     ids = sorted(ends)
+    fetched: list[str] = []  # tasks of workers outside: each has a lease of its own
     for row in rows:
         status, reason = ends[row.id]
+        if row.lease_owner is not None and row.lease_owner.startswith(OWNER):
+            fetched.append(row.id)
         if row.status in ("executing", "runnable"):
             turn.buckets.remove(row.concurrency_key, row.blocked_on)
         if row.parent_wait is not None and not row.counted:
@@ -106,6 +110,8 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
             turn.history.failed(row.id, row.definition, row.step, row.attempt, reason)
         else:
             turn.history.event(row.id, "cancelled", row.step, error=reason)
+    if fetched:
+        await turn.tx.fetch(sql.end_leases, ids=sorted(fetched))
     await turn.tx.fetch(sql.end, [(id, *ends[id]) for id in ids])
     tasks = [id for id in ids if turn.rows[id].kind == "task"]
     cancelled = sorted(id for id, (status, _) in ends.items() if status == "cancelled")

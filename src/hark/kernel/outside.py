@@ -19,12 +19,12 @@ from hark.model.activation import Claim
 from hark.model.errors import task_lost
 from hark.model.lanes import GRAPHS
 from hark.model.names import new_id
+from hark.model.outside import OWNER
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-OWNER: Final = "outside:"  # how the owners of fetched tasks begin
 _MAX_ROUNDS: Final = 3  # rows that a bucket refuses make room for others, this many times in a turn
 _PAST_REFUSED: Final = 1000
 

@@ -87,7 +87,8 @@ async def _reclaim(turn: Turn, abandoned: list[str]) -> None:
 
 
 async def _hand_back(turn: Turn) -> None:
-    rows = []
+    rows: list[tuple[str, int]] = []
+    outside: list[str] = []
     for request in turn.batch.of(HandBack):
         request.result = None
         for claim in request.claims:
@@ -96,9 +97,13 @@ async def _hand_back(turn: Turn) -> None:
                 continue
             row.status = "runnable"
             rows.append((claim.id, claim.epoch))
+            if request.outside:
+                outside.append(claim.id)
             if claim.concurrency_key is not None:
                 turn.buckets.freed.add(claim.concurrency_key)
             turn.history.event(claim.id, "handed_back", claim.step)
+    if outside:
+        await turn.tx.fetch(sql.end_leases, ids=sorted(outside))
     if rows:
         await turn.tx.fetch(sql.hand_back, rows)
         turn.result.pending.made_claimable = True

@@ -137,10 +137,12 @@ class RunChildAgain(Request, eq=False):
 
 
 class HandBack(Request, eq=False):
-    """Return the claims that a stopping worker will not finish; `retire` is the worker that leaves."""
+    """Return the claims that a stopping worker will not finish; `retire` is the worker that leaves. Those of a worker
+    outside have a lease each, which ends too."""
 
     claims: list[Claim] = field(default_factory=list)
     retire: str | None = None
+    outside: bool = False
 
 
 class Reclaim(Request, eq=False):

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 NoteType = Literal["stream", "heartbeat", "checkpoint"]
 # A program writes these with an outcome (`Decision.events`).
-ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed"]
+ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown"]
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
@@ -153,6 +153,10 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
     ),
     "paused": EventInfo(
         "A task returned `pause`: it runs again after the delay.", {"name": "the name that the handler gave"}
+    ),
+    "thrown": EventInfo(
+        "A worker outside ended a task with an error code.",
+        {"code": "the code", "variables": "an object, or null: what the worker added"},
     ),
     "gate": EventInfo(
         "The gate of a task decided on its output.",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from hark.model.errors import TaskLost
+
+OWNER: Final = "outside:"  # how the owners of fetched tasks begin, which are the ids of their leases in `workers`
 
 
 class FetchedTask(Struct, frozen=True):

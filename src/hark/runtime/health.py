@@ -7,6 +7,7 @@ from typing import Any
 
 from hark.model.lanes import what_runs
 from hark.model.names import from_micros
+from hark.model.outside import OWNER
 from hark.model.values import Wait
 from hark.runtime import views
 from hark.runtime.worker_info import heartbeat
@@ -21,15 +22,16 @@ async def facts(store: Store) -> dict[str, Any]:
     before = time.time_ns() // 1000
     now = await store.time()
     skew = now - (before + time.time_ns() // 1000) // 2
-    workers = await store.read(reads.all_workers)
+    leases = await store.read(reads.all_workers)
+    workers = [row for row in leases if not row.id.startswith(OWNER)]  # a fetched task has a lease, and is not a worker
     unfinished = await store.read(reads.count_unfinished)
     [[late, since]] = await store.read(reads.count_overdue, before=now - _LATE)
     [[schema]] = await store.read(reads.schema_version)
     [[abandoned]] = await store.read(reads.abandoned_count, now=now)
     oldest, _ = await views.waits(store, None, None, limit=1)
     server = await store.server()
-    live = [worker.definitions for worker in workers if worker.until >= now]
-    beats = [beat for worker in workers if worker.until >= now and (beat := heartbeat(worker, now)) is not None]
+    live = [worker for worker in workers if worker.until >= now]
+    beats = [beat for worker in live if (beat := heartbeat(worker, now)) is not None]
     silent = [beat for beat in beats if beat.overdue]
     return {
         "schema": schema,
@@ -48,7 +50,7 @@ async def facts(store: Store) -> dict[str, Any]:
         "oldest_wait": _wait(oldest[0]) if oldest else None,
         "living": sum(count for _, _, count in unfinished),
         "runnable": sum(count for _, status, count in unfinished if status == "runnable"),
-        "codeless": _without_code(unfinished, live),
+        "codeless": _without_code(unfinished, [row.definitions for row in leases if row.until >= now]),
     }
 
 

@@ -17,13 +17,13 @@ from msgspec import UNSET, Raw
 from hark.kernel.requests import Commit, CommitTask, FetchTasks, HandBack, RenewTask, Request, TakeNote
 from hark.model import json
 from hark.model.activation import Claim
-from hark.model.decisions import Decision
+from hark.model.decisions import Decision, DecisionEvent
 from hark.model.durations import short_duration
 from hark.model.errors import HarkError, TaskLost, task_lost
 from hark.model.failures import Failure, failure_of
 from hark.model.lanes import handler_of, task_lane
 from hark.model.log import get_logger
-from hark.model.names import SECOND, from_micros
+from hark.model.names import SECOND, check_name, from_micros, micros
 from hark.model.notes import AnyNote, NotedEvent, NoteEvents, NoteState
 from hark.model.outside import FetchedTask, TaskHeartbeat, epoch_of
 from hark.model.task_lease import lease_text
@@ -75,10 +75,10 @@ class OutsideTasks:
                 arrived.clear()  # before the question: what comes after it is not missed
                 request = FetchTasks(lanes=lanes, most=most, lease=int(lease * SECOND), info=info)
                 claims = await self._claims(request)
+                tasks = await self._fetched(claims)
                 if claims and gone.done():
-                    await self._ask(HandBack(claims=claims))
+                    await self._ask(HandBack(claims=claims, outside=True))
                     return []
-                tasks = [task for claim in claims if (task := await self._fetched(claim)) is not None]
                 left = end - loop.time()
                 if tasks or left <= 0 or gone.done():
                     return tasks
@@ -98,9 +98,16 @@ class OutsideTasks:
     async def _hand_back(self, claimed: Reply[list[Claim]]) -> None:
         with contextlib.suppress(HarkError):
             if claims := await claimed:
-                self._clerk.submit(HandBack(claims=claims))
+                self._clerk.submit(HandBack(claims=claims, outside=True))
 
-    async def _fetched(self, claim: Claim) -> FetchedTask | None:
+    async def _fetched(self, claims: list[Claim]) -> list[FetchedTask]:
+        try:
+            return [task for claim in claims if (task := await self._task(claim)) is not None]
+        except asyncio.CancelledError:
+            self._clerk.submit(HandBack(claims=claims, outside=True))
+            raise
+
+    async def _task(self, claim: Claim) -> FetchedTask | None:
         """A claimed task as its worker gets it. None if its input cannot be made: then its attempt has failed."""
         try:
             activation = await self._activation(claim)
@@ -180,16 +187,23 @@ class OutsideTasks:
         activation = await self._held(id, token)
         await self._commit(activation.claim, activation.completed(text))
 
-    async def fail(self, id: str, token: str, error: str, *, retry: bool = True) -> None:
-        """The attempt has failed; without `retry` there is no other one. Raises TaskLost."""
+    async def fail(self, id: str, token: str, error: str, *, retry: bool = True, delay: float | None = None) -> None:
+        """The attempt has failed; without `retry` there is no other one, and `delay` is the seconds until it if they
+        are not those of the retry policy. Raises TaskLost, InvalidInput."""
+        wait = None if delay is None else micros(delay, "delay", zero=True)
         activation = await self._held(id, token)
-        await self._commit(activation.claim, activation.failed(Failure(None, error), final=not retry))
+        await self._commit(activation.claim, activation.failed(failure_of(error), final=not retry, delay=wait))
 
-    async def throw(self, id: str, token: str, code: str) -> None:
+    async def throw(self, id: str, token: str, code: str, variables: dict[str, Any] | None) -> None:
         """The task ends with an error that the model may catch by its code. A job catches none: the task fails, without
-        another attempt. Raises TaskLost."""
+        another attempt, and its history has the variables. Raises TaskLost, InvalidInput."""
+        check_name(code, "code")
+        text = json.dump(variables, limit=self._max_payload, what="variables")
         activation = await self._held(id, token)
-        await self._commit(activation.claim, activation.failed(Failure("BpmnError", code), final=True))
+        data = f'{{"code":{_encode(code).decode()},"variables":{text}}}'
+        event = DecisionEvent("thrown", activation.claim.step, data)
+        failed = activation.failed(Failure("BpmnError", code), final=True, events=[event])
+        await self._commit(activation.claim, failed)
 
     async def _held(self, id: str, token: str) -> TaskActivation:
         """The task that this token holds. An attempt whose time is over fails now, and is lost."""

@@ -23,6 +23,7 @@ from hark.doors.http.routes import HttpRequest
 Most = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 100})]
 Lease = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 3600})]
 Wait = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 60})]
+Delay = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})]
 Handlers = Annotated[list[Name], msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": 100})]
 
 
@@ -79,11 +80,13 @@ class FailBody(msgspec.Struct, forbid_unknown_fields=True):
         token: The token of the task.
         error: The reason, for people.
         retry: Whether the retry policy of the task applies; false: no other attempt would help.
+        delay: Seconds until the next attempt; without it, what the retry policy says.
     """
 
     token: str
     error: str
     retry: bool = True
+    delay: Delay | None = None
 
 
 class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,7 +95,7 @@ class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         token: The token of the task.
         code: The code of the error.
-        variables: Variables for the process that catches it.
+        variables: Variables for the process that catches it; in a job, they are in the history of the task.
     """
 
     token: str
@@ -156,12 +159,12 @@ async def complete(request: HttpRequest) -> Response:
 async def fail(request: HttpRequest) -> Response:
     [task] = request.args
     body = await request.body_as(FailBody, parsing.ENVELOPE)
-    await request.access.outside_tasks.fail(task, body.token, body.error, retry=body.retry)
+    await request.access.outside_tasks.fail(task, body.token, body.error, retry=body.retry, delay=body.delay)
     return json_response(TaskReported())
 
 
 async def error(request: HttpRequest) -> Response:
     [task] = request.args
     body = await request.body_as(ErrorBody, parsing.ENVELOPE)
-    await request.access.outside_tasks.throw(task, body.token, body.code)
+    await request.access.outside_tasks.throw(task, body.token, body.code, body.variables)
     return json_response(TaskReported())

@@ -99,17 +99,21 @@ class TaskContext:
         """
         return Complete(output)
 
-    def fail(self, error: Any, *, retry: bool = True) -> Fail:
+    def fail(self, error: Any, *, retry: bool = True, delay: Duration | None = None) -> Fail:
         """Fail this attempt. Raising an exception does the same.
 
         Args:
             error: The reason: text, a JSON value or an exception.
             retry: Whether the retry policy of the task may follow with another attempt.
+            delay: Seconds, or a timedelta, until that attempt; by default what the policy says.
 
         Returns:
             The outcome, to be returned by the handler.
+
+        Raises:
+            InvalidInput: The delay is malformed.
         """
-        return Fail(error, retry)
+        return Fail(error, retry, None if delay is None else micros(delay, "delay", zero=True))
 
     def continue_(self, output: Any = None) -> Continue:
         """End this iteration of a loop: the handler runs again after `loop_delay`, with `iteration` one higher.

@@ -36,10 +36,12 @@ class Complete(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """What `task.fail` returns: why, and whether another attempt may follow."""
+    """What `task.fail` returns: why, whether another attempt may follow, and the µs until then; None: as the retry
+    policy says."""
 
     error: Any
     retry: bool = True
+    delay: int | None = None
 
 
 class Continue(Struct, frozen=True):
@@ -112,7 +114,7 @@ class TaskActivation:
             case Complete():
                 return self.completed(output)
             case Fail():
-                return self.failed(failure_of(outcome.error), final=not outcome.retry)
+                return self.failed(failure_of(outcome.error), final=not outcome.retry, delay=outcome.delay)
             case Continue():
                 return self.continued(output, now)
             case Pause():
@@ -134,8 +136,11 @@ class TaskActivation:
         state.phase, state.output = "run", UNSET
         return self._decide("done", Finish("done", result=output), events=events)
 
-    def failed(self, failure: Failure, *, final: bool = False, events: Iterable[DecisionEvent] = ()) -> Decision:
-        """An attempt has failed, or its gate has rejected its output. `final`: no further attempt would help."""
+    def failed(
+        self, failure: Failure, *, final: bool = False, delay: int | None = None, events: Iterable[DecisionEvent] = ()
+    ) -> Decision:
+        """An attempt has failed, or its gate has rejected its output. `final`: no further attempt would help; `delay`:
+        µs until the next one, instead of what its policy says."""
         state, retry = self.state, self.task.retry
         was_at_gate = state.phase == "gate"
         state.output = UNSET
@@ -144,7 +149,7 @@ class TaskActivation:
             decision = self._decide("stop", Finish("failed", error=failure.text, traceback=failure.traceback))
         else:
             state.phase = "run"
-            delay = retry_delay(retry, state.attempt)
+            delay = retry_delay(retry, state.attempt) if delay is None else delay
             asked = self._renew(attempt=state.attempt + 1)
             decision = self._decide("retry", Redo(delay, drop_waits=True, asked=asked))
             if was_at_gate:

@@ -18,9 +18,14 @@ class WorkerRow(Row, frozen=True):
 # Which migrations were applied.
 schema_version = Sql("SELECT max(version) FROM migrations")
 
-# All workers, also dead ones.
+# All workers, also dead ones; those of Hark before the leases of tasks that workers outside have fetched, which may be
+# many.
 all_workers = Sql(
-    "SELECT id, until, definitions, info, started_at FROM workers ORDER BY started_at, id LIMIT 1000", row=WorkerRow
+    """
+    SELECT id, until, definitions, info, started_at FROM workers
+    ORDER BY id LIKE 'outside:%', started_at, id LIMIT 1000
+    """,
+    row=WorkerRow,
 )
 
 # Rows that a live worker would have handled by now.
