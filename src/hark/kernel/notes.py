@@ -104,7 +104,9 @@ def _write_events(turn: Turn, task: str, step: str | None, events: Iterable[Note
 async def _checkpoint(turn: Turn, notes: list[NoteState]) -> None:
     if not notes:
         return
-    await turn.tx.fetch(sql.set_states, list({note.task_id: (note.task_id, note.state) for note in notes}.values()))
+    states = {note.task_id: (note.task_id, note.state) for note in notes if note.state is not None}
+    if states:
+        await turn.tx.fetch(sql.set_states, list(states.values()))
     consumed = [seq for note in notes for seq in note.consume]
     if consumed:
         await turn.tx.fetch(sql.consume, seqs=consumed)

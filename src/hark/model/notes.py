@@ -38,10 +38,12 @@ class NoteEvents(Note):
 class NoteState(Note):
     """A checkpoint: replace the state of the task, consume rows of its inbox, delete waits. The result is None.
 
+    Without a state, only the rest: waits that the handler has given up.
+
     A signal of the run that a deleted wait has received and that is not consumed here goes back to the run.
     """
 
-    state: str = "{}"
+    state: str | None = None
     consume: tuple[int, ...] = ()
     disarm: tuple[str, ...] = ()
     run_id: str | None = None  # the job, if waits are deleted

@@ -19,9 +19,9 @@ from hark.model.errors import RunFailed
 from hark.model.failures import failure_of
 from hark.model.names import SECOND
 from hark.model.retry_policy import allows_retry
+from hark.programs.cancellation import cancel, is_cancelled
 from hark.programs.operations import Result, Run
 from hark.programs.services import FunctionServices, InboxListener
-from hark.programs.steps import is_cancelled
 
 
 class Runs:
@@ -75,9 +75,9 @@ class Runs:
         try:
             async with limit:
                 result = await self._call(run)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise  # of the function itself
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if not limit.expired() or is_cancelled():
+                raise  # of the function itself, or the activation is cancelled
             cause = error.__cause__
         if limit.expired():  # also when the function ignored that it was cancelled
             raise TimeoutError(f"it did not end within its timeout of {timeout / SECOND:g} s") from cause
@@ -146,12 +146,12 @@ class Runs:
         """Cancel the task of a run that was withdrawn."""
         _, task = self.tasks.pop(entry, (None, None))
         if task is not None:
-            task.cancel()
+            cancel(task)
 
     def close(self) -> None:
         """Cancel everything."""
         for _, task in self.tasks.values():
-            task.cancel()
+            cancel(task)
         self.tasks.clear()
         if self.listener is not None:
             self.listener.close()

@@ -39,6 +39,7 @@ from hark.model.names import from_micros, new_id
 from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
 from hark.programs import effects
+from hark.programs.cancellation import is_cancelled
 
 if TYPE_CHECKING:  # a TypeVar with a default: `Context` alone means Context[Any], also in strict mode
     from typing_extensions import TypeVar
@@ -369,12 +370,6 @@ def _with_failure(decision: Decision, claim: Claim, failure: Failure) -> Decisio
     else:
         decision.failed_attempts = (FailedAttempt("error", claim.step, failure, claim.attempt),)
     return decision
-
-
-def is_cancelled() -> bool:
-    """Whether the task of this activation is being cancelled: its outcome is not used any more (X8)."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _state_for_handle(program: StepProgram, claim: Claim) -> Any:

@@ -17,6 +17,7 @@ from hark.model.activation import Claim
 from hark.model.decisions import Decision, Proceed, stop
 from hark.model.errors import NotOpen
 from hark.model.failures import failure_of
+from hark.programs.cancellation import cancel
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
@@ -69,7 +70,7 @@ class Activations:
         for claim in claims:
             _, task = self._tasks.pop(claim.id, (None, None))
             if task is not None:
-                task.cancel()
+                cancel(task)
             _close(claim)
 
     def tasks(self) -> list[shared_task.Task]:

@@ -14,6 +14,7 @@ from hark.kernel.requests import HandBack
 from hark.model.errors import HarkError, InvalidInput
 from hark.model.log import get_logger
 from hark.model.names import micros, new_id
+from hark.programs.cancellation import cancel
 from hark.runtime.activations import Activations
 from hark.runtime.attached_worker import AttachedWorker
 from hark.runtime.caller_errors import not_open
@@ -130,7 +131,7 @@ class Worker:
             await asyncio.wait(tasks, timeout=self._grace)
         left = activations.tasks()
         for task in left:
-            task.cancel()
+            cancel(task)
         if left:
             await asyncio.wait(left, timeout=_AFTER_CANCEL)
         activations.flush()

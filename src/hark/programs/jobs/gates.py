@@ -24,13 +24,13 @@ from hark.model.failures import Failure, failure_of
 from hark.model.job import JobSpec
 from hark.model.names import new_id
 from hark.model.notes import NoteAwakeable, TaskAwakeable
+from hark.programs.cancellation import is_cancelled
 from hark.programs.expressions import compile_condition
 from hark.programs.jobs.graph import APPROVAL_GATE, JobGraph
 from hark.programs.jobs.services import JobServices
 from hark.programs.jobs.task_data import load_data
 from hark.programs.jobs.task_outcomes import TaskActivation
 from hark.programs.jobs.task_state import TaskState, load_task_state
-from hark.programs.steps import is_cancelled
 
 _MAX_SHOWN = 4000  # characters of an output in the question about it
 

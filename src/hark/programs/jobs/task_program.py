@@ -18,6 +18,7 @@ from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision, stop
 from hark.model.failures import failure_of
 from hark.programs.branches import Suspended
+from hark.programs.cancellation import is_cancelled
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import TaskServices
 from hark.programs.jobs.task_context import TaskContext
@@ -25,7 +26,6 @@ from hark.programs.jobs.task_data import load_data
 from hark.programs.jobs.task_outcomes import Complete, Continue, TaskActivation, as_outcome
 from hark.programs.jobs.task_session import TaskSession
 from hark.programs.jobs.task_state import load_task_state
-from hark.programs.steps import is_cancelled
 
 
 class TaskProgram:
@@ -85,9 +85,9 @@ class TaskProgram:
                     value = await session.services.call_handler(self.handler, context)
                     if inspect.isawaitable(value):
                         value = await value
-        except TimeoutError as error:
-            if not clock.limit.expired():
-                raise  # of the handler itself
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if not clock.limit.expired() or is_cancelled():
+                raise  # of the handler itself, or the activation is cancelled
             cause = error.__cause__
         finally:
             clock.stop()

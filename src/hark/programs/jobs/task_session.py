@@ -75,6 +75,7 @@ class TaskSession:
         self._asked = 0  # awakeables since the last checkpoint
         self._pending_awakeables: set[str] = set()  # created since the last checkpoint and not settled, as far as known
         self._notes: set[TaskReply[Any]] = set()  # not committed yet
+        self._disarming: asyncio.Task[None] | None = None  # the last wait that the handler has given up
         self._has_ended = False
         self._has_begun = False  # something of what the handler called may not have started yet
         self._chunks: deque[NotedEvent] = deque()  # not written yet
@@ -133,10 +134,31 @@ class TaskSession:
             self._activity += 1
             self._active_at = self._loop.time()
             return row
+        except asyncio.CancelledError:
+            self._give_up(wait)
+            raise
         finally:
             self.clock.end_wait()
 
+    def _give_up(self, wait: WaitRow) -> None:
+        """The handler has cancelled its call: the wait must not take a signal from those that are asked for later."""
+        if not self.is_suspended and self.lost is None:  # else the handler itself has ended
+            self.waits.withdraw(wait)
+            self._disarming = self._loop.create_task(self._disarm(wait.id, self._disarming))
+
+    async def _disarm(self, wait: str, before: asyncio.Task[None] | None) -> None:
+        """Delete a wait. A signal that it has received goes back to the run."""
+        if before is not None:
+            await before
+        for reply in list(self._notes):  # it may be about to be armed, and a turn deletes waits before it arms them
+            with contextlib.suppress(Exception):
+                await reply
+        with contextlib.suppress(Exception):
+            await self._patient_note(NoteState(self.claim.id, self.claim.epoch, disarm=(wait,), run_id=self.state.run))
+
     async def _arm(self, wait: WaitRow, arm: Arm) -> InboxRow | None:
+        if self._disarming is not None:
+            await asyncio.wait([self._disarming])
         try:
             row: InboxRow | None = await self.note(NoteWait(self.claim.id, self.claim.epoch, arm=arm))
         except Exception:
@@ -256,6 +278,8 @@ class TaskSession:
         if self._has_begun:
             await asyncio.sleep(0)  # the last call of the handler, if it was not awaited, has started now
         self._has_ended = True
+        if self._disarming is not None:
+            await asyncio.wait([self._disarming])
         while self._chunks or self._streaming is not None:
             self._write()
             await asyncio.wait([self._streaming] if self._streaming is not None else [])
@@ -299,7 +323,7 @@ class TaskSession:
         self._notes.discard(reply)
         return result
 
-    async def _patient_note(self, note: NoteInbox | NoteTimeout) -> Any:
+    async def _patient_note(self, note: NoteInbox | NoteTimeout | NoteState) -> Any:
         """The result of a note that may be taken again: a handler that waits does not fail because the database cannot
         be reached for a while."""
         while True:

@@ -49,9 +49,12 @@ class TaskWaits:
         return wait, is_new
 
     def withdraw(self, wait: WaitRow) -> None:
-        """The wait could not be armed."""
+        """The wait could not be armed, or the handler has given it up. Calls from now on do not continue it."""
         self._open.pop(wait.id, None)
         self._waits.remove(wait)
+        row = self._answers.pop(wait.id, None)
+        if row is not None and row.wait_id is None:
+            self._undirected.appendleft(row)
 
     def arrived(self, row: InboxRow) -> list[WaitRow]:
         """A row arrived in the inbox. Returns the waits that were asked for and have an answer now."""
