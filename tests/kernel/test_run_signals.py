@@ -73,6 +73,30 @@ async def test_j6_a_signal_goes_to_the_oldest_wait_of_the_run_and_to_no_other(tu
     assert wait.result.payload == "3"
 
 
+async def test_j6_a_turn_reports_the_rows_that_executing_tasks_receive(turns: Any) -> None:
+    """The handler gets them after the commit, without another turn."""
+    first, second, parked = await running(turns.run, "run", "run.0", "run.1", "run.2")
+    for n, task in enumerate((first, first, second, parked)):
+        await turns.run(note_wait(task, on_run("a", f"w{n}")))
+    await turns.run(linger(parked))
+    result = await turns.run(*[send("a", f"{n}") for n in range(4)])
+    assert {id: one.epoch for id, one in result.arrived.items()} == {"run.0": first.epoch, "run.1": second.epoch}
+    for task in (first, second):
+        assert result.arrived[task.id].rows == await inbox(turns, task)
+    assert [row.payload for row in result.arrived["run.0"].rows] == ["0", "1"]
+    assert all(one.is_complete for one in result.arrived.values())
+
+
+async def test_j6_rows_that_are_moved_to_an_executing_task_have_to_be_read(turns: Any) -> None:
+    first, second = await running(turns.run, "run", "run.0", "run.1")
+    await turns.run(note_wait(first, on_run("a", "w0")))
+    await turns.run(note_wait(second, on_run("a", "w1")), note_wait(second, on_run("b", "w2")))
+    await turns.run(send("a", "1"))
+    result = await turns.run(end(first), send("b", "2"))
+    assert not result.arrived["run.1"].is_complete
+    assert [row.payload for row in await inbox(turns, second)] == ["2", "1"]
+
+
 async def test_j6_a_signal_wakes_a_parked_task_in_its_own_turn_and_not_the_job(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
     await turns.run(note_wait(task, on_run("a", "w1")))

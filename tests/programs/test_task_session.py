@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from hark.model.activation import InboxRow
+from hark.model.activation import Arrived, InboxRow
 from hark.model.errors import SignalTimeout, StoreUnavailable, TaskLost
 from hark.model.notes import NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
 from hark.programs.branches import Suspended
@@ -20,6 +20,8 @@ MINUTE = 60_000_000
 
 class Listener:
     def __init__(self) -> None:
+        self.seen = 0
+        self.take: Callable[[Arrived], bool] = lambda arrived: False
         self.notified = asyncio.Event()
 
     async def wait(self) -> None:
@@ -45,7 +47,8 @@ class Script:
     def micros(self) -> int:
         return self.now
 
-    def listen(self, id: str) -> Listener:
+    def listen(self, id: str, take: Callable[[Arrived], bool]) -> Listener:
+        self.listener.take = take
         return self.listener
 
     def note(self, note: Any) -> asyncio.Future[Any]:
@@ -164,3 +167,64 @@ async def test_chunks_share_notes_and_a_handler_waits_when_many_are_not_written(
         assert len(sizes) < 20
         with pytest.raises(TaskLost):
             session.stream("after the end")
+
+
+async def armed_wait(script: Script) -> str:
+    """The id of the wait that the handler has armed last, once it waits."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return [note.arm.id for note in script.notes if isinstance(note, NoteWait)][-1]
+
+
+def arrived(seq: int, wait_id: str, payload: str, epoch: int = 3) -> Arrived:
+    return Arrived(epoch, [InboxRow(seq, "signal", "s", wait_id, payload, 1)])
+
+
+async def test_a_signal_that_a_turn_of_this_process_delivered_is_received_without_a_note() -> None:
+    script = Script()
+    async with session_on(script) as session:
+        waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
+        wait = await armed_wait(script)
+        assert script.listener.take(arrived(4, wait, '"here"'))
+        assert await waiting == "here"
+        assert [type(note) for note in script.notes] == [NoteWait]
+        await session.checkpoint("1")
+        assert script.notes[-1].consume == (4,)
+
+
+async def test_a_signal_for_another_activation_of_the_task_is_not_received() -> None:
+    """The lease is lost, and this handler has not noticed: the activation of the other worker has a higher epoch."""
+    script = Script()
+    async with session_on(script) as session:
+        waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
+        wait = await armed_wait(script)
+        assert not script.listener.take(arrived(4, wait, "1", epoch=5))
+        script.answers[NoteInbox] = [TaskLost("another worker has it")]
+        script.listener.notified.set()  # what a listener does with rows that were refused
+        with pytest.raises(TaskLost, match="another worker"):
+            await waiting
+        assert session.waits.received() == ()
+
+
+async def test_a_signal_that_comes_when_the_handler_is_suspended_is_left_to_the_park() -> None:
+    script = Script()
+    async with session_on(script) as session:
+        waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
+        wait = await armed_wait(script)
+        session.suspend()
+        script.listener.take(arrived(4, wait, "1"))
+        with pytest.raises(Suspended):
+            await waiting
+        assert (session.waits.received(), session.waits.handed()) == ((), ())
+
+
+async def test_a_signal_that_comes_before_the_suspension_is_left_to_the_park_if_it_was_not_received() -> None:
+    script = Script()
+    async with session_on(script) as session:
+        waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
+        wait = await armed_wait(script)
+        assert script.listener.take(arrived(4, wait, "1"))
+        session.suspend()
+        with pytest.raises(Suspended):
+            await waiting
+        assert (session.waits.received(), session.waits.handed()) == ((), ())

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from hark import Dag, Hark, SignalTimeout, TaskLost
+from hark.model.notes import AnyNote, NoteInbox
+from hark.runtime.reply import Reply
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, harness, neighbour
 from tests.support.inspect import query, until
@@ -63,15 +65,34 @@ async def is_open(app: Hark, name: str) -> bool:
 
 async def is_armed(store: Store, name: str) -> bool:
     """Also while its task executes."""
-    return bool(await query(store, f"SELECT 1 FROM waits WHERE name = '{name}' AND fired_at IS NULL"))
+    return await are_armed(store, name, 1)
+
+
+async def are_armed(store: Store, name: str, many: int) -> bool:
+    return len(await query(store, f"SELECT 1 FROM waits WHERE name = '{name}' AND fired_at IS NULL")) == many
+
+
+def neighbouring(store: Store) -> Hark:
+    """Another process, without a worker."""
+    return Hark(store.url, **store.options)
+
+
+def let_no_handler_read_its_inbox(app: Hark) -> None:
+    note = app._services.note
+
+    def unless_it_reads(one: AnyNote) -> Reply[Any]:
+        return Reply() if isinstance(one, NoteInbox) else note(one)  # a reply that never comes
+
+    app._services.note = unless_it_reads  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "thread"])
-async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signal_without_running_again(
+async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signal_from_the_turn_that_delivers_it(
     store: Store, sync: bool
 ) -> None:
     runs = Runs(sync=sync)
     async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
+        let_no_handler_read_its_inbox(app)
         runs.register(app)
         job = await app.start(one_task())
         for name in ("a", "b"):
@@ -81,6 +102,21 @@ async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signal_without_runni
             assert (await job.signal(name, name.upper())).status == "woke"
         assert await job.result(timeout=60) == {"work": ["A", "B"]}
     assert (runs.begun, runs.ended) == (1, [])
+
+
+async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signals_of_all_processes(store: Store) -> None:
+    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker(), neighbouring(store) as other:
+
+        @app.handler("work")
+        async def work(task: Any) -> Any:
+            waits = [task.wait_for_signal("s", timeout=600) for _ in range(4)]
+            return [await wait for wait in waits]
+
+        job = await app.start(one_task())
+        await until(lambda: are_armed(store, "s", 4), "the handler to wait")
+        for n, sender in enumerate((other, app, other, app)):
+            assert (await sender.signal(job.id, "s", n)).status == "woke"
+        assert await job.result(timeout=60) == {"work": [0, 1, 2, 3]}
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "thread"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.kernel.requests import Cancel, Commit, Deliver, SettleAwakeable
+from hark.kernel.requests import Cancel, Commit, Deliver, Reclaim, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Decision, Finish, Park, Settle
@@ -73,10 +73,38 @@ async def test_j6_a_signal_concurrent_with_the_end_of_the_linger_wakes_the_task(
         async def check(parking: TurnResult, delivering: TurnResult) -> None:
             assert await received(stage) == {"run.0": ["w"]}
             assert (await stage.content()).instances["run.0"].status == "runnable"
+            for arrived in delivering.arrived.values():  # the delivery was first: the park found the row
+                assert (arrived.epoch, [row.wait_id for row in arrived.rows]) == (task.epoch, ["w"])
 
         return Duel(part(parked(task)), part(send()), check)
 
     await stage.explore(prepare, deep=True)
+
+
+async def test_fault_52_a_signal_concurrent_with_a_lost_lease_reaches_the_next_activation(stage: Stage) -> None:
+    """It is given to the handler that loses its lease only if the next one has it in its inbox."""
+    given_to = []
+
+    async def prepare() -> Duel:
+        [task] = await running(stage.one.run, "run", "run.0")
+        await stage.one.run(note_wait(task, on_run("a", "w")))
+
+        async def check(reclaiming: TurnResult, delivering: TurnResult) -> None:
+            [claim] = reclaiming.claims
+            assert claim.epoch > task.epoch
+            assert await received(stage) == {"run.0": ["w"]}
+            for arrived in delivering.arrived.values():
+                assert [row.wait_id for row in arrived.rows] == ["w"]
+                if arrived.epoch == task.epoch:
+                    assert claim.inbox == arrived.rows
+                else:
+                    assert (arrived.epoch, claim.inbox) == (claim.epoch, [])
+                given_to.append(arrived.epoch == task.epoch)
+
+        return Duel(part(Reclaim(owners=["worker"]), claim=workers("other")), part(send()), check)
+
+    await stage.explore(prepare, deep=True)
+    assert set(given_to) == {True, False}
 
 
 async def test_j6_one_signal_goes_to_one_of_two_concurrent_waits(stage: Stage) -> None:
@@ -105,6 +133,22 @@ async def test_j6_two_concurrent_signals_go_to_two_waits(stage: Stage) -> None:
         async def check(one: TurnResult, two: TurnResult) -> None:
             assert await received(stage) == {"run.1": ["w0"], "run.0": ["w1"]}
             assert (await stage.content()).instances["run.0"].status == "runnable"
+
+        return Duel(part(send("1")), part(send("2")), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_j6_of_two_handlers_that_wait_for_one_name_each_is_given_one_of_two_signals(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        first, second = await running(stage.one.run, "run", "run.0", "run.1")
+        await stage.one.run(note_wait(first, on_run("a", "w0")))
+        await stage.one.run(note_wait(second, on_run("a", "w1")))
+
+        async def check(one: TurnResult, two: TurnResult) -> None:
+            assert await received(stage) == {"run.0": ["w0"], "run.1": ["w1"]}
+            given = [row.wait_id for turn in (one, two) for arrived in turn.arrived.values() for row in arrived.rows]
+            assert len(given) == len(set(given))
 
         return Duel(part(send("1")), part(send("2")), check)
 

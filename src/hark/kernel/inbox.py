@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from hark.kernel.rows import LockedRow
-from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.activation import Arrived, Claim, InboxRow, WaitRow
 from hark.model.decisions import Decision
 from hark.store import statements as sql
 from hark.store.protocol import Tx
@@ -23,7 +23,7 @@ _Post = tuple[str, str, str, str | None, str, str | None]  # instance, kind, nam
 class Inbox:
     """The inbox rows that one turn writes, and the instances they wake."""
 
-    __slots__ = ("_posts", "_tx", "_unmarked", "complete", "executing", "woken")
+    __slots__ = ("_posts", "_tx", "_unmarked", "arrived", "complete", "executing", "woken")
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -32,6 +32,7 @@ class Inbox:
         self.complete: dict[str, list[InboxRow]] = {}  # inboxes that hold nothing but what this turn posted
         self.woken: set[str] = set()
         self.executing: set[str] = set()  # executing receivers: a function may wait for this while it runs
+        self.arrived: dict[str, Arrived] = {}  # what those of them that are tasks receive
 
     def post(
         self,
@@ -54,6 +55,8 @@ class Inbox:
             return True
         if row.status == "executing":
             self.executing.add(row.id)
+            if row.kind == "task" and row.id not in self.arrived:
+                self.arrived[row.id] = Arrived(row.epoch, [])
         return False
 
     def mark(self, row: LockedRow) -> None:
@@ -71,6 +74,7 @@ class Inbox:
             self.woken.add(row.id)
         elif row.status == "executing":
             self.executing.add(row.id)
+            self.arrived[row.id] = Arrived(row.epoch, [], is_complete=False)
 
     async def flush(self) -> None:
         """Insert what was posted so far, in order."""
@@ -80,6 +84,10 @@ class Inbox:
             for seq, (id, kind, name, wait_id, payload, _) in zip(seqs, self._posts, strict=True):
                 if id in self.complete:
                     self.complete[id].append(InboxRow(seq, kind, name, wait_id, payload, self._tx.now))
+            if self.arrived:
+                for seq, (id, kind, name, wait_id, payload, _) in zip(seqs, self._posts, strict=True):
+                    if id in self.arrived:
+                        self.arrived[id].rows.append(InboxRow(seq, kind, name, wait_id, payload, self._tx.now))
             self._posts = []
         self._unmarked -= self.woken  # the claims, which come last, write these
         if self._unmarked:

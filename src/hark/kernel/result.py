@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hark.kernel.counts import Counts
 from hark.kernel.requests import Commit, Request, SettleAwakeable
-from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
+from hark.model.activation import Arrived, ChildRow, Claim, InboxRow, WaitRow
 from hark.model.failures import Failure
 from hark.store.protocol import Tx
 
@@ -59,8 +59,8 @@ class TurnResult:
     """The claims, the ended instances and the pending work of one turn."""
 
     __slots__ = (
-        "again", "cancelled", "claims", "counts", "failures", "finished", "inboxes", "keeps_statuses", "kept", "now",
-        "pending", "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
+        "again", "arrived", "cancelled", "claims", "counts", "failures", "finished", "inboxes", "keeps_statuses",
+        "kept", "now", "pending", "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
     )  # fmt: skip
 
     def __init__(self, tx: Tx) -> None:
@@ -78,6 +78,7 @@ class TurnResult:
         self.failures: Sequence[Failed] = ()  # failed attempts and failed ends
         self.cancelled: set[str] = set()
         self.signalled: set[str] = set()  # executing instances whose inbox was written
+        self.arrived: dict[str, Arrived] = {}  # of those that are tasks: what was written
         self.keeps_statuses = False  # no instance changed its status or opened an awakeable: a plain turn
         self.retired = False  # a worker of this process left
         self.provable = False  # it wrote rows by which `statements.proof_of_commit` recognises its commit

@@ -161,7 +161,7 @@ async def run_turn(
     await retain.apply(turn)
     await turn.history.write(tx)
     counts.add_up(turn)
-    result.signalled = turn.inbox.executing
+    result.signalled, result.arrived = turn.inbox.executing, turn.inbox.arrived
     result.failures = turn.history.failures
     result.provable = bool(turn.history.events or result.ran_ahead or turn.broadcasts.published)
     return result

@@ -33,6 +33,17 @@ class InboxRow(Struct, gc=False):
     at: int
 
 
+class Arrived(Struct):
+    """What one turn added to the inbox of an executing task, and the epoch at which the task was executing then.
+
+    The rows are given to the handler after the commit. They need no second fence: the turn held the lock of the task.
+    """
+
+    epoch: int
+    rows: list[InboxRow]
+    is_complete: bool = True  # False: other rows were moved to the inbox, and must be read there
+
+
 class WaitRow(Struct, gc=False):
     """An open wait. Times are µs since 1970; `fired_at` is set once it is answered or has timed out."""
 

@@ -65,8 +65,8 @@ class NoteWait(Note):
 
 
 class NoteInbox(Note):
-    """Read the inbox of the task, after its listener was notified. The result is a list of `InboxRow`: those above
-    the number `after` that are not consumed."""
+    """Read the inbox of the task, after its listener was notified of rows that it was not given. The result is a list
+    of `InboxRow`: those above the number `after` that are not consumed."""
 
     after: int = 0
 

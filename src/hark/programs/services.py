@@ -6,13 +6,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from hark.model.activation import Claim
+from hark.model.activation import Arrived, Claim
 from hark.model.failures import Failure
 from hark.programs.steps import StepServices
 
 
 class InboxListener(Protocol):
-    """Notifies an executing activation of new rows in its inbox."""
+    """Notifies an executing activation of new rows in its inbox.
+
+    Attributes:
+        seen: Rows of the inbox up to this seq need no notification.
+    """
+
+    seen: int
 
     def is_notified(self) -> bool: ...
     async def wait(self) -> None:
@@ -20,7 +26,7 @@ class InboxListener(Protocol):
         ...
 
     def reset(self, seen: int) -> None:
-        """Forget earlier notifications. `seen`: rows of the inbox up to this seq need no further notification."""
+        """Forget earlier notifications. Called before the inbox is read; `seen` as above."""
         ...
 
     def close(self) -> None: ...
@@ -57,8 +63,9 @@ class FunctionServices(StepServices, Protocol):
         """Start the watchdog of this thread's event loop, if it is not running."""
         ...
 
-    def listen(self, id: str) -> InboxListener:
-        """A listener to the inbox of this instance."""
+    def listen(self, id: str, take: Callable[[Arrived], bool] | None = None) -> InboxListener:
+        """A listener to the inbox of this instance. `take` is given the rows that a turn of this process has added to
+        the inbox of a task; if it refuses them, with False, the listener is notified, as without it."""
         ...
 
 

@@ -6,11 +6,11 @@ It passes claims and notices on to the worker's loop. Starting and stopping are 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hark.kernel.requests import Capacity, Commit
-from hark.model.activation import Claim
+from hark.model.activation import Arrived, Claim
 from hark.runtime.activations import Activations
 from hark.runtime.lease import LeaseRenewal
 from hark.runtime.services import WorkerServices
@@ -78,15 +78,15 @@ class AttachedWorker:
     def executing(self) -> dict[str, int]:
         return {claim.id: claim.epoch for claim in self._slots.claims()}
 
-    def notify(self, ids: set[str]) -> None:
+    def notify(self, ids: set[str], arrived: Mapping[str, Arrived]) -> None:
         if not ids.isdisjoint(self._services.listeners.ids()):
-            self._call(self._services.listeners.notify, ids)
+            self._call(self._services.listeners.notify, ids, arrived)
 
     def listening(self) -> list[tuple[str, int]]:
         return self._services.listeners.listening()
 
-    def notify_unseen(self, newest: dict[str, int]) -> None:
-        self._call(self._services.listeners.notify_unseen, newest)
+    def notify_unseen(self, found: dict[str, list[int]]) -> None:
+        self._call(self._services.listeners.notify_unseen, found)
 
     def lease_is_sound(self) -> bool:
         return self._lease.is_sound()

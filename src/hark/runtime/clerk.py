@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from hark.kernel.definitions import Catalog
 from hark.kernel.requests import Capacity, Commit, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
-from hark.model.activation import Claim
+from hark.model.activation import Arrived, Claim
 from hark.model.errors import InvalidInput
 from hark.model.log import get_logger
 from hark.runtime import caller_errors, failure_log
@@ -73,16 +73,16 @@ class LocalWorker(Protocol):
         """The epochs of the instances it holds, by id."""
         ...
 
-    def notify(self, ids: set[str]) -> None:
-        """Signals were delivered to these, which execute."""
+    def notify(self, ids: set[str], arrived: Mapping[str, Arrived]) -> None:
+        """Signals were delivered to these, which execute. `arrived`: to those that are tasks, these rows."""
         ...
 
     def listening(self) -> list[tuple[str, int]]:
         """The instances that wait for signals while they execute, each with the newest signal it has seen, by seq."""
         ...
 
-    def notify_unseen(self, newest: dict[str, int]) -> None:
-        """The newest signal in each of these inboxes, by seq; an activation that has not seen its own is notified."""
+    def notify_unseen(self, found: dict[str, list[int]]) -> None:
+        """The signals in each of these inboxes, by seq; an activation that has not seen all of its own is notified."""
         ...
 
     def lease_is_sound(self) -> bool:
@@ -369,7 +369,7 @@ class Clerk:
         if commits or result.claims:
             self.worker.receive(commits, result.claims)
         if result.signalled:
-            self.worker.notify(result.signalled)
+            self.worker.notify(result.signalled, result.arrived)
         return fenced
 
     def _concerns_others(self, result: TurnResult) -> bool:

@@ -1,21 +1,29 @@
 """Listeners: executing instances that wait for signals at the same time are notified here.
 
-The clerk notifies them of what its own turns deliver. For what other processes deliver it reads the inboxes of the
-instances that listen, after a hint, and notifies those that have not seen all of it.
+The clerk notifies them of what its own turns deliver; a task is given the rows themselves, so that it need not read its
+inbox in another turn. For what other processes deliver it reads the inboxes of the instances that listen, after a hint,
+and notifies those that have not seen all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
+
+from hark.model.activation import Arrived
 
 
 class ActivationListener:
     """Notifies one activation. Made and used on the worker's loop."""
 
-    def __init__(self, listeners: dict[str, ActivationListener], id: str) -> None:
+    def __init__(
+        self, listeners: dict[str, ActivationListener], id: str, take: Callable[[Arrived], bool] | None
+    ) -> None:
         self.id = id
         self.seen = 0
         self._listeners = listeners
+        self._take = take
+        self._taken: set[int] = set()  # rows above `seen` that it was given; another process may have added lower ones
         self._notified = asyncio.Event()
 
     def is_notified(self) -> bool:
@@ -32,6 +40,21 @@ class ActivationListener:
     def notify(self) -> None:
         self._notified.set()
 
+    def give(self, arrived: Arrived) -> None:
+        """A turn of this process has added these rows to the inbox."""
+        if self._take is not None and arrived.is_complete and self._take(arrived):
+            self._taken.update([row.seq for row in arrived.rows])
+        else:
+            self._notified.set()
+
+    def notify_unseen(self, found: list[int]) -> None:
+        """These rows are in the inbox; all that is below the highest of them was committed before they were read."""
+        if all(seq <= self.seen or seq in self._taken for seq in found):
+            self.seen = max(self.seen, *found)
+            self._taken = {seq for seq in self._taken if seq > self.seen}
+        else:
+            self._notified.set()
+
     def close(self) -> None:
         if self._listeners.get(self.id) is self:
             del self._listeners[self.id]
@@ -43,8 +66,8 @@ class Listeners:
     def __init__(self) -> None:
         self._by_id: dict[str, ActivationListener] = {}
 
-    def listen(self, id: str) -> ActivationListener:
-        self._by_id[id] = listener = ActivationListener(self._by_id, id)
+    def listen(self, id: str, take: Callable[[Arrived], bool] | None = None) -> ActivationListener:
+        self._by_id[id] = listener = ActivationListener(self._by_id, id, take)
         return listener
 
     def ids(self) -> list[str]:
@@ -55,15 +78,19 @@ class Listeners:
         """The instances that listen, each with the number of the newest signal it has seen. From any thread."""
         return sorted((id, listener.seen) for id, listener in self._by_id.copy().items())
 
-    def notify(self, ids: set[str]) -> None:
+    def notify(self, ids: set[str], arrived: Mapping[str, Arrived]) -> None:
         """Signals were delivered to these."""
         for id in ids:
-            if id in self._by_id:
-                self._by_id[id].notify()
-
-    def notify_unseen(self, newest: dict[str, int]) -> None:
-        """These are the newest signals in the inboxes; an activation that has seen its own is not notified."""
-        for id, seq in newest.items():
             listener = self._by_id.get(id)
-            if listener is not None and seq > listener.seen:
-                listener.notify()
+            if listener is not None:
+                if id in arrived:
+                    listener.give(arrived[id])
+                else:
+                    listener.notify()
+
+    def notify_unseen(self, found: dict[str, list[int]]) -> None:
+        """These signals are in the inboxes; an activation that has seen its own is not notified."""
+        for id, seqs in found.items():
+            listener = self._by_id.get(id)
+            if listener is not None:
+                listener.notify_unseen(seqs)

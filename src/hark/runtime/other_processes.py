@@ -122,11 +122,11 @@ class OtherProcesses:
         worker = self._clerk.worker
         if worker is None or not (listening := worker.listening()):
             return
-        newest: dict[str, int] = {}
+        found: dict[str, list[int]] = {}
         for seq, id, *_ in await self._clerk.store.read(sql.inbox_heads, listening):
-            newest[id] = max(seq, newest.get(id, 0))
-        if newest:
-            worker.notify_unseen(newest)
+            found.setdefault(id, []).append(seq)
+        if found:
+            worker.notify_unseen(found)
 
     # -- dead workers -----------------------------------------------------------------------------
 

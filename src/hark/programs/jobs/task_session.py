@@ -13,14 +13,14 @@ import contextlib
 import secrets
 from asyncio import _get_running_loop
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from hark.model import json
-from hark.model.activation import InboxRow, WaitRow
+from hark.model.activation import Arrived, InboxRow, WaitRow
 from hark.model.decisions import Arm, Settle
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, HarkError, SignalTimeout, StoreUnavailable, TaskLost
 from hark.model.names import SECOND
@@ -69,7 +69,6 @@ class TaskSession:
         self._answers: dict[str, asyncio.Future[InboxRow]] = {}  # by wait: what a handler waits for
         self._listener: InboxListener | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._seen = self.claim.read_to
         self._active_at = 0.0  # when the handler last received an answer, by the clock of the loop
         self._activity = 0  # how often it has asked or received something
         self._asked = 0  # awakeables since the last checkpoint
@@ -219,26 +218,37 @@ class TaskSession:
     def _listen(self) -> None:
         """Be notified of rows that arrive. Before the wait is armed: no row may come between."""
         if self._listener is None:
-            self._listener = self.services.listen(self.claim.id)
-            self._listener.reset(self._seen)
+            self._listener = self.services.listen(self.claim.id, self._take)
+            self._listener.reset(self.claim.read_to)
             self._listening = self._loop.create_task(self._read_arrivals(self._listener))
 
     async def _read_arrivals(self, listener: InboxListener) -> None:
         while True:
             await listener.wait()
-            listener.reset(self._seen)
+            listener.reset(listener.seen)
             try:
                 # All of it: a signal that another task gave back has the number that it had in the queue of the run.
                 rows = await self._patient_note(NoteInbox(self.claim.id, self.claim.epoch))
             except Exception as error:
                 self._end_waits(error)
                 return
-            for row in rows:
-                self._seen = max(self._seen, row.seq)
-                for wait in self.waits.arrived(row):
-                    answer = self._answers.get(wait.id)
-                    if answer is not None and not answer.done():
-                        answer.set_result(row)
+            self._receive(rows)
+            listener.seen = max([listener.seen, *(row.seq for row in rows)])
+
+    def _take(self, arrived: Arrived) -> bool:
+        """Rows that a turn of this process has added to the inbox. False if they may belong to another activation:
+        then the inbox is read, which finds out."""
+        if arrived.epoch != self.claim.epoch:
+            return False
+        self._receive(arrived.rows)
+        return True
+
+    def _receive(self, rows: Iterable[InboxRow]) -> None:
+        for row in rows:
+            for wait in self.waits.arrived(row):
+                answer = self._answers.get(wait.id)
+                if answer is not None and not answer.done():
+                    answer.set_result(row)
 
     # -- suspending and ending --------------------------------------------------------------------
 
