@@ -78,7 +78,6 @@ class CommandProgram(TaskProgram):
         limit = session.services.max_payload
 
         async def stream(line: str) -> None:
-            session.clock.beat()  # a command has no other heartbeat
             await session.stream(json.dump(line.replace("\0", "\ufffd")))
 
         if self._agent is not None and task.model is None and any(_MODEL in word for word in self._argv):
