@@ -325,6 +325,19 @@ tasks:
     ]  # fmt: skip
 
 
+def test_of_very_many_problems_the_first_hundred_are_reported() -> None:
+    tasks = "".join(f"  - {{name: t{number}, run: x, needs: [nothing-{number}]}}\n" for number in range(200))
+    with pytest.raises(InvalidDefinition, match="has at least 100 problems") as caught:
+        load_job(f"name: j\ntasks:\n{tasks}")
+    assert [problem.line for problem in caught.value.problems] == list(range(3, 103))
+
+
+def test_two_tasks_with_the_same_mistake_in_one_line_are_both_wrong() -> None:
+    wrong, same_name = problems("name: j\ntasks: [{name: a, type: sleep}, {name: a, type: sleep}]\n")
+    assert "needs the key 'seconds'" in wrong.message
+    assert "two tasks named 'a'" in same_name.message
+
+
 def test_the_lines_of_a_json_file_are_known_too() -> None:
     text = '{\n  "name": "j",\n  "name": "k",\n  "tasks": [\n    {"name": "a",\n     "run": 1}\n  ]\n}\n'
     assert [(problem.line, problem.element) for problem in problems(text)] == [(3, None), (6, "a")]

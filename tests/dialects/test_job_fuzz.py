@@ -47,6 +47,7 @@ def load(source: Any) -> None:
 @example(b"a: &a [*a, *a]")
 @example(b"? ? ? ?")
 @example(b'{"a": 1e400}')
+@example(b"name: j\ntasks:\n - name: a\n   run: |\n    cat <<E\n    " + b"x" * 100_000 + b"\n    E\n")
 @example(b"name: j\ntasks:\n - {name: a, run: x, needs: [a, a, a]}\n")
 def test_any_bytes_are_a_job_or_have_problems(data: bytes) -> None:
     load(data)

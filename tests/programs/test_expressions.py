@@ -254,6 +254,17 @@ def test_the_budget_ends_what_would_take_too_long() -> None:
             compile_expression(text).evaluate({"long": long, "many": many, "other": list(many)})
 
 
+def test_default_does_not_look_for_the_name_that_was_meant() -> None:
+    class Keys(dict[str, int]):
+        def __iter__(self) -> Any:
+            raise AssertionError("a missing key is compared with the others, which takes long")
+
+    for text in ("inputs.missing | default(5)", "default(missing, 5)", "[inputs['missing']] | first | default(5)"):
+        assert compile_expression(text).evaluate({"inputs": Keys(found=1)}) == 5
+    with pytest.raises(ExpressionError, match="did you mean 'found'"):
+        compile_expression("inputs.fuond").evaluate({"inputs": {"found": 1}})
+
+
 def test_a_long_sum_needs_no_depth() -> None:
     assert compile_expression(" + ".join(["1"] * 4_000)).evaluate({}) == 4_000
     assert compile_expression(" and ".join(["true"] * 4_000)).evaluate({}) is True

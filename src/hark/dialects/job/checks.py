@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hark.dialects.job.kinds import nearest
 from hark.dialects.job.reading import JobDraft, TaskDraft
+from hark.model.nearest import did_you_mean
 
 
 def check_graph(draft: JobDraft) -> Ancestors | None:
@@ -64,7 +64,7 @@ def _check_needs(draft: JobDraft, task: TaskDraft, by_name: Mapping[str, TaskDra
     for need in task.needs:
         other = by_name.get(need)
         if other is None:
-            draft.report(task.name, line, f"It needs {need!r}, which is not a task.{nearest(need, by_name)}")
+            draft.report(task.name, line, f"It needs {need!r}, which is not a task.{did_you_mean(need, by_name)}")
         elif other.is_finally and not task.is_finally:
             draft.report(task.name, line, f"It needs {need!r}, which is under `finally` and runs after all tasks.")
         elif task.is_finally and not other.is_finally:
@@ -139,7 +139,8 @@ def _check_regression(draft: JobDraft, task: TaskDraft, by_name: Mapping[str, Ta
     target = task.spec.on_fail.regress_to
     line = task.at("on_fail").line
     if target not in by_name:
-        draft.report(task.name, line, f"It regresses to {target!r}, which is not a task.{nearest(target, by_name)}")
+        hint = did_you_mean(target, by_name)
+        draft.report(task.name, line, f"It regresses to {target!r}, which is not a task.{hint}")
     elif target != task.spec.name and not before.is_before(target, task.spec.name):
         draft.report(
             task.name, line, f"It regresses to {target!r}, which does not come before it. Add it to its needs."

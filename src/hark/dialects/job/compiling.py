@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hark.dialects.job.checks import check_graph
-from hark.dialects.job.reading import read_draft
+from hark.dialects.job.reading import MAX_PROBLEMS, JobDraft, TooManyProblems, read_draft
 from hark.dialects.job.template_checks import check_templates
 from hark.dialects.job.tree import TreeNode, Unreadable, check_text, decode, from_json, from_value
 from hark.dialects.job.yaml_tree import from_yaml
@@ -34,7 +35,9 @@ def compile_value(value: Any, label: str) -> JobSpec:
 
 def check_value(value: Any, label: str) -> None:
     """Raise InvalidDefinition if a job has mistakes other than those that concern several tasks."""
-    draft = read_draft(_tree(lambda: from_value(value), label))
+    draft = JobDraft(_tree(lambda: from_value(value), label))
+    with suppress(TooManyProblems):
+        read_draft(draft)
     if draft.problems:
         raise invalid(label, draft.problems)
 
@@ -51,9 +54,11 @@ def _parse(text: str) -> TreeNode:
 
 
 def check(root: TreeNode, label: str) -> JobSpec:
-    """The spec of a tree. Raises InvalidDefinition with all problems."""
-    draft = read_draft(root)
-    check_templates(draft, check_graph(draft))
+    """The spec of a tree. Raises InvalidDefinition with all problems, or the first MAX_PROBLEMS."""
+    draft = JobDraft(root)
+    with suppress(TooManyProblems):
+        read_draft(draft)
+        check_templates(draft, check_graph(draft))
     if draft.problems:
         raise invalid(label, draft.problems)
     return draft.spec()
@@ -65,5 +70,6 @@ def invalid(label: str, problems: Sequence[Problem]) -> InvalidDefinition:
     shown = [f"  {problem}" for problem in ordered[:_SHOWN]]
     if len(ordered) > _SHOWN:
         shown.append(f"  and {len(ordered) - _SHOWN} more")
-    what = "a problem" if len(ordered) == 1 else f"{len(ordered)} problems"
+    least = "at least " if len(ordered) == MAX_PROBLEMS else ""
+    what = "a problem" if len(ordered) == 1 else f"{least}{len(ordered)} problems"
     return InvalidDefinition("\n".join([f"{label} has {what}:", *shown]), problems=ordered)

@@ -32,10 +32,10 @@ from hark.dialects.job.kinds import (
     Whole,
     Wrong,
     described,
-    nearest,
 )
 from hark.dialects.job.tree import TreeNode
 from hark.model.job import AgentSpec, RegressSpec, ScheduleSpec, TaskType, When
+from hark.model.nearest import did_you_mean
 
 TYPES: tuple[str, ...] = get_args(TaskType)
 RUNNING = ("task", "loop", "map")  # the types that run a handler or a command
@@ -103,8 +103,7 @@ def _meant(key: str, keys: Mapping[str, Key]) -> str:
     meant = _SYNONYMS.get(key.lower())
     if meant in keys:
         return f" Did you mean {meant!r}?"
-    hint = nearest(key, keys)
-    return hint or f" It has {', '.join(keys)}."
+    return did_you_mean(key, keys) or f" It has {', '.join(keys)}."
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
@@ -16,6 +14,7 @@ from hark.dialects.job.tree import TreeNode
 from hark.model.errors import InvalidInput
 from hark.model.lanes import lane_name_problem
 from hark.model.names import check_name, micros
+from hark.model.nearest import did_you_mean
 from hark.model.schema import compile_schema
 
 MAX_NAME = 128
@@ -55,12 +54,6 @@ def described(value: Any) -> str:
     if isinstance(value, str):
         return f"the text {value!r}" if len(value) <= 40 else "a text"
     return "a list" if isinstance(value, list) else "a mapping"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'needs'?`, or the empty text if no known word is close."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {found[0]!r}?" if found else ""
 
 
 def plain_value(node: TreeNode, key: str) -> Any:
@@ -170,12 +163,12 @@ class Names:
             return (Name(self.what).read(node, key),)
         if not isinstance(node.value, list):
             raise Wrong(node.line, f"{key} must be a list of names, not {described(node.value)}.")
-        found: list[str] = []
+        found: dict[str, None] = {}
         for item in node.value:
             name = Name(self.what).read(item, f"An item of {key}")
             if name in found:
                 raise Wrong(item.line, f"{key} lists {name!r} twice.")
-            found.append(name)
+            found[name] = None
         return tuple(found)
 
     def schema(self) -> dict[str, Any]:
@@ -277,7 +270,7 @@ class Choice:
 
     def read(self, node: TreeNode, key: str) -> str:
         if node.value not in self.words:
-            hint = nearest(node.value, self.words) if isinstance(node.value, str) else ""
+            hint = did_you_mean(node.value, self.words) if isinstance(node.value, str) else ""
             raise Wrong(node.line, f"{key} must be one of {', '.join(self.words)}, not {described(node.value)}.{hint}")
         return str(node.value)
 

@@ -49,7 +49,7 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
         The job, to be passed to `app.register` or `app.start`.
 
     Raises:
-        InvalidDefinition: The job has mistakes; `.problems` lists all of them with their lines.
+        InvalidDefinition: The job has mistakes; `.problems` lists them with their lines, up to 100.
         MissingExtra: It is YAML, and PyYAML is not installed: `pip install 'hark[jobs]'`.
         OSError: The file cannot be read.
 

@@ -15,6 +15,7 @@ from hark.dialects.job.keys import (
     NEEDED_BY_TYPE,
     RUNNING,
     TASK_KEYS,
+    Reporter,
     read_keys,
 )
 from hark.dialects.job.tree import TreeNode
@@ -22,6 +23,12 @@ from hark.model.cron import check_timing
 from hark.model.errors import InvalidInput
 from hark.model.job import JobSpec, RetrySpec, TaskSpec
 from hark.model.problem import Problem
+
+MAX_PROBLEMS = 100  # a file of a megabyte can have 100,000, and to find the nearest known word for each takes minutes
+
+
+class TooManyProblems(Exception):
+    """A job has so many problems that the rest of it is not read."""
 
 
 @dataclass
@@ -51,7 +58,16 @@ class JobDraft:
     problems: list[Problem] = field(default_factory=list)
 
     def report(self, element: str | None, line: int | None, message: str) -> None:
-        self.problems.append(Problem(element, line, message))
+        """Keep a problem; the same one only once, as a mistake in `defaults:` reaches many tasks.
+
+        Raises:
+            TooManyProblems: There are enough to show.
+        """
+        problem = Problem(element, line, message)
+        if problem not in self.problems:
+            self.problems.append(problem)
+        if len(self.problems) == MAX_PROBLEMS:
+            raise TooManyProblems
 
     def spec(self) -> JobSpec:
         """The spec, if no problem was found."""
@@ -59,12 +75,12 @@ class JobDraft:
         return JobSpec(tasks=tasks, **self.fields)
 
 
-def read_draft(root: TreeNode) -> JobDraft:
-    """Read a whole job."""
-    draft = JobDraft(root)
+def read_draft(draft: JobDraft) -> None:
+    """Read a whole job. Raises TooManyProblems."""
+    root = draft.node
     fields = read_keys(root, JOB_KEYS, "the job", lambda line, message: draft.report(None, line, message))
     if fields is None:
-        return draft
+        return
     defaults = fields.pop("defaults", {})
     tasks, last = fields.pop("tasks", None), fields.pop("finally_", None)
     _check_schedule(draft, fields)
@@ -74,7 +90,6 @@ def read_draft(root: TreeNode) -> JobDraft:
     for key, nodes in (("tasks", tasks), ("finally", last)):
         for number, node in enumerate(nodes or []):
             draft.tasks.append(_read_task(draft, node, f"{key}[{number}]", defaults, key == "finally"))
-    return draft
 
 
 def _check_schedule(draft: JobDraft, fields: dict[str, Any]) -> None:
@@ -95,9 +110,11 @@ def _read_task(draft: JobDraft, node: TreeNode, place: str, defaults: dict[str, 
     name = node.value.get("name") if isinstance(node.value, dict) else None
     known = name.value if name is not None and isinstance(name.value, str) and name.value else None
     task = TaskDraft(known or place, node, is_finally, name=known)
-    before = len(draft.problems)
+    is_wrong = False
 
     def report(line: int | None, message: str) -> None:
+        nonlocal is_wrong
+        is_wrong = True
         draft.report(task.element, line, message)
 
     fields = read_keys(node, TASK_KEYS, "the task", report)
@@ -107,12 +124,12 @@ def _read_task(draft: JobDraft, node: TreeNode, place: str, defaults: dict[str, 
     kind = fields.get("type", "task")
     if "type" in fields or "type" not in node.value:
         _check_type(node, kind, report)
-    if len(draft.problems) == before:
+    if not is_wrong:
         task.spec = TaskSpec(**_with_defaults(fields, kind, defaults), is_finally=is_finally)
     return task
 
 
-def _check_type(node: TreeNode, kind: str, report: Any) -> None:
+def _check_type(node: TreeNode, kind: str, report: Reporter) -> None:
     """The keys of a task belong to its type, and it has those that its type needs."""
     given = node.value
     for key, inner in given.items():
@@ -136,7 +153,7 @@ def _belongs(key: str, kind: str) -> str:
     return f"belongs to type {' or '.join(types)}; this task has type {kind}."
 
 
-def _check_work(node: TreeNode, kind: str, report: Any) -> None:
+def _check_work(node: TreeNode, kind: str, report: Reporter) -> None:
     """A task that works has one thing that does the work."""
     given = node.value
     if kind != "loop" and "handler" in given and "run" in given:

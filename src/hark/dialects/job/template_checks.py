@@ -8,11 +8,10 @@ from typing import Literal
 
 from hark.dialects.job.checks import Ancestors
 from hark.dialects.job.keys import RUNNING
-from hark.dialects.job.kinds import nearest
 from hark.dialects.job.reading import JobDraft, TaskDraft
 from hark.dialects.job.tree import TreeNode
 from hark.model.job import TaskSpec
-from hark.model.problem import Problem
+from hark.model.nearest import did_you_mean
 from hark.programs.expressions import ExpressionError, compile_condition, compile_template, names
 
 ATTRIBUTES = ("output", "status", "error")  # of a task, in a template
@@ -52,10 +51,7 @@ def check_templates(draft: JobDraft, before: Ancestors | None) -> None:
 
 
 def _report(draft: JobDraft, task: TaskDraft, place: ExpressionPlace, line: int | None, message: str) -> None:
-    """A mistake in `defaults:` is reported once, however many tasks it reaches."""
-    problem = Problem(None if place.of_defaults else task.element, line, message)
-    if problem not in draft.problems:
-        draft.problems.append(problem)
+    draft.report(None if place.of_defaults else task.element, line, message)
 
 
 def _places(draft: JobDraft, task: TaskDraft, spec: TaskSpec) -> Iterator[ExpressionPlace]:
@@ -120,13 +116,13 @@ def _problem(
     if root == "inputs":
         if inputs is None or not path or path[0] in inputs:
             return None
-        return f"the job has no input {path[0]!r}.{nearest(path[0], inputs)}"
+        return f"the job has no input {path[0]!r}.{did_you_mean(path[0], inputs)}"
     if root == "tasks":
         return _task_problem(task, spec, path, tasks, before)
     known = ("inputs", "tasks", *place.variables)
     if root in known:
         return None
-    return f"there is no variable {root!r} here.{nearest(root, known) or ' It can use ' + ', '.join(known) + '.'}"
+    return f"there is no variable {root!r} here.{did_you_mean(root, known) or ' It can use ' + ', '.join(known) + '.'}"
 
 
 def _task_problem(
@@ -136,7 +132,7 @@ def _task_problem(
         return "`tasks` must be followed by the name of a task: tasks.NAME.output."
     name = path[0]
     if name not in tasks:
-        return f"there is no task {name!r}.{nearest(name, tasks)}"
+        return f"there is no task {name!r}.{did_you_mean(name, tasks)}"
     if len(path) > 1 and path[1] not in ATTRIBUTES:
         return f"a task has {', '.join(ATTRIBUTES)}, not {path[1]!r}: write tasks.{name}.output.{path[1]}."
     if before is None or (task.is_finally and not tasks[name].is_finally):

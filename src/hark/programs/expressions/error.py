@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Collection
 
 from hark.model.errors import HarkError
+from hark.model.nearest import nearest_word
 
 _AROUND = 40  # characters of a long expression that are shown on each side of the position
 _MOST_NAMES = 12
-_MOST_COMPARED = 1_000  # known names that are compared with a misspelled one
-_LONGEST_COMPARED = 100  # characters; comparing two names takes time by the product of their lengths
 
 
 class ExpressionError(HarkError, ValueError):
@@ -38,12 +36,11 @@ def _excerpt(text: str, position: int) -> str:
     return f"“{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}”"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, or the known ones if there are few."""
-    some = [other for other, _ in zip(known, range(_MOST_COMPARED), strict=False) if len(other) <= _LONGEST_COMPARED]
-    if len(name) <= _LONGEST_COMPARED and (close := get_close_matches(name, some, n=1)):
-        return f"did you mean {close[0]!r}?"
-    if not some:
+def suggestion(name: str, known: Collection[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, or some of those that are known."""
+    if (nearest := nearest_word(name, known)) is not None:
+        return f"did you mean {nearest!r}?"
+    if not known:
         return "there are none."
-    shown = ", ".join(sorted(some)[:_MOST_NAMES])
-    return f"known: {shown}{', …' if len(some) > _MOST_NAMES else ''}."
+    shown = sorted(other for other in known if len(other) <= _AROUND)[:_MOST_NAMES]
+    return f"known: {', '.join(shown)}{', …' if len(shown) < len(known) else ''}."

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from hark.programs.expressions.budget import Budget, OverBudget
-from hark.programs.expressions.error import ExpressionError, MissingValue, nearest
+from hark.programs.expressions.error import ExpressionError, MissingValue, suggestion
 from hark.programs.expressions.functions import FUNCTIONS, MAX_INTEGER, check_number, contains
 from hark.programs.expressions.json_values import WrongValue, is_same, kind_of
 from hark.programs.expressions.tree import (
@@ -37,6 +37,7 @@ class Evaluation:
         self._text = text
         self._variables = variables
         self.budget = Budget()
+        self._in_default = 0  # how many calls of `default` surround the present node
 
     def value(self, node: Node) -> Any:
         """The value of a node. Raises ExpressionError."""
@@ -92,7 +93,7 @@ class Evaluation:
             return self._variables[node.name]
         except KeyError:
             pass
-        advice = nearest(node.name, self._variables)
+        advice = self._suggestion(node.name, self._variables)
         raise MissingValue(f"There is no {node.name!r} here; {advice}", self._text, node.at)
 
     def _entry(self, of: Any, key: str, node: Attribute | Index) -> Any:
@@ -103,7 +104,7 @@ class Evaluation:
             raise (MissingValue if of is None else ExpressionError)(problem, self._text, node.at)
         if key in of:
             return of[key]
-        advice = nearest(key, (other for other in of if isinstance(other, str)))
+        advice = self._suggestion(key, of)
         if isinstance(node, Attribute) and "-" in key:
             advice += " To subtract, write spaces around '-'."
         raise MissingValue(f"There is no key {key!r}; {advice}", self._text, node.at)
@@ -130,12 +131,23 @@ class Evaluation:
 
     def _call(self, node: FunctionCall) -> Any:
         if node.function == "default":
-            try:
-                value = self.value(node.arguments[0])
-            except MissingValue:
-                value = None
+            value = self._value_or_null(node.arguments[0])
             return self.value(node.arguments[1]) if value is None else value
         return FUNCTIONS[node.function].run(self.budget, *[self.value(argument) for argument in node.arguments])
+
+    def _value_or_null(self, node: Node) -> Any:
+        """The value of a node; null if it is missing."""
+        self._in_default += 1
+        try:
+            return self.value(node)
+        except MissingValue:
+            return None
+        finally:
+            self._in_default -= 1
+
+    def _suggestion(self, name: str, known: Mapping[str, Any]) -> str:
+        """What to write instead of an unknown name. To find it takes longer than all the rest: not in `default`."""
+        return "" if self._in_default else suggestion(name, [other for other in known if isinstance(other, str)])
 
     def _logical(self, node: Logical) -> bool:
         stops_at = node.operator == "or"

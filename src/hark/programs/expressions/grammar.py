@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.programs.expressions.error import ExpressionError, nearest
+from hark.programs.expressions.error import ExpressionError, suggestion
 from hark.programs.expressions.functions import FUNCTIONS
 from hark.programs.expressions.tokens import Kind, Lexeme
 from hark.programs.expressions.tree import Arithmetic, FunctionCall, Node, parts
@@ -71,7 +71,7 @@ def check_call(reader: TokenReader, call: FunctionCall) -> FunctionCall:
     """The call, if the function exists and takes this number of arguments."""
     function = FUNCTIONS.get(call.function)
     if function is None:
-        raise reader.error(f"There is no function {call.function!r}; {nearest(call.function, FUNCTIONS)}", call.at)
+        raise reader.error(f"There is no function {call.function!r}; {suggestion(call.function, FUNCTIONS)}", call.at)
     if not function.least <= len(call.arguments) <= function.most:
         raise reader.error(f"{call.function} is called as {function.usage}", call.at)
     return call

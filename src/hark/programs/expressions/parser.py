@@ -44,7 +44,6 @@ _INSTEAD: Final = {"&&": "and", "||": "or", "!": "not", "=": "=="}
 
 # How tightly a binary operator binds; what follows it is read with one more.
 _CONDITIONAL, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(1, 9)
-_SUMS, _PRODUCTS = ("+", "-"), ("*", "/", "//", "%")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 

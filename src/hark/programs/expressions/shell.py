@@ -55,13 +55,13 @@ class ShellText:
     def __init__(self) -> None:
         self._levels = [_Level(Place.PLAIN)]
         self._before = ""  # signs that may have a meaning together with what follows: \ $ < <<
-        self._word: str | None = ""  # the plain word so far; None if it has quotes or values
+        self._word: str | None = ""  # the beginning of the plain word; None if it has quotes or values
         self._unsure = False  # the shells differ about what came before, or it needs their whole grammar
         self._documents: list[tuple[str, bool]] = []  # end marks of here-documents that start at the next line
-        self._mark = ""
+        self._mark: list[str] = []  # the characters of an end mark so far
         self._mark_quote = ""
         self._strips_tabs = False
-        self._line = ""
+        self._line: list[str] = []  # the characters of a line of a here-document so far
 
     def feed(self, text: str) -> None:
         """Read a part of the command that is not a value, or a value that is used as it is."""
@@ -189,7 +189,7 @@ class ShellText:
         elif character in _SEPARATORS:
             self._end_word()
             self._read_separator(level, character)
-        elif self._word is not None:
+        elif self._word is not None and len(self._word) <= len("case"):
             self._word += character
 
     def _end_word(self) -> None:
@@ -210,7 +210,6 @@ class ShellText:
             else:
                 level.open -= 1
         elif character == "\n" and self._documents:
-            self._line = ""
             self._levels.append(_Level(Place.HERE_DOCUMENT))
 
     def _read_redirection(self, before: str, character: str) -> bool:
@@ -222,7 +221,7 @@ class ShellText:
             return False
         if character == "<":  # a here-string: an ordinary word follows
             return True
-        self._mark, self._mark_quote, self._strips_tabs = "", "", character == "-"
+        self._mark, self._mark_quote, self._strips_tabs = [], "", character == "-"
         self._levels.append(_Level(Place.DELIMITER))
         if not self._strips_tabs:
             self._read_mark(character)
@@ -231,7 +230,7 @@ class ShellText:
     def _read_mark(self, character: str) -> None:
         if self._mark_quote:
             if self._mark_quote == "\\" or character != self._mark_quote:
-                self._mark += character
+                self._mark.append(character)
             if self._mark_quote in ("\\", character):
                 self._mark_quote = ""
         elif character in ("'", '"', "\\"):
@@ -240,18 +239,18 @@ class ShellText:
             pass
         elif character in _SEPARATORS:
             self._levels.pop()
-            self._documents.append((self._mark, self._strips_tabs))
+            self._documents.append(("".join(self._mark), self._strips_tabs))
             self._word = ""
             self._read(character)
         else:
-            self._mark += character
+            self._mark.append(character)
 
     def _read_document(self, character: str) -> None:
         if character != "\n":
-            self._line += character
+            self._line.append(character)
             return
         mark, strips_tabs = self._documents[0]
-        line, self._line = self._line, ""
+        line, self._line = "".join(self._line), []
         if (line.lstrip("\t") if strips_tabs else line) == mark:
             del self._documents[0]
             if not self._documents:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
 from hark.model.errors import InvalidInput
 from hark.model.job import JobSpec
+from hark.model.nearest import did_you_mean
 
 
 def checked_inputs(spec: JobSpec, given: Any) -> Any:
@@ -23,8 +23,7 @@ def checked_inputs(spec: JobSpec, given: Any) -> Any:
         raise InvalidInput(f"The job {spec.name!r} takes an object with its inputs, not {type(given).__name__}.")
     for name in given:
         if name not in spec.inputs:
-            near = get_close_matches(name, spec.inputs, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, spec.inputs)
             have = ", ".join(spec.inputs) or "none"
             raise InvalidInput(f"The job {spec.name!r} has no input {name!r}.{hint} Its inputs: {have}.")
     return {**spec.inputs, **given}
