@@ -191,6 +191,7 @@ def test_a_binary_or_huge_file_is_refused(tmp_path: Path) -> None:
         (job("type: map", "handler: h", "over: 3"), "a", 7, "must be a list"),
         (job("type: workflow", "definition: '{{ inputs.x }}'"), "a", 6, "cannot be a template"),
         (job("run: x", "max_iterations: 3"), "a", 6, "belongs to type loop"),
+        (job("run: x", "concurrency_key: 'k{{ iteration }}'"), "a", 6, "there is no variable 'iteration' here"),
         (job("run: x", "retry: {limit: 0}"), "a", 6, "whole number from 1"),
         (job("run: x", "retry: {scaling: 0.5}"), "a", 6, "number from 1"),
         (job("run: x", "retry: 3"), "a", 6, "retry must be a mapping"),

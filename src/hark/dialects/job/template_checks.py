@@ -63,8 +63,8 @@ def _places(draft: JobDraft, task: TaskDraft, spec: TaskSpec) -> Iterator[Expres
         ("if", "condition", ()),
         ("match", "condition", ("event",)),
         ("run", "template" if spec.agent is not None else "shell", (*item, *loop)),
-        ("concurrency_key", "template", (*item, *loop)),
-        ("rate_limit", "template", (*item, *loop)),
+        ("concurrency_key", "template", item),
+        ("rate_limit", "template", item),
         ("input", "template", loop),
         ("over", "template", ()),
         ("event", "template", ()),
@@ -80,7 +80,7 @@ def _places(draft: JobDraft, task: TaskDraft, spec: TaskSpec) -> Iterator[Expres
     for key in ("concurrency_key", "rate_limit"):
         if key not in given and getattr(spec, key) is not None and defaults is not None:
             for node in defaults.value[key].texts():
-                yield ExpressionPlace(key, node, "template", (*item, *loop), of_defaults=True)
+                yield ExpressionPlace(key, node, "template", item, of_defaults=True)
     if spec.gate is not None and "{{" in spec.gate:
         yield ExpressionPlace("gate", given["gate"], "condition", ("output", *loop))
     if spec.undo is not None and spec.handler is None:

@@ -20,6 +20,7 @@ class JobGraph:
         needs: The numbers that each task needs, by number.
         dependents: The numbers that need each task directly, by number.
         normal: How many tasks are not `finally` tasks; those come after them.
+        read_by: What `tasks_read_by` has found, by number.
     """
 
     def __init__(self, spec: JobSpec) -> None:
@@ -33,6 +34,7 @@ class JobGraph:
                 self.dependents[need].append(number)
         self.normal = sum(not task.is_finally for task in spec.tasks)
         self._downstream: dict[int, frozenset[int]] = {}
+        self.read_by: dict[int, frozenset[int]] = {}  # see variables.py
 
     @property
     def finals(self) -> range:

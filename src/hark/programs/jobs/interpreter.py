@@ -52,8 +52,8 @@ from hark.programs.jobs.states import (
     STARTED,
     UNREACHED,
 )
-from hark.programs.jobs.task_state import TaskState
-from hark.programs.jobs.variables import Compiled, Scope, condition_of
+from hark.programs.jobs.task_state import TaskState, load_task_state
+from hark.programs.jobs.variables import Compiled, Scope, condition_of, tasks_read_by
 
 _NAMED_FAILURES = 3  # in the error of a job
 _RETRY_DELAY = 1_000_000  # µs: the store did not answer a read
@@ -113,7 +113,7 @@ class _Activation:
             elif self._state.failed:
                 progress.retry()
             self._take_ends(progress)
-        scope = Scope(graph, claim.id, None, self._state.generations)
+        scope = Scope(graph, claim.id, None, self._state.generations, absent=progress.absent)
         while ready := progress.ready():
             await self._start(progress, ready, scope)
         self._collect(progress)
@@ -121,7 +121,7 @@ class _Activation:
         if not progress.finished or self._state.undoing is not None:
             return self._park()
         if (progress.failed or self._state.cancelling) and self._state.undo:
-            self._start_undo()
+            await self._start_undo()
             return self._park()
         return await self._finish(progress)
 
@@ -158,6 +158,23 @@ class _Activation:
             row = rows.get(id)
             if row is not None and row.status in ("done", "failed"):
                 progress.ended(number, progress.generation(number), row.status, row.error or "")
+        await self._find_completed_before(progress)
+
+    async def _find_completed_before(self, progress: JobProgress) -> None:
+        """Tasks of older generations that completed when a regression was about to cancel them, and whose ends were not
+        taken: they are to be undone too."""
+        state, job = self._state, self._claim.id
+        known = {*state.undo, *state.undone, state.undoing}
+        older = {
+            task_id(job, number, generation): (number, generation)
+            for number, last in state.generations.items()
+            for generation in range(last if self._graph.tasks[number].undo is not None else 0)
+            if (number, generation) not in known
+        }
+        rows = await self._services.outputs([*older, *map(undo_id, older)]) if older else {}
+        for id, address in older.items():
+            if id in rows and rows[id].status == "done" and undo_id(id) not in rows:
+                state.undo.append(address)
 
     def _undo_ended(self, ended: dict[str, Any]) -> None:
         assert self._state.undoing is not None
@@ -232,7 +249,7 @@ class _Activation:
             if progress.take_row(number):
                 self._effects.append(RetryChild(id, parent_wait=self._wait))
             else:
-                state = self._task_state(number, progress.generation(number))
+                state = self._task_state(progress, number)
                 self._effects.append(self._new(state, id, **self._limits.get(number, {})))
         for number, letter in progress.skipped:
             self._record("skipped", tasks[number].name, {"reason": _SKIPPED_BECAUSE[letter]})
@@ -240,19 +257,28 @@ class _Activation:
             data = {"to": tasks[one.to].name, "error": one.error, "count": one.count}
             self._record("regressed", tasks[one.task].name, data)
 
-    def _task_state(self, number: int, generation: int) -> TaskState:
-        state = self._state
-        return TaskState(number, self._claim.id, generation, state.generations, embedded(state.inputs))
+    def _task_state(self, progress: JobProgress, number: int) -> TaskState:
+        """The first state of a task. It has what concerns the tasks that it may read, and not all: after a regression
+        of thousands of tasks, the states of all of them would grow with their number."""
+        inputs, generations = embedded(self._state.inputs), self._state.generations
+        state = TaskState(number, self._claim.id, progress.generation(number), inputs=inputs)
+        for other in tasks_read_by(self._graph, number):
+            if other in generations:
+                state.generations[other] = generations[other]
+            if (ending := progress.absent(other)) is not None:
+                state.absent[other] = ending
+        return state
 
-    def _start_undo(self) -> None:
-        """Undo the task that completed last."""
-        state = self._state
-        number, generation = state.undoing = state.undo.pop()
-        task = self._graph.tasks[number]
-        id = undo_id(task_id(self._claim.id, number, generation))
-        undo = self._task_state(number, generation)
-        undo.undo = True
-        self._effects.append(self._new(undo, id, lane_of_undo(task)))
+    async def _start_undo(self) -> None:
+        """Undo the task that completed last. It reads what the task could read, which may be of an older generation."""
+        number, generation = self._state.undoing = self._state.undo.pop()
+        id = task_id(self._claim.id, number, generation)
+        undo = TaskState(number, self._claim.id, generation, inputs=embedded(self._state.inputs), undo=True)
+        row = (await self._services.outputs([id])).get(id)
+        if row is not None:
+            done = load_task_state(row.state)
+            undo.generations, undo.absent = done.generations, done.absent
+        self._effects.append(self._new(undo, undo_id(id), lane_of_undo(self._graph.tasks[number])))
 
     def _new(self, state: TaskState, id: str, lane: str | None = None, **limits: Any) -> NewTask:
         return NewTask(new_task(self._claim, self._graph.spec, state, id, lane, **limits), self._wait)

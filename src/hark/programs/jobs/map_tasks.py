@@ -166,7 +166,9 @@ async def _start(step: StepTask, letters: list[str], wait: str, effects: list[Ef
 def _new_item(step: StepTask, number: int, item: Any, wait: str, limits: dict[str, Any]) -> NewTask:
     state = step.state
     value = Raw(json.dump(item).encode())
-    one = TaskState(state.task, state.run, state.generation, state.generations, state.inputs, value, number)
+    one = TaskState(
+        state.task, state.run, state.generation, state.generations, state.inputs, value, number, absent=state.absent
+    )
     id = item_id(step.claim.id, number)
     return NewTask(new_task(step.claim, step.graph.spec, one, id, lane_of(step.task), **limits), wait)
 

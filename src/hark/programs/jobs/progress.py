@@ -22,6 +22,7 @@ from hark.programs.jobs.states import (
     NOT_STARTED,
     OF_STATUS,
     PENDING,
+    SHOWN,
     SKIPPED,
     STARTED,
     UNFINISHED,
@@ -87,6 +88,11 @@ class JobProgress:
     def failed(self) -> bool:
         """Whether a task has failed or was cancelled."""
         return not FAILURES.isdisjoint(self._letters)
+
+    def absent(self, number: int) -> tuple[str, str | None] | None:
+        """How a task ended that has no row: its status and its error. None: it has one, or was skipped."""
+        letter = self._letters[number]
+        return (SHOWN[letter], self.state.errors.get(number)) if letter in (NOT_STARTED, INVALID) else None
 
     def numbers_of(self, letters: Iterable[str]) -> list[int]:
         """The tasks that have one of these letters."""
@@ -172,6 +178,8 @@ class JobProgress:
         reset = self.graph.reached(roots | current)
         anew = current | {number for number in reset if self._letters[number] == COMPLETED}
         self._again = (self._again | rows) - self.graph.reached(anew)  # their rows name the outputs from before
+        if any(number < self.graph.normal for number in reset):
+            self._again.difference_update(self.graph.finals)  # theirs too: a finally task may read any task
         state.failed, state.undone, state.regressions = False, [], {}
         self._reset(reset | set(self.graph.finals), keep=self._again)
 

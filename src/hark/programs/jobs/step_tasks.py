@@ -50,7 +50,8 @@ class StepTask:
         """Where its expressions are evaluated."""
         inputs = self.state.inputs
         text = await self.services.inputs(self.state.run) if inputs is UNSET else bytes(inputs).decode()
-        return Scope(self.graph, self.state.run, json.load(text), self.state.generations)
+        state = self.state
+        return Scope(self.graph, state.run, json.load(text), state.generations, absent=state.absent.get)
 
     async def rendered(self, value: Any) -> Any:
         """A value of the spec with its templates replaced."""

@@ -89,7 +89,7 @@ class TaskActivation:
         """The handler is about to run. A task that had failed was retried with its job: it begins with attempt 1."""
         state = self.state
         if state.ended:
-            state.ended = False
+            state.ended, state.since = False, 0
             self._renew(attempt=1)
         state.paused = None
         state.since = state.since or now

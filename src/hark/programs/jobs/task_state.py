@@ -21,7 +21,7 @@ class TaskState(Struct, omit_defaults=True):
         task: Its number: its index in the tasks of the spec.
         run: The id of the job.
         generation: How often a regression, or a retry of the job, started it anew.
-        generations: Those of other tasks, by number; a task that is not in it has generation 0.
+        generations: Those of the tasks that it may read, by number; a task that is not in it has generation 0.
         inputs: The inputs of the job, if they are small; else they are read with `services.inputs`.
         item: The value of a map's item.
         number: The number of the item, for an item.
@@ -39,6 +39,7 @@ class TaskState(Struct, omit_defaults=True):
         previous: Of a loop, what the last iteration gave to `continue_`.
         decided: How its gate was decided last: `{"gate", "action", "by"?, "comment"?, "reason"?}`.
         data: What else the program of the task keeps.
+        absent: How tasks that it may read ended that have no row: status and error. Without an entry, it was skipped.
     """
 
     task: int
@@ -62,6 +63,7 @@ class TaskState(Struct, omit_defaults=True):
     previous: Raw | UnsetType = UNSET
     decided: dict[str, Any] | None = None
     data: dict[str, Any] = {}
+    absent: dict[int, tuple[str, str | None]] = {}
 
 
 _decoder = msgspec.json.Decoder(TaskState)

@@ -1,0 +1,111 @@
+"""J9: what a task reads of the others after regressions, retries and undos, and of those that never started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hark import Dag, load_job
+from hark.testing import Harness
+from tests.promises.support_jobs import Script, handlers, statuses
+
+
+async def test_j9_expressions_know_how_tasks_ended_that_never_started() -> None:
+    report = {"bad": "{{ tasks.bad.status }}", "why": "{{ tasks.bad.error }}", "after": "{{ tasks.after.status }}"}
+    job = load_job({
+        "name": "reporting",
+        "inputs": {"size": 1},
+        "tasks": [
+            {"name": "bad", "handler": "any", "if": "{{ inputs.size.width > 3 }}"},
+            {"name": "after", "handler": "any", "needs": ["bad"]},
+        ],
+        "finally": [
+            {"name": "report", "handler": "show", "input": report},
+            {"name": "alarm", "handler": "any", "if": "{{ tasks.bad.status == 'failed' }}"},
+        ],
+    })  # fmt: skip
+    async with Harness(job) as app:
+        handlers(app, any=Script(), show=lambda task: task.input)
+        started = await app.start(job)
+        await app.drain()
+        ended = await started.get()
+        assert statuses(ended) == {"bad": "failed", "after": "skipped", "report": "completed", "alarm": "completed"}
+        output = ended.state["tasks"]["report"]["output"]
+        assert (output["bad"], output["after"]) == ("failed", "skipped")
+        assert output["why"] == ended.state["tasks"]["bad"]["error"]
+
+
+async def test_j9_a_finally_task_knows_what_a_cancel_did_not_let_start() -> None:
+    job = load_job({
+        "name": "cancelled",
+        "tasks": [{"name": "long", "type": "sleep", "seconds": 60}, {"name": "b", "handler": "any", "needs": ["long"]}],
+        "finally": [{"name": "show", "handler": "show", "input": "{{ tasks.long.status }} {{ tasks.b.status }}"}],
+    })  # fmt: skip
+    async with Harness(job) as app:
+        handlers(app, any=Script(), show=lambda task: task.input)
+        started = await app.start(job)
+        await app.drain()
+        await app.cancel(started)
+        await app.drain()
+        assert (await started.get()).state["tasks"]["show"]["output"] == "cancelled cancelled"
+
+
+async def test_j9_a_retried_finally_task_reads_what_ran_again() -> None:
+    job = load_job({
+        "name": "again",
+        "tasks": [{"name": "work", "handler": "work", "undo": "undo"}],
+        "finally": [{"name": "show", "handler": "show", "input": "{{ tasks.work.output }}"}],
+    })  # fmt: skip
+    async with Harness(job) as app:
+        shown: list[Any] = []
+
+        def show(task: Any) -> None:
+            shown.append(task.input)
+            if len(shown) == 1:
+                raise ValueError("not yet")
+
+        worked: list[int] = []
+        handlers(app, work=lambda task: worked.append(1) or len(worked), show=show, undo=lambda task: None)
+        started = await app.start(job)
+        await app.drain()
+        await app.retry(started)
+        await app.drain()
+        assert ((await started.get()).status, shown) == ("done", [1, 2])
+
+
+async def test_j9_an_undo_reads_what_its_task_has_read(tmp_path: Path) -> None:
+    undone = tmp_path / "undone"
+    dag = Dag("undoing")
+    dag.task("build", "build")
+    undo = f"echo {{{{ tasks.build.output }}}} {{{{ output }}}} >> {undone}"
+    dag.task("deploy", run="echo deployed {{ tasks.build.output }}", after=["build"], undo=undo)
+    dag.task("check", "check", after=["deploy"], on_fail={"regress_to": "build", "limit": 1})
+    async with Harness(dag) as app:
+        built: list[int] = []
+        handlers(app, build=lambda task: built.append(1) or len(built), check=Script(check=2))
+        job = await app.start(dag)
+        await app.drain()
+        assert (await job.get()).status == "failed"
+        assert undone.read_text().splitlines() == ["2 deployed 2", "1 deployed 1"]
+
+
+async def test_j9_a_loop_that_reached_its_longest_duration_runs_again_when_its_job_is_retried() -> None:
+    dag = Dag("looping")
+    dag.loop("loop", "loop", max_duration=10)
+    async with Harness(dag) as app:
+        ran: list[Any] = []
+
+        @app.handler("loop")
+        async def loop(task: Any) -> Any:
+            ran.append(task.iteration)
+            if len(ran) > 1:
+                return task.complete("late")
+            await app.advance(20)
+            return task.continue_()
+
+        job = await app.start(dag)
+        await app.drain()
+        assert "reached max_duration" in str((await job.get()).error)
+        await app.retry(job)
+        await app.drain()
+        assert (await job.get()).result == {"loop": "late"}
