@@ -145,6 +145,9 @@ def test_a_schedule_is_a_cron_expression_or_a_mapping() -> None:
         ('{"a":\n 1,\n}', 3, "not valid JSON"),
         ("a: \0\n", 1, "U+0000"),
         ("a: 1\nb: \x1b\n", 2, "U+001B"),
+        ('a: 1\nb: "\\0"\n', 2, "NUL"),
+        ('a: 1\n"\\0": b\n', 2, "NUL"),
+        ("a: 1\nb: {{ inputs.x }}\n", 2, "put it in quotes"),
         ("- a\n- b\n", 1, "The job must be a mapping"),
     ],
 )  # fmt: skip
@@ -214,6 +217,10 @@ def test_a_binary_or_huge_file_is_refused(tmp_path: Path) -> None:
         ("name: j\ntasks:\n  - run: x\n", "tasks[0]", 3, "needs the key 'name'"),
         ("name: j\ntasks:\n  - build\n", "tasks[0]", 3, "must be a mapping"),
         (job("run: x", "undo: y", "agent: o"), "a", 6, "cannot have an undo"),
+        (job("handler: h", "undo: rm {{ output }}"), "a", 6, "undo cannot be a template"),
+        (job("handler: h", "undo: h@2"), "a", 6, "contains '@'"),
+        (job("type: map", "handler: h", "over: [{b: 1, b: 2}]"), "a", 7, "'b' occurs twice in over"),
+        (job("run: x", before="inputs: {b: 1}\nschedule: {every: 60, input: {c: 1}}"), None, 3, "no input 'c'"),
     ],
 )  # fmt: skip
 def test_j1_a_mistake_is_refused_with_its_line_and_the_reason(
@@ -250,6 +257,7 @@ def test_j1_tasks_that_do_not_fit_together_are_refused(text: str, element: str, 
         (job("run: echo {{ inputs.x"), 5, "run: '}}' is missing"),
         (job("run: x", "if: '{{ inputs.x ='"), 6, "if: "),
         (job("run: |", "  echo", "  echo {{ 1 + }}"), 7, "run: "),
+        (job("run: |", "  echo", "  echo {{ tasks.b.output }}"), 7, "there is no task 'b'"),
         (job("run: x", "if: inputs.y == 1", before="inputs: {yy: 1}"), 6, "no input 'y'. Did you mean 'yy'?"),
         (job("run: echo {{ tasks.b.output }}"), 5, "there is no task 'b'"),
         (job("run: echo {{ tasks.a.output }}"), 5, "cannot refer to itself"),

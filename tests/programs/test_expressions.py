@@ -229,14 +229,14 @@ def test_a_template_is_a_value_or_a_text() -> None:
 def test_names_are_the_variables_with_their_constant_keys() -> None:
     template = compile_template("{{ tasks.a-b.output.id }} {{ tasks['c d'][inputs.x].y | default(item) }}")
     assert names(template) == {
-        ("tasks", ("a-b", "output", "id")),
-        ("tasks", ("c d",)),
-        ("inputs", ("x",)),
-        ("item", ()),
+        ("tasks", ("a-b", "output", "id")): 3,
+        ("tasks", ("c d",)): 29,
+        ("inputs", ("x",)): 42,
+        ("item", ()): 64,
     }
     assert names(compile_condition("event.id == [tasks.a.output][0]")) == {
-        ("event", ("id",)),
-        ("tasks", ("a", "output")),
+        ("event", ("id",)): 0,
+        ("tasks", ("a", "output")): 13,
     }
 
 

@@ -11,9 +11,10 @@ from hark.dialects.job.reading import MAX_PROBLEMS, JobDraft, TooManyProblems, r
 from hark.dialects.job.template_checks import check_templates
 from hark.dialects.job.tree import TreeNode, Unreadable, check_text, decode, from_json, from_value
 from hark.dialects.job.yaml_tree import from_yaml
-from hark.model.errors import InvalidDefinition
+from hark.model.errors import InvalidDefinition, InvalidInput
 from hark.model.job import JobSpec
 from hark.model.problem import Problem
+from hark.programs.jobs.inputs import checked_inputs
 
 _SHOWN = 20  # problems in the message; `.problems` has all
 
@@ -61,7 +62,13 @@ def check(root: TreeNode, label: str) -> JobSpec:
         check_templates(draft, check_graph(draft))
     if draft.problems:
         raise invalid(label, draft.problems)
-    return draft.spec()
+    spec = draft.spec()
+    if spec.schedule is not None:
+        try:
+            checked_inputs(spec, spec.schedule.input)
+        except InvalidInput as error:
+            raise invalid(label, [Problem(None, root.value["schedule"].line, f"schedule: {error}")]) from None
+    return spec
 
 
 def invalid(label: str, problems: Sequence[Problem]) -> InvalidDefinition:

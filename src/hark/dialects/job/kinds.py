@@ -295,7 +295,7 @@ class ListOrTemplate:
 
     def read(self, node: TreeNode, key: str) -> Any:
         if isinstance(node.value, list) or (isinstance(node.value, str) and "{{" in node.value):
-            return node.plain()
+            return plain_value(node, key)
         raise Wrong(node.line, f"{key} must be a list or a template that gives one, not {described(node.value)}.")
 
     def schema(self) -> dict[str, Any]:

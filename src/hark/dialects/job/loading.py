@@ -82,4 +82,9 @@ def parse_job_file(data: bytes, label: str) -> Job:
 
 def _is_text(source: str) -> bool:
     """Whether a text is a job, not the path of one."""
-    return "\n" in source or source.lstrip().startswith("{") or (": " in source and not os.path.exists(source))
+    return (
+        "\n" in source
+        or "\0" in source
+        or source.lstrip().startswith("{")
+        or (": " in source and not os.path.exists(source))
+    )

@@ -18,6 +18,7 @@ from hark.dialects.job.keys import (
     Reporter,
     read_keys,
 )
+from hark.dialects.job.kinds import LaneName, Wrong
 from hark.dialects.job.tree import TreeNode
 from hark.model.cron import check_timing
 from hark.model.errors import InvalidInput
@@ -167,6 +168,11 @@ def _check_work(node: TreeNode, kind: str, report: Reporter) -> None:
         report(node.line, "The task does nothing: give it a `handler`, a command to `run`, or an `agent` with `run`.")
     if "undo" in given and "agent" in given:
         report(given["undo"].line, "An agent's task cannot have an undo. Undo it in a task of its own.")
+    if "undo" in given and "handler" in given and isinstance(given["undo"].value, str):
+        try:
+            LaneName("handler").read(given["undo"], "undo")
+        except Wrong as wrong:
+            report(wrong.line, wrong.message)
     if "heartbeat_sec" in given and "handler" not in given:
         report(given["heartbeat_sec"].line, "heartbeat_sec is for handlers: a command sends no heartbeats.")
 

@@ -43,15 +43,15 @@ def check_templates(draft: JobDraft, before: Ancestors | None) -> None:
         if task.spec is None:
             continue
         for place in _places(draft, task, task.spec):
-            found = _compile(draft, task, place)
-            for root, path in sorted(found):
+            for (root, path), position in sorted(_compile(draft, task, place).items()):
                 message = _problem(task, task.spec, place, root, path, inputs, tasks, before)
                 if message is not None:
-                    _report(draft, task, place, place.node.line, f"{place.key}: {message}")
+                    _report(draft, task, place, position, message)
 
 
-def _report(draft: JobDraft, task: TaskDraft, place: ExpressionPlace, line: int | None, message: str) -> None:
-    draft.report(None if place.of_defaults else task.element, line, message)
+def _report(draft: JobDraft, task: TaskDraft, place: ExpressionPlace, position: int, message: str) -> None:
+    element = None if place.of_defaults else task.element
+    draft.report(element, place.node.line_of(position), f"{place.key}: {message}")
 
 
 def _places(draft: JobDraft, task: TaskDraft, spec: TaskSpec) -> Iterator[ExpressionPlace]:
@@ -87,8 +87,8 @@ def _places(draft: JobDraft, task: TaskDraft, spec: TaskSpec) -> Iterator[Expres
         yield ExpressionPlace("undo", given["undo"], "shell", ("output",))
 
 
-def _compile(draft: JobDraft, task: TaskDraft, place: ExpressionPlace) -> set[tuple[str, tuple[str, ...]]]:
-    """The names that an expression reads. A mistake in it is reported."""
+def _compile(draft: JobDraft, task: TaskDraft, place: ExpressionPlace) -> dict[tuple[str, tuple[str, ...]], int]:
+    """The names that an expression reads, with their positions. A mistake in it is reported."""
     text = str(place.node.value)
     try:
         if place.form == "condition":
@@ -98,8 +98,8 @@ def _compile(draft: JobDraft, task: TaskDraft, place: ExpressionPlace) -> set[tu
             template.check_shell()
         return names(template)
     except ExpressionError as error:
-        _report(draft, task, place, place.node.line_of(error.position), f"{place.key}: {error}.")
-        return set()
+        _report(draft, task, place, error.position, f"{error}.")
+        return {}
 
 
 def _problem(

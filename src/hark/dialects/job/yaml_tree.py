@@ -102,14 +102,16 @@ class _YamlBuilder:
         """The text of a key, as it is written: `on:` and `no:` are keys like any other."""
         line = _line(event)
         if not isinstance(event, self._yaml.ScalarEvent):
-            raise Unreadable(line, "A key must be text, not a list, a mapping or an alias.")
+            raise Unreadable(
+                line, "A key must be text, not a list, a mapping or an alias. If this is a template, put it in quotes."
+            )
         if event.anchor is not None or event.tag is not None:
             raise Unreadable(line, "A key must be plain text, without an anchor or a tag.")
         if event.value == "<<" and event.implicit[0]:
             raise Unreadable(line, "Merge keys (<<) are not allowed. Repeat the values, or use `defaults:`.")
         if event.value == "" and event.implicit[0]:
             raise Unreadable(line, "A key is missing before the colon.")
-        return str(event.value)
+        return _text(event)
 
     def _take(self) -> Any:
         return next(self._events)
@@ -119,9 +121,17 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
+def _text(event: Any) -> str:
+    """The text of a scalar. In quotes, `\\0` and the like can write characters that no JSON of Hark may contain."""
+    text = str(event.value)
+    if re.search("[\0\ud800-\udfff]", text):
+        raise Unreadable(_line(event), "A text contains NUL or half of a surrogate pair. Remove it.")
+    return text
+
+
 def _scalar(event: Any, line: int) -> Any:
     """The value of a scalar: text if it is quoted or a block, else what YAML 1.2 takes it for."""
-    text = str(event.value)
+    text = _text(event)
     if not event.implicit[0]:
         return text
     if text in _NULL:

@@ -211,16 +211,16 @@ def render_all(value: Any, variables: Mapping[str, Any]) -> Any:
     return value
 
 
-def names(compiled: Template | CompiledCondition | Expression) -> set[tuple[str, tuple[str, ...]]]:
-    """The variables that are read, each with the keys after it as far as they are constant.
+def names(compiled: Template | CompiledCondition | Expression) -> dict[tuple[str, tuple[str, ...]], int]:
+    """The variables that are read, each with the keys after it as far as they are constant, and one of its positions.
 
-    `{{ tasks.build.output.id }}` gives `{("tasks", ("build", "output", "id"))}`.
+    `{{ tasks.build.output.id }}` gives `{("tasks", ("build", "output", "id")): 3}`.
     """
     if isinstance(compiled, Template):
         trees = [piece.tree for piece in compiled.pieces if isinstance(piece, Output)]
     else:
         trees = [compiled.tree]
-    return {path for tree in trees for path in paths(tree)}
+    return {(name, keys): at for tree in trees for name, keys, at in paths(tree)}
 
 
 def _check_size(text: str, start: int, end: int) -> None:

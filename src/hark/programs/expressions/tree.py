@@ -166,10 +166,10 @@ def parts(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def paths(tree: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The variables that an expression reads, each with the keys that follow it as far as they are constant.
+def paths(tree: Node) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """The variables that an expression reads, each with the keys that follow it as far as they are constant, and where.
 
-    `tasks.build.output[0].id` gives `("tasks", ("build", "output"))`, `tasks['build'].output` gives the same.
+    `tasks.build.output[0].id` gives `("tasks", ("build", "output"), 0)`, `tasks['build'].output` gives the same.
     """
     pending = [tree]
     while pending:
@@ -186,6 +186,6 @@ def paths(tree: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
                     pending.append(node.key)
             node = node.of
         if isinstance(node, Variable):
-            yield node.name, tuple(reversed(keys))
+            yield node.name, tuple(reversed(keys)), node.at
         else:
             pending.extend(parts(node))
