@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from hark.model.activation import Arrived, InboxRow
+from hark.model.activation import Arrived, InboxRow, WaitRow
 from hark.model.errors import SignalTimeout, StoreUnavailable, TaskLost
 from hark.model.notes import NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
 from hark.programs.branches import Suspended
@@ -26,6 +26,9 @@ class Listener:
 
     async def wait(self) -> None:
         await self.notified.wait()
+
+    def notify(self) -> None:
+        self.notified.set()
 
     def reset(self, seen: int) -> None:
         self.notified.clear()
@@ -75,8 +78,10 @@ class Script:
 
 
 @asynccontextmanager
-async def session_on(script: Script) -> AsyncIterator[TaskSession]:
-    session = TaskSession(activation_of(), cast("TaskServices", script))
+async def session_on(script: Script, *stored: WaitRow) -> AsyncIterator[TaskSession]:
+    activation = activation_of()
+    activation.claim.waits.extend(stored)
+    session = TaskSession(activation, cast("TaskServices", script))
     try:
         yield session
     finally:
@@ -228,3 +233,28 @@ async def test_a_signal_that_comes_before_the_suspension_is_left_to_the_park_if_
         with pytest.raises(Suspended):
             await waiting
         assert (session.waits.received(), session.waits.handed()) == ((), ())
+
+
+@pytest.mark.parametrize("asks_first", [(), ("another",)], ids=["alone", "beside another"])
+async def test_a_signal_that_came_between_the_claim_and_the_call_is_received(asks_first: tuple[str, ...]) -> None:
+    """The wait is stored, so a signal may come as soon as the task is claimed; nothing listened then."""
+    script = Script()
+    script.answers[NoteInbox] = [[InboxRow(4, "signal", "s", "w0", '"here"', 1)]]
+    stored = WaitRow("w0", "signal#0", "signal", "s", "job", MINUTE, None, None)
+    async with session_on(script, stored) as session:
+        others = [asyncio.ensure_future(session.wait_for_signal(name, MINUTE)) for name in asks_first]
+        if others:
+            await armed_wait(script)
+        assert await asyncio.wait_for(session.wait_for_signal("s", MINUTE), 10) == "here"
+        for other in others:
+            other.cancel()
+
+
+async def test_a_wait_that_continues_nothing_does_not_read_the_inbox() -> None:
+    script = Script()
+    answered = WaitRow("w0", "signal#0", "signal", "s", "job", MINUTE, None, 1)
+    async with session_on(script, answered) as session:
+        waiting = asyncio.ensure_future(session.wait_for_signal("another", MINUTE))
+        await armed_wait(script)
+        assert [type(note) for note in script.notes] == [NoteWait]
+        waiting.cancel()

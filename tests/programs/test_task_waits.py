@@ -88,11 +88,3 @@ def test_an_awakeable_answers_every_wait_for_it() -> None:
     second, _ = waits.ask("awakeable", "prom_1x", None, 0)
     answer: Any = row(4, None, kind="awakeable", name="prom_1x")
     assert waits.arrived(answer) == [first, second]
-
-
-def test_a_signal_to_the_task_itself_answers_one_wait() -> None:
-    waits = TaskWaits([], [row(2, None)])
-    first, _ = ask(waits, "a")
-    second, _ = ask(waits, "a")
-    assert waits.answer(first) is not None
-    assert waits.answer(second) is None

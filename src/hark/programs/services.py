@@ -29,6 +29,10 @@ class InboxListener(Protocol):
         """Forget earlier notifications. Called before the inbox is read; `seen` as above."""
         ...
 
+    def notify(self) -> None:
+        """End the `wait`, the present one or the next."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -67,6 +67,7 @@ class TaskSession:
         self.waits = TaskWaits(self.claim.waits, self.claim.inbox)
         self._loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[InboxRow]] = {}  # by wait: what a handler waits for
+        self._has_stored_waits = any(wait.fired_at is None for wait in self.claim.waits)
         self._listener: InboxListener | None = None
         self._listening: asyncio.Task[None] | None = None
         self._active_at = 0.0  # when the handler last received an answer, by the clock of the loop
@@ -220,6 +221,8 @@ class TaskSession:
         if self._listener is None:
             self._listener = self.services.listen(self.claim.id, self._take)
             self._listener.reset(self.claim.read_to)
+            if self._has_stored_waits:  # they were armed when the task was claimed, and nothing listened until now
+                self._listener.notify()
             self._listening = self._loop.create_task(self._read_arrivals(self._listener))
 
     async def _read_arrivals(self, listener: InboxListener) -> None:

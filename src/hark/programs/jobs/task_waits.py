@@ -26,7 +26,6 @@ class TaskWaits:
         self._next = 1 + max((_number(wait) for wait in waits), default=-1)
         self._claimed = {row.seq for row in inbox}
         self._answers: dict[str, InboxRow] = {}  # by wait; of an awakeable, by its id
-        self._undirected: deque[InboxRow] = deque()  # signals that were sent to the task itself
         self._open: dict[str, tuple[WaitRow, int]] = {}  # asked for and not received: with the moment of the call
         self._received: dict[str, tuple[int, int]] = {}  # by wait: the seq of the row, and the moment
         self._moment = 0
@@ -52,9 +51,7 @@ class TaskWaits:
         """The wait could not be armed, or the handler has given it up. Calls from now on do not continue it."""
         self._open.pop(wait.id, None)
         self._waits.remove(wait)
-        row = self._answers.pop(wait.id, None)
-        if row is not None and row.wait_id is None:
-            self._undirected.appendleft(row)
+        self._answers.pop(wait.id, None)
 
     def arrived(self, row: InboxRow) -> list[WaitRow]:
         """A row arrived in the inbox. Returns the waits that were asked for and have an answer now."""
@@ -62,8 +59,6 @@ class TaskWaits:
             self._answers.setdefault(row.wait_id, row)
         elif row.kind == "awakeable":
             self._answers.setdefault(row.name, row)
-        elif row.kind == "signal":
-            self._undirected.append(row)
         return [wait for wait, _ in self._open.values() if self.answer(wait) is row]
 
     def answer(self, wait: WaitRow) -> InboxRow | None:
@@ -71,12 +66,6 @@ class TaskWaits:
         row = self._answers.get(wait.id)
         if row is None and wait.kind == "awakeable":
             return self._answers.get(wait.name or "")
-        if row is None and wait.id in self._open:
-            for sent in self._undirected:
-                if wait.answered_by(sent.kind, sent.name, None):
-                    self._undirected.remove(sent)
-                    self._answers[wait.id] = row = sent
-                    break
         return row
 
     def receive(self, wait: WaitRow, row: InboxRow) -> None:
