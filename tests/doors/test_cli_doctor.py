@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def found(cli: Cli, code: int) -> dict[str, tuple[str, str]]:
 def test_d4_an_empty_store_has_no_errors(cli: Cli) -> None:
     result = cli("doctor")
     assert result.code == 0
-    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 5
+    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 6
     assert "python" in result.out
     assert found(cli, 0)["migrations"][1].startswith("up to date, version ")
 
@@ -87,6 +88,25 @@ def test_d4_steps_of_dead_workers_late_timers_and_old_waits_are_reported(cli: Cl
     assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "error")][: 2 if _is_new(cli) else 1]
 
 
+def test_d4_schedules_need_a_worker_with_the_code_of_what_they_start(cli: Cli) -> None:
+    async def register(turns: Turns) -> None:
+        """`run_turns` has registered `m`."""
+
+    cli.run_turns(register)
+    assert cli("schedule", "create", "s", "m", "--every", "3600").code == 0
+    checks = found(cli, 1)
+    assert "no worker for 0 live instances and 1 schedule" in checks["workers"][1]
+    assert checks["schedules"] == (
+        "warning",
+        "no worker has the code of m version 1 (1 schedule); start one that registers it, or delete the schedules",
+    )
+    _age(cli, "UPDATE starts SET due_at = due_at - 7200000000 RETURNING id")
+    status, text = found(cli, 1)["schedules"]
+    assert (status, text.startswith("1 schedule late, the first was due 1 h ago")) == ("error", True)
+    cli("schedule", "pause", "s")
+    assert found(cli, 0)["schedules"] == ("ok", "no schedule, or all are paused")
+
+
 def _is_new(cli: Cli) -> bool:
     return cli.store.name == "postgres"
 
@@ -117,6 +137,9 @@ def test_d4_a_missing_store_a_newer_one_and_one_that_does_not_respond_are_errors
         ({"skew": -7.5}, "clock", "warning"),
         ({"abandoned": 2}, "leases", "warning"),
         ({"late": 1}, "timers", "error"),
+        ({"schedules": 2, "next_tick": datetime.now(UTC)}, "schedules", "ok"),
+        ({"schedules": 2, "next_tick": datetime.now(UTC), "late_schedules": 1}, "schedules", "error"),
+        ({"schedules": 2, "next_tick": datetime.now(UTC), "refused_schedules": 1}, "schedules", "warning"),
         ({}, "workers", "ok"),
         ({"silent_workers": 1, "heard_of": 20.0, "silent_until": 10.0}, "workers", "warning"),
     ],
@@ -126,7 +149,8 @@ def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status:
         "schema": 5, "database": "SQLite 3.51.3", "database_problem": None, "durable": True, "skew": 0.0,
         "workers": 1, "dead_workers": 0, "heard_of": 3.0, "silent_workers": 0, "silent_until": None,
         "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
-        "living": 3, "runnable": 0, "codeless": [], **fact,
+        "living": 3, "runnable": 0, "codeless": [], "schedules": 0, "next_tick": None, "late_schedules": 0,
+        "refused_schedules": 0, "codeless_schedules": [], **fact,
     }  # fmt: skip
     judged = {what: found for what, found, _ in diagnose(facts)}
     assert judged[check] == status

@@ -87,9 +87,12 @@ def _exercise(hark: Any, definition: str) -> None:
     assert (schedule["catch_up"], schedule["correlation_key"], schedule["missed"]) == (3, "k", 0)
     assert datetime.fromisoformat(schedule["next_at"]).weekday() == 0
     assert hark("schedule", "create", "often", definition, "--every", "1.5h", "--json").json["every"] == 5400
+    hark("schedule", "create", "seldom", definition, "--every", "1234567.5")
     listed = hark("schedule", "list").out
     assert "0 9 * * MON Europe/Berlin" in listed
     assert "every 5400 s" in listed
+    assert "every 1234567.5 s" in listed
+    hark("schedule", "delete", "seldom")
     assert hark("schedule", "pause", "often").out == "often is paused.\n"
     assert "paused" in hark("schedule", "list").out
     assert hark("schedule", "resume", "often", "--json").json["paused"] is False

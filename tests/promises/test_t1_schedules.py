@@ -24,6 +24,7 @@ from hark import (
 from hark.model.names import moment
 from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.support.inspect import query
 from tests.support.stores import Store
 
 
@@ -175,6 +176,16 @@ async def test_t1_a_replaced_schedule_keeps_its_tick_unless_its_timing_changes(s
         await app.drain()
         [instance] = await app.list()
         assert instance.result[0] == "c"
+
+
+async def test_t1_the_error_of_a_time_zone_ends_with_the_time_zone(store: Store) -> None:
+    async with harness(store, report) as app:
+        await app.schedule("s", report, every=10)
+        await query(store, "UPDATE starts SET every = NULL, cron = '* * * * *', timezone = 'Mars/Base' RETURNING id")
+        await app.advance(3600)
+        [schedule] = await app.schedules()
+        assert "Mars/Base" in (schedule.error or "")
+        assert (await app.schedule("s", report, cron="* * * * *")).error is None
 
 
 async def test_t1_schedules_are_listed_by_name(store: Store) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, Schedule, Stop, step
+from hark.kernel.requests import Sweep
 from hark.model.names import moment
 from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.support.inspect import query
 from tests.support.stores import Store
 
 
@@ -174,6 +177,39 @@ async def test_t2_a_week_of_missed_seconds_is_counted_exactly(store: Store) -> N
         await app.advance(timedelta(days=2))
         assert await ticks(app, begun) == [2 * 86400 - 10, 2 * 86400]
         assert (await one(app)).missed == 2 * 8640 - 2
+
+
+async def test_t2_many_schedules_that_were_late_for_days_do_not_fill_one_turn(store: Store) -> None:
+    async with harness(store, Quick) as app:
+        app.clock.now = moment(datetime(2026, 1, 1, tzinfo=UTC), "start")
+        for name in ("a", "b", "c"):
+            await app.schedule(name, Quick, cron="* * * * *")
+        await app.schedule("daily", Quick, cron="0 12 * * *")
+        app.clock.now += 3 * 86400 * 1_000_000
+        looked: list[int] = []
+        while await app._ask(Sweep()):
+            looked.append(sum(1 for one in await app.schedules() if one.last_at is not None))
+        assert looked[0] == 2  # the daily one first: a long backlog does not hold it up
+        assert [one.missed for one in await app.schedules()] == [4319, 4319, 4319, 2]
+        counted = app._clerk.counters.happened
+        assert (counted["tick_started"], counted["tick_missed"], counted["tick_skipped"]) == (4, 3 * 4319 + 2, 0)
+        await app.drain()
+        assert len(await app.list(status="done")) == 4
+
+
+async def test_t2_what_a_paused_schedule_was_triggered_for_is_forgotten_when_it_ends(store: Store) -> None:
+    async with harness(store, Quick, Slow) as app:
+        await app.schedule("s", Quick, every=10)
+        await app.pause_schedule("s")
+        for _ in range(3):
+            await app.trigger_schedule("s")
+            await app.drain()
+        await app.schedule("s", Slow, every=10)
+        for _ in range(2):
+            await app.trigger_schedule("s")
+            await app.drain()
+        [[running]] = await query(store, "SELECT running FROM starts")
+        assert sorted(json.loads(running)) == sorted(await live(app))
 
 
 async def test_t2_a_refused_start_is_recorded_and_the_schedule_goes_on(store: Store) -> None:

@@ -522,6 +522,9 @@ READS: dict[str, Question] = {
     "count_unfinished": Question(reads.count_unfinished, {"instances_listed"}, counts_all=True),
     "queues": Question(reads.queues, {"instances_listed"}, counts_all=True),
     "count_overdue": Question(reads.count_overdue, {"instances_due"}, None, lambda size: {"before": NOW}),
+    "count_scheduled": Question(
+        reads.count_scheduled, {"starts_due"}, None, lambda size: {"before": NOW}, counts_all=True
+    ),
     "abandoned_count": Question(reads.abandoned_count, {"instances_leased", "workers_pkey"}),
     # What `why` reads.
     "why_instance": Question(reads.why_instance, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),

@@ -12,14 +12,14 @@ instance, so the end comes later and sees `blocker`; and every other turn that h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
 from hark.kernel import start
 from hark.kernel.requests import ChangeSchedule, StartInstances
 from hark.model import json
-from hark.model.automatic_starts import AutomaticStart
+from hark.model.automatic_starts import MAX_CATCH_UP, AutomaticStart
 from hark.model.cron import Timing
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput, NotFound
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _BATCH = 500  # schedules of one sweep; the next turn continues
-_MAX_TICKS = 5000  # ticks of one cron expression that a turn looks at: a week of seconds must not stop the clerk
+_MAX_TICKS = 5000  # that a turn looks at, about 0.1 s: schedules that were late for a week must not stop the clerk
 _ON_TIME = 60_000_000  # µs: a tick that is fired later than this was missed
 _RETRY = 60_000_000  # µs until a schedule is tried again whose time zone this process does not have
 
@@ -48,8 +48,8 @@ class Schedules:
     """The automatic starts that one turn changes or fires."""
 
     __slots__ = (
-        "decided", "deployed", "due", "ended", "fired", "planned", "removed", "reserved", "rows", "touched",
-        "unreadable",
+        "decided", "deployed", "due", "ended", "fired", "planned", "removed", "reserved", "rows", "ticks_left",
+        "touched", "triggered", "unreadable",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,6 +61,8 @@ class Schedules:
         self.touched: set[str] = set()  # to write
         self.removed: set[str] = set()
         self.fired: list[_Fired] = []
+        self.triggered: set[str] = set()
+        self.ticks_left = _MAX_TICKS
         self.decided: set[str] = set()  # fired with the instances locked that they may have to wait for
         self.unreadable: set[str] = set()  # this process cannot compute their ticks
         self.ended: list[str] = []  # instances that a schedule started and that this turn has ended
@@ -138,9 +140,13 @@ async def apply(turn: Turn) -> None:
         await _change(turn, changes)
         turn.result.pending.scheduled = True
     if state.due:
-        for row in await turn.tx.fetch(sql.lock_due_starts, ids=sorted(state.due)):
+        # The least late first: one with many ticks to count does not hold up the others.
+        rows = await turn.tx.fetch(sql.lock_due_starts, ids=sorted(state.due))
+        for row in sorted(rows, key=lambda row: row.due_at or 0, reverse=True):
             if row.id not in state.removed:
                 _fire(turn, state.rows.get(row.id) or _typed(row))
+    for fired in sorted(state.fired, key=lambda fired: fired.tick):
+        turn.batch.add(fired.request)
 
 
 def _typed(row: sql.StartRow) -> sql.StartRow:
@@ -189,6 +195,7 @@ async def _change(turn: Turn, changes: Iterable[ChangeSchedule]) -> None:
                 if row.correlation_key is not None and row.correlation_key not in state.reserved:
                     turn.result.again.append(change)  # it was replaced meanwhile: once more, with its key reserved
                 else:
+                    state.triggered.add(row.id)
                     _start(turn, row, turn.now, change)
                 continue
         change.result = _look_again(state.rows[row.id], turn.now)
@@ -241,7 +248,7 @@ def _put(
         waiting=old.waiting if same and old is not None and new.overlap != "allow" else None,
         running=None if old is None else old.running,
         blocker=None,
-        error=None if old is None else old.error,
+        error=old.error if same and old is not None else None,
         deployed_by=deployed_by,
         created_at=turn.now if old is None else old.created_at,
     )
@@ -265,7 +272,8 @@ class _Ticks(NamedTuple):
     cut: bool  # there are more: none of these may be the last
 
 
-def _ticks(row: sql.StartRow, now: int) -> _Ticks:
+def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
+    """Those of a schedule at `now`. `limit` is how many may be looked at; it is above MAX_CATCH_UP."""
     first, most = row.next_at, row.remaining
     if first is None or first > now or most == 0:
         return _Ticks(0, [], first, False)
@@ -277,7 +285,7 @@ def _ticks(row: sql.StartRow, now: int) -> _Ticks:
         return _Ticks(count, latest, None if count == most else first + count * row.every, False)
     if row.cron is None:
         return _Ticks(1, [first], None, False)
-    later, cut = _timing(row).due(first, now, _MAX_TICKS)
+    later, cut = _timing(row).due(first, now, limit)
     ticks = [first, *later] if most is None else [first, *later][:most]
     if cut and most is None:
         return _Ticks(len(ticks) - keep, [], ticks[-keep], True)
@@ -291,34 +299,39 @@ def _fire(turn: Turn, row: sql.StartRow) -> None:
     if row.paused:
         return
     planned = state.planned[row.id]
-    if _started_by(row) != _started_by(planned) or row.correlation_key not in {None, *state.reserved}:
+    key = row.correlation_key
+    if _started_by(row) != _started_by(planned) or (key is not None and key not in state.reserved):
         turn.result.pending.more = True  # it was changed before the lock: the next turn plans it again
         return
+    if state.ticks_left <= MAX_CATCH_UP:
+        turn.result.pending.more = True
+        return
     try:
-        ticks = _ticks(row, now)
+        ticks = _ticks(row, now, state.ticks_left)
     except InvalidInput as error:
         state.put(structs.replace(row, error=str(error)))
         state.unreadable.add(row.id)
         return
+    state.ticks_left -= len(ticks.latest) if row.cron is None else ticks.total
     remaining = None if row.remaining is None else row.remaining - ticks.total
     row = structs.replace(row, next_at=ticks.next_at, remaining=remaining)
     if ticks.cut:
         turn.result.pending.more = True
+        turn.result.counts.happened["tick_missed"] += ticks.total
         state.put(structs.replace(row, missed=row.missed + ticks.total))
         return
     on_time = bool(ticks.latest) and now - ticks.latest[-1] <= _ON_TIME
     started = min(ticks.total, max(row.catch_up, 1 if on_time else 0))
     chosen = ticks.latest[len(ticks.latest) - started :]
     missed, skipped = ticks.total - started, 0
-    triggered = any(fired.id == row.id for fired in state.fired)
     running: list[str] = []
-    waiting: list[int] = _load_ticks(row.waiting)
+    waiting: list[int] = _load(row.waiting)
     begin: list[int] = []
     if row.overlap == "allow":
         begin, waiting = chosen, []
     else:
         running = sorted(id for id in _started_by(row) if id in turn.rows and not turn.rows[id].terminal)
-        busy = bool(running) or triggered
+        busy = bool(running) or row.id in state.triggered
         if waiting and not busy:
             begin, busy = [waiting.pop(0)], True
         if chosen and not busy:
@@ -328,6 +341,8 @@ def _fire(turn: Turn, row: sql.StartRow) -> None:
             waiting, skipped = chosen[-1:], len(chosen) - 1
         else:
             skipped = len(chosen)
+    turn.result.counts.happened["tick_missed"] += missed
+    turn.result.counts.happened["tick_skipped"] += skipped
     row = structs.replace(
         row, missed=row.missed + missed, skipped=row.skipped + skipped, running=_dump(running), waiting=_dump(waiting)
     )
@@ -348,9 +363,7 @@ def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | N
         scheduled_at=tick,
         schedule=row.name,
     )
-    request = StartInstances(items=[item])
-    turn.batch.add(request)
-    turn.schedules.fired.append(_Fired(row.id, tick, request, trigger))
+    turn.schedules.fired.append(_Fired(row.id, tick, StartInstances(items=[item]), trigger))
 
 
 # -- after the starts -----------------------------------------------------------------------------
@@ -370,9 +383,11 @@ async def record(turn: Turn) -> None:
             continue  # deleted in this turn
         if isinstance(answer, Exception):
             if fired.trigger is None:
+                turn.result.counts.happened["tick_skipped"] += 1
                 state.put(structs.replace(row, skipped=row.skipped + 1, error=str(answer)))
             continue
-        running = None if row.overlap == "allow" else _dump([*_load(row.running), answer])
+        turn.result.counts.happened["tick_started"] += fired.trigger is None
+        running = None if row.overlap == "allow" else _dump([*_unfinished(turn, row), answer])
         state.put(structs.replace(row, last_at=fired.tick, last_id=answer, running=running, error=None))
     rows = []
     for id in sorted(state.touched):
@@ -393,6 +408,14 @@ async def record(turn: Turn) -> None:
         await turn.tx.fetch(sql.save_starts, rows)
 
 
+def _unfinished(turn: Turn, row: sql.StartRow) -> list[str]:
+    """The instances of `running` without those that this turn has found finished or removed: of a schedule that is only
+    triggered, no tick looks at them."""
+    return [
+        id for id in _load(row.running) if id not in turn.locks.ids or (id in turn.rows and not turn.rows[id].terminal)
+    ]
+
+
 def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
     """The row with the time at which the sweep must look at it: a waiting tick at once, since the end of the instance
     it waits for may have come while this turn held the row."""
@@ -408,11 +431,8 @@ async def release(turn: Turn) -> None:
         turn.result.pending.more = True
 
 
-def _load(text: str | None) -> list[str]:
-    return [] if text is None else list(json.load(text))
-
-
-def _load_ticks(text: str | None) -> list[int]:
+def _load(text: str | None) -> list[Any]:
+    """The ids of `running`, or the ticks of `waiting`."""
     return [] if text is None else list(json.load(text))
 
 

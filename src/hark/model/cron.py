@@ -28,6 +28,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 _MAX_TEXT = 255  # characters of a cron expression or the name of a time zone
 _MIN_INTERVAL = 10_000  # µs
+_NOT_ZONES = ("localtime", "posixrules", "right/")  # another one on each machine, or with leap seconds
 
 
 class Timing(Struct, frozen=True):
@@ -142,7 +143,7 @@ def _zone(name: Any) -> ZoneInfo:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
-        if isinstance(name, str) and 0 < len(name) <= _MAX_TEXT:
+        if isinstance(name, str) and 0 < len(name) <= _MAX_TEXT and not name.startswith(_NOT_ZONES):
             return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
         pass

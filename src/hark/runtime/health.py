@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hark.model.lanes import what_runs
+from hark.model.lanes import lane_of, what_runs
 from hark.model.names import from_micros
 from hark.model.outside import OWNER
 from hark.model.values import Wait
 from hark.runtime import views
 from hark.runtime.worker_info import heartbeat
 from hark.store import reads
+from hark.store import statements as sql
 from hark.store.protocol import Store
 
 _LATE = 10_000_000  # µs: a live worker fires what is due within 50 ms
@@ -28,6 +29,8 @@ async def facts(store: Store) -> dict[str, Any]:
     [[late, since]] = await store.read(reads.count_overdue, before=now - _LATE)
     [[schema]] = await store.read(reads.schema_version)
     [[abandoned]] = await store.read(reads.abandoned_count, now=now)
+    scheduled = await store.read(reads.count_scheduled, before=now - _LATE)
+    newest = {name: row for name, *row in await store.read(sql.definitions)} if scheduled else {}
     oldest, _ = await views.waits(store, None, None, limit=1)
     server = await store.server()
     live = [worker for worker in workers if worker.until >= now]
@@ -51,11 +54,31 @@ async def facts(store: Store) -> dict[str, Any]:
         "living": sum(count for _, _, count in unfinished),
         "runnable": sum(count for _, status, count in unfinished if status == "runnable"),
         "codeless": _without_code(unfinished, [row.definitions for row in leases if row.until >= now]),
+        "schedules": sum(row.schedules for row in scheduled),
+        "next_tick": from_micros(min(row.next_due for row in scheduled)) if scheduled else None,
+        "late_schedules": sum(row.late for row in scheduled),
+        "refused_schedules": sum(row.refused for row in scheduled),
+        "codeless_schedules": _nobody_starts(scheduled, newest, [row.definitions for row in live]),
     }
 
 
 def _wait(wait: Wait) -> dict[str, Any]:
     return {"instance_id": wait.instance_id, "kind": wait.kind, "name": wait.name, "since": wait.since}
+
+
+def _nobody_starts(
+    scheduled: list[reads.ScheduledRow], newest: dict[str, Any], live: list[str]
+) -> list[dict[str, Any]]:
+    """What schedules start and no live worker can run."""
+    found = []
+    for row in scheduled:
+        version, kind, *_, undeployed_at = newest.get(row.definition, (0, "", 0))
+        lane = lane_of(kind, row.definition, version)
+        if undeployed_at is not None:
+            found.append({"missing": f"the definition {row.definition!r}", "schedules": row.schedules})
+        elif not any(f",{lane}," in f",{lanes}," for lanes in live):
+            found.append({"missing": what_runs(lane), "schedules": row.schedules})
+    return found
 
 
 def _without_code(unfinished: Any, live: list[str]) -> list[dict[str, Any]]:

@@ -48,6 +48,10 @@ def families(found: Metrics) -> list[Family]:
                _one(happened["timeout"])),
         Family("hark_broadcasts_total", "counter", "Broadcasts sent through this process.",
                _one(happened["published"])),
+        Family("hark_schedule_ticks_total", "counter",
+               "Ticks of schedules that this process handled, by outcome: an instance was started, none was because of "
+               "overlap or a refused start, or none was because no worker was running.",
+               _by("outcome", {name: happened[f"tick_{name}"] for name in ("missed", "skipped", "started")})),
         Family("hark_late_answers_total", "counter", "Answers to awakeables that were settled already.",
                _one(happened["late_answer"])),
         Family("hark_turns_total", "counter", "Transactions committed by this process.", _one(counters.turns)),

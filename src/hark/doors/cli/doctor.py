@@ -34,7 +34,7 @@ def add_commands(cli: typer.Typer) -> None:
 
 
 def doctor(options: Options) -> None:
-    """Check a store, its workers and its timers.
+    """Check a store, its workers, its timers and its schedules.
 
     Exits with 1 when a check finds an error.
 
@@ -67,7 +67,7 @@ def diagnose(facts: dict[str, Any]) -> list[Check]:
     """Turn the facts about a store (runtime/health.py) into checks."""
     return [
         _check_database(facts), _check_schema(facts), _check_clock(facts), _check_workers(facts), _check_code(facts),
-        _check_leases(facts), _check_timers(facts), _check_waits(facts),
+        _check_leases(facts), _check_timers(facts), _check_schedules(facts), _check_waits(facts),
     ]  # fmt: skip
 
 
@@ -104,6 +104,8 @@ def _check_clock(facts: dict[str, Any]) -> Check:
 
 def _check_workers(facts: dict[str, Any]) -> Check:
     workers, live = facts["workers"], _count(facts["living"], "live instance")
+    if facts["schedules"]:
+        live = f"{live} and {_count(facts['schedules'], 'schedule')}"
     if silent := facts["silent_workers"]:
         text = (
             f"{silent} of {_count(workers, 'worker')} not heard of for {duration(facts['heard_of'])}; if dead, other "
@@ -113,7 +115,7 @@ def _check_workers(facts: dict[str, Any]) -> Check:
     if workers:
         heard = "" if facts["heard_of"] is None else f", last heard of {duration(facts['heard_of'])} ago"
         return Check("workers", "ok", f"{_count(workers, 'worker')} for {live}{heard}")
-    if facts["living"]:
+    if facts["living"] or facts["schedules"]:
         return Check("workers", "error", f"no worker for {live}; start one with `hark worker --app module:app`")
     return Check("workers", "warning", "no worker; none is needed yet, because there are no live instances")
 
@@ -141,6 +143,24 @@ def _check_timers(facts: dict[str, Any]) -> Check:
         return Check("timers", "ok", "no timer is late")
     text = f"{_count(facts['late'], 'timer')} late, the first was due {when(facts['late_since'])}"
     return Check("timers", "error", f"{text}; start a worker, or fire them with `hark timeout check`")
+
+
+def _check_schedules(facts: dict[str, Any]) -> Check:
+    if not facts["schedules"]:
+        return Check("schedules", "ok", "no schedule, or all are paused")
+    if late := facts["late_schedules"]:
+        text = f"{_count(late, 'schedule')} late, the first was due {when(facts['next_tick'])}"
+        return Check("schedules", "error", f"{text}; start a worker, or fire them with `hark timeout check`")
+    if missing := facts["codeless_schedules"]:
+        listed = ", ".join(f"{one['missing']} ({_count(one['schedules'], 'schedule')})" for one in missing[:_LISTED])
+        text = f"no worker has {listed}; start one that registers it, or delete the schedules"
+        return Check("schedules", "warning", text)
+    if refused := facts["refused_schedules"]:
+        text = f"the last tick of {_count(refused, 'schedule')} started nothing; `hark schedule list` says why"
+        return Check("schedules", "warning", text)
+    return Check(
+        "schedules", "ok", f"{_count(facts['schedules'], 'schedule')}, the next is due {when(facts['next_tick'])}"
+    )
 
 
 def _check_waits(facts: dict[str, Any]) -> Check:

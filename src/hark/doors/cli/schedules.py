@@ -117,7 +117,7 @@ def _row(schedule: Any, at: Callable[[datetime | None], str]) -> tuple[str, ...]
 
 def _timing(schedule: Any) -> str:
     if schedule.cron is None:
-        return f"every {schedule.every:g} s"
+        return f"every {schedule.every:.6f}".rstrip("0").rstrip(".") + " s"
     return str(schedule.cron) if schedule.timezone == "UTC" else f"{schedule.cron} {schedule.timezone}"
 
 

@@ -31,6 +31,28 @@ all_workers = Sql(
 # Rows that a live worker would have handled by now.
 count_overdue = Sql("SELECT count(*), min(due_at) FROM instances WHERE due_at < :before::bigint")
 
+
+class ScheduledRow(Row, frozen=True):
+    """The schedules of one definition that are not paused. Times in µs."""
+
+    definition: str
+    schedules: int
+    late: int
+    refused: int
+    next_due: int
+
+
+# T1: what schedules start, how many of them no worker has fired since `before`, and of how many the last tick was
+# refused.
+count_scheduled = Sql(
+    """
+    SELECT definition, count(*) AS schedules, sum(CASE WHEN due_at < :before::bigint THEN 1 ELSE 0 END) AS late,
+        count(error) AS refused, min(due_at) AS next_due
+    FROM starts WHERE due_at IS NOT NULL GROUP BY definition ORDER BY definition
+    """,
+    row=ScheduledRow,
+)
+
 # M5: executing instances whose worker has no valid lease.
 abandoned_count = Sql(
     """
