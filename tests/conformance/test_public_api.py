@@ -356,7 +356,7 @@ async def test_engine_a_result_that_times_out_does_not_stop_the_work(store: Stor
         with pytest.raises(TimeoutError):
             await app.result(order, timeout=0.05)
         await order.signal("payment_confirmed", 1)
-        assert await app.result(order, 5) == {"order": 42, "paid": 1}
+        assert await app.result(order, 60) == {"order": 42, "paid": 1}
 
 
 # -- Machines ----------------------------------------------------------------------------------------
@@ -556,7 +556,7 @@ async def server(store: Store) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def until(client: httpx.AsyncClient, path: str, seen: Any) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not seen(body := (await client.get(path)).json()):
             await asyncio.sleep(0.01)
     return body

@@ -160,7 +160,7 @@ async def test_x5_a_call_waits_for_a_database_that_does_not_answer_only_so_long(
             asked = app.get("patient") if call == "a read" else app.signal("patient", "tick")
         with pytest.raises(StoreUnavailable, match=r"does not answer|outcome is unknown") as refused:
             await asked
-        assert time.monotonic() - since < 3 * patience
+        assert time.monotonic() - since < 5 * patience
         assert "[Errno" not in str(refused.value)
         proxy.go_away()
         if call == "a write behind an outcome":

@@ -79,11 +79,14 @@ async def test_x9_during_the_backoff_of_a_run_why_says_which_attempt_of_how_many
 
 
 async def test_x9_a_backoff_beside_other_waits_names_both(store: Store) -> None:
+    async def missing() -> int:  # async: two threads would fail in any order
+        return look_up({})
+
     @workflow
     async def both(ctx: FunctionContext) -> None:
         await ctx.gather(
-            ctx.run(look_up, {}, name="a", retries=1, backoff=30),
-            ctx.run(look_up, {}, name="b", retries=9, backoff=60),
+            ctx.run(missing, name="a", retries=1, backoff=30),
+            ctx.run(missing, name="b", retries=9, backoff=60),
             ctx.wait_for_signal("go"),
             ctx.sleep(3600),
         )
