@@ -5,7 +5,6 @@ Afterwards every order is shipped once, or undone: nothing is lost and nothing i
 
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.postgres import free_port
 from tests.support.stores import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -65,9 +65,7 @@ class Service:
 @contextmanager
 def running(store: Store, folder: Path) -> Iterator[tuple[Service, httpx.Client]]:
     service = Service(store, folder)
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()  # not one that the kernel may give to a client before the server binds it
     try:
         service.start(sys.executable, "-m", "uvicorn", "api:api", "--port", str(port), "--log-level", "warning")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:

@@ -191,5 +191,5 @@ async def test_a_task_and_another_start_of_its_id_are_not_both_inserted(stage: S
         assert [claim.id for claim in await stage.claim(room=5)] == ["p.1"]
     else:
         await stage.one.run(starting)
-        assert await ends(stage) == [("p.1", "failed")]
+        assert await ends(stage) == [("p.1", "refused")]
     await stage.audited_content()

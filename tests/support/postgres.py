@@ -75,7 +75,7 @@ class PostgresServer:
         self._owner = _unprivileged()
         self._home = _home_for(self._owner)
         self._bin = _binaries(self._home, self._owner)
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._sweeper = subprocess.Popen(
             ["sh", "-c", _SWEEP, str(self._home)],
@@ -307,7 +307,7 @@ def _open_to_all(path: Path) -> bool:
     return reachable and path.stat().st_mode & 0o005 == 0o005
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port below those the kernel gives to clients.
 
     In that range, a client that keeps trying to reconnect to a stopped server may be given the port
