@@ -65,7 +65,7 @@ class Script:
             future.set_result(answer(note) if callable(answer) else answer)
         return future
 
-    def begin(self, work: Coroutine[Any, Any, Any], *, is_wait: bool = False) -> asyncio.Task[Any]:
+    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.ensure_future(work)
 
     def stream_delay(self, chunks: int) -> float:

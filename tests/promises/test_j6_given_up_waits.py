@@ -92,3 +92,32 @@ async def test_j6_a_wait_given_up_before_a_park_does_not_wake_the_task(store: St
 
 async def _is_parked(app: Hark, job: str) -> bool:
     return (await app.get(f"{job}.0")).status == "awaiting_signal"
+
+
+async def test_j6_a_signal_that_the_handler_gave_up_without_having_seen_it_goes_to_the_next_wait(store: Store) -> None:
+    async def work(task: Any) -> Any:
+        call = task.wait_for_signal("go", timeout=600)
+
+        async def wait() -> Any:
+            return await call
+
+        waiting = asyncio.ensure_future(wait())
+        while not call.done():
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with pytest.raises(asyncio.CancelledError):
+            await call  # given up for all that await it
+        seen = await task.wait_for_signal("go", timeout=600)
+        await task.checkpoint("seen")
+        return [seen, await task.wait_for_signal("go", timeout=600)]
+
+    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
+        app.handler("work")(work)
+        job = await app.start(one_task())
+        await until(lambda: is_armed(store, "go"), "the first wait")
+        for n in (1, 2):
+            await app.signal(job.id, "go", n)
+        assert await job.result(timeout=60) == {"work": [1, 2]}

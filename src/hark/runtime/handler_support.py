@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hark.kernel.requests import Deliver
@@ -58,10 +58,10 @@ class HandlerSupport:
         for handler in list(self.running):
             handler.suspend_if_waiting()
 
-    def begin(self, work: Coroutine[Any, Any, T], *, is_wait: bool = False) -> Reply[T]:
-        """Run a coroutine on the worker's loop. From any thread. `is_wait`: cancel it when the task that awaits the
-        reply is cancelled."""
-        reply: Reply[T] = _WaitReply() if is_wait else Reply()
+    def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> Reply[T]:
+        """Run a coroutine on the worker's loop. From any thread. `given_up`: it is a wait. It ends when the task that
+        awaits the reply is cancelled, and this is called."""
+        reply: Reply[T] = Reply() if given_up is None else _WaitReply(given_up)
         loop = self._loop
         if loop is None or loop.is_closed():
             work.close()
@@ -92,21 +92,29 @@ class HandlerSupport:
 
 
 class _WaitReply(Reply[T]):
-    """The reply of a wait. If the task that awaits it is cancelled, the wait ends: nothing uses its answer."""
+    """The reply of a wait. If the task that awaits it is cancelled, the wait ends: nothing uses its answer, even if it
+    is there already and only the task does not know."""
 
-    __slots__ = ("work",)
+    __slots__ = ("_given_up", "_is_used", "work")
 
-    def __init__(self) -> None:
+    def __init__(self, given_up: Callable[[], None]) -> None:
         super().__init__()
         self.work: asyncio.Task[None] | None = None
+        self._given_up = given_up
+        self._is_used = False
 
     def __await__(self) -> Generator[Any, None, T]:
         try:
-            return (yield from super().__await__())
+            value = yield from super().__await__()
         except asyncio.CancelledError:
             if self.work is not None:
                 self.work.cancel()
+            if not self._is_used:
+                self._value, self._error = None, asyncio.CancelledError()
+                self._given_up()
             raise
+        self._is_used = True
+        return value
 
 
 async def _settle(work: Coroutine[Any, Any, T], reply: Reply[T]) -> None:

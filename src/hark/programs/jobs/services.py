@@ -88,9 +88,9 @@ class TaskServices(JobServices, Protocol):
         """Whether the worker stops: a handler that begins to wait parks its task at once."""
         ...
 
-    def begin(self, work: Coroutine[Any, Any, T], *, is_wait: bool = False) -> TaskReply[T]:
-        """Run a coroutine on the worker's loop. From any thread. `is_wait`: cancel it when the task that awaits the
-        reply is cancelled."""
+    def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> TaskReply[T]:
+        """Run a coroutine on the worker's loop. From any thread. `given_up`: it is a wait. It ends when the task that
+        awaits the reply is cancelled, and this is called."""
         ...
 
     def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:

@@ -236,7 +236,8 @@ class TaskContext:
         """
         longest = self._services.max_signal_wait
         span = _checked_timeout(longest if timeout is None else timeout, longest)
-        return self._session.begin(self._session.wait_for_signal(check_name(name, "signal name"), span), is_wait=True)
+        checked = check_name(name, "signal name")
+        return self._session.begin_wait(lambda call: self._session.wait_for_signal(checked, span, call))
 
     def send_signal(
         self, run_id: Any, name: str, data: Any = None, *, dedup_key: str | None = None
@@ -330,7 +331,7 @@ class TaskContext:
             made.id,
             lambda: link(made.id, made.nonce, made.timeout_at),
             _AnswerWhenAwaited(
-                lambda: session.begin(session.await_awakeable(made.id, decode, asked["title"]), is_wait=True)
+                lambda: session.begin_wait(lambda call: session.await_awakeable(made.id, decode, asked["title"], call))
             ),
         )
 
@@ -349,7 +350,8 @@ class TaskContext:
             NotFound: When awaited, if the task has no such awakeable.
             InvalidInput: The id is malformed.
         """
-        return self._session.begin(self._session.await_awakeable(check_awakeable_id(id), json.load), is_wait=True)
+        checked = check_awakeable_id(id)
+        return self._session.begin_wait(lambda call: self._session.await_awakeable(checked, json.load, call=call))
 
 
 class _AnswerWhenAwaited:

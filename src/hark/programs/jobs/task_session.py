@@ -82,30 +82,38 @@ class TaskSession:
         self._streaming: asyncio.Task[None] | None = None
         services.running.add(self)
 
-    def begin(self, work: Coroutine[Any, Any, T], *, is_wait: bool = False) -> TaskReply[T]:
-        """Start what the handler called, on the worker's loop. From any thread. A wait ends when the handler does not
-        wait for it any more; anything else is carried out."""
+    def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
+        """Start what the handler called, on the worker's loop. From any thread. It is carried out, whatever the handler
+        does."""
         self._has_begun = True
-        return self.services.begin(work, is_wait=is_wait)
+        return self.services.begin(work)
+
+    def begin_wait(self, work: Callable[[WaitingCall], Coroutine[Any, Any, T]]) -> TaskReply[T]:
+        """The same with a call that waits: it ends when the handler does not wait for it any more."""
+        self._has_begun = True
+        call = WaitingCall()
+        return self.services.begin(work(call), given_up=lambda: self._give_up(call))
 
     # -- waiting ----------------------------------------------------------------------------------
 
-    async def wait_for_signal(self, name: str, timeout: int) -> Any:
+    async def wait_for_signal(self, name: str, timeout: int, call: WaitingCall | None = None) -> Any:
         """The payload of the next signal of the run with this name; `timeout` in µs."""
         self.check()
         now = self.services.micros()
         wait, is_new = self.waits.ask("signal", name, now + timeout, now)
         arm = Arm("signal", wait.id, wait.place, name, deadline=wait.deadline, run=self.state.run)
-        row = await self._answer(wait, arm if is_new else None)
+        row = await self._answer(wait, arm if is_new else None, call)
         if row.kind == "timer":
             raise SignalTimeout(f'signal "{name}" timed out after {timeout / SECOND:g} s')
         return json.load(row.payload)
 
-    async def await_awakeable(self, id: str, decode: Callable[[str], Any], title: str | None = None) -> Any:
+    async def await_awakeable(
+        self, id: str, decode: Callable[[str], Any], title: str | None = None, call: WaitingCall | None = None
+    ) -> Any:
         """The answer to an awakeable of this task."""
         self.check()
         wait, is_new = self.waits.ask("awakeable", id, None, self.services.micros())
-        row = await self._answer(wait, Arm("awakeable", wait.id, wait.place, id) if is_new else None)
+        row = await self._answer(wait, Arm("awakeable", wait.id, wait.place, id) if is_new else None, call)
         self._pending_awakeables.discard(id)
         body = msgspec.json.decode(row.payload, type=_SettledAnswer)
         if body.status == "RESOLVED":
@@ -117,8 +125,10 @@ class TaskSession:
             raise AwakeableRejected(f"Awakeable {id} was cancelled: the attempt that asked it has ended.")
         raise AwakeableRejected(body.error or "rejected")
 
-    async def _answer(self, wait: WaitRow, arm: Arm | None) -> InboxRow:
+    async def _answer(self, wait: WaitRow, arm: Arm | None, call: WaitingCall | None) -> InboxRow:
         """The row that answers this wait. `arm`: it is new, and is armed first."""
+        if call is not None:
+            call.wait = wait
         self.clock.begin_wait()
         self._activity += 1
         try:
@@ -134,15 +144,13 @@ class TaskSession:
             self._activity += 1
             self._active_at = self._loop.time()
             return row
-        except asyncio.CancelledError:
-            self._give_up(wait)
-            raise
         finally:
             self.clock.end_wait()
 
-    def _give_up(self, wait: WaitRow) -> None:
+    def _give_up(self, call: WaitingCall) -> None:
         """The handler has cancelled its call: the wait must not take a signal from those that are asked for later."""
-        if not self.is_suspended and self.lost is None:  # else the handler itself has ended
+        wait, call.wait = call.wait, None
+        if wait is not None and not self.is_suspended and self.lost is None:  # else the handler itself has ended
             self.waits.withdraw(wait)
             self._disarming = self._loop.create_task(self._disarm(wait.id, self._disarming))
 
@@ -454,6 +462,15 @@ class TaskSession:
             self._chunks.clear()
         finally:
             self._streaming = None
+
+
+class WaitingCall:
+    """A call of a handler that waits, and its wait once it has one."""
+
+    __slots__ = ("wait",)
+
+    def __init__(self) -> None:
+        self.wait: WaitRow | None = None
 
 
 class _SettledAnswer(msgspec.Struct):

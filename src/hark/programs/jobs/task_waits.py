@@ -48,10 +48,13 @@ class TaskWaits:
         return wait, is_new
 
     def withdraw(self, wait: WaitRow) -> None:
-        """The wait could not be armed, or the handler has given it up. Calls from now on do not continue it."""
+        """The wait could not be armed, or the handler has given it up. Calls from now on do not continue it, and a row
+        that it has received does not count as received."""
         self._open.pop(wait.id, None)
-        self._waits.remove(wait)
+        self._received.pop(wait.id, None)
         self._answers.pop(wait.id, None)
+        if wait in self._waits:  # not after a checkpoint
+            self._waits.remove(wait)
 
     def arrived(self, row: InboxRow) -> list[WaitRow]:
         """A row arrived in the inbox. Returns the waits that were asked for and have an answer now."""
