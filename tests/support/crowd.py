@@ -456,16 +456,16 @@ READS: dict[str, Question] = {
     # The events of a job and its tasks.
     "head": Question(reads.head, {"events_pkey"}),
     "open_waits_of_tasks": Question(
-        reads.open_waits_of_tasks, {"waits_instance", "instances_pkey"}, None,
-        lambda size: {"low": _RUN["low"], "high": _RUN["high"], "size": 20},
+        reads.open_waits_of_tasks, {"waits_instance", "instances_pkey", "instances_parent"}, None,
+        lambda size: {**_RUN, "size": 20},
     ),
     "kind_of": Question(reads.kind_of, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
     "latest_run_events": Question(
-        reads.latest_run_events, {"events_instance", "events_pkey"}, None,
+        reads.latest_run_events, {"events_instance", "events_pkey", "instances_pkey", "instances_parent"}, None,
         lambda size: {**_RUN, "size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1, **_BYTES},
     ),
     "run_events": Question(
-        reads.run_events, {"events_instance", "events_pkey"}, None,
+        reads.run_events, {"events_instance", "events_pkey", "instances_pkey", "instances_parent"}, None,
         lambda size: {**_RUN, "size": 50, "tx": 0, "seq": 0, "to_tx": 2, "to_seq": 2**63 - 1, **_BYTES},
     ),
     "scan_end": Question(
@@ -473,7 +473,8 @@ READS: dict[str, Question] = {
         lambda size: {"size": 100, "tx": 1, "seq": size // 2, "to_tx": 2, "to_seq": 2**63 - 1},
     ),
     "scan_runs": Question(
-        reads.scan_runs, {"events_pkey"}, lambda size: [(_RUN["id"], _RUN["low"], _RUN["high"])],
+        reads.scan_runs, {"events_pkey", "instances_pkey", "instances_parent"},
+        lambda size: [(_RUN["id"], _RUN["low"], _RUN["high"])],
         lambda size: {"tx": 1, "seq": size // 2, "to_tx": 1, "to_seq": size // 2 + 100, **_BYTES},
     ),
     "unfinished": Question(reads.unfinished, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),

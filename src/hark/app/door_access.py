@@ -328,9 +328,9 @@ class DoorAccess:
         """
         return self.app._read(lambda store: run_events.scan(store, ids, after))
 
-    def is_of_run(self, event: Event, id: str) -> bool:
-        """Whether an event is one of this job or of its tasks."""
-        return run_events.is_part(event.instance_id, id)
+    def run_of(self, event: Event, ids: set[str]) -> str | None:
+        """Which of these jobs an event of `scan_runs` belongs to."""
+        return run_events.run_of(event, ids)
 
     def instance_page(
         self, *, limit: int, after: str | None, **filters: Any

@@ -74,7 +74,8 @@ async def _tasks(
         for number, letter in enumerate(state.tasks)
         if letter in WITH_ROW
     }
-    rows = {one.id: one for one in await store.read(reads.read_instances, ids=list(ids.values()))} if ids else {}
+    found_rows = await store.read(reads.read_instances, ids=list(ids.values())) if ids else ()
+    rows = {one.id: one for one in found_rows if one.kind == "task"}  # another instance may have such an id
     unfinished = [id for id, one in rows.items() if one.status not in TERMINAL]
     waits: dict[str, list[OpenWait]] = {}
     for wait in await store.read(reads.open_waits_of, ids=unfinished) if unfinished else ():

@@ -29,9 +29,15 @@ def task_range(id: str) -> tuple[str, str]:
 
 
 def is_part(id: str, run: str) -> bool:
-    """Whether this is the id of the job or of one of its tasks."""
+    """Whether this is the id of the job, or can be that of one of its tasks."""
     low, high = task_range(run)
     return id == run or low <= id < high
+
+
+def run_of(event: Event, runs: Iterable[str]) -> str | None:
+    """To which of these runs an event belongs that `scan` has found for them. If the id of a run is like that of a task
+    of another one, the longer one has no such task: it has the id."""
+    return max((run for run in runs if is_part(event.instance_id, run)), key=len, default=None)
 
 
 async def latest(store: Store, id: str, limit: int, before: Cursor) -> Sequence[reads.EventRow]:

@@ -135,7 +135,7 @@ async def _waits_of_tasks(store: Store, row: WhyInstance) -> _TaskWaits:
     if row.lane != JOB or row.task_state is not None or row.status in TERMINAL:
         return []
     low, high = run_events.task_range(row.id)
-    found = await store.read(reads.open_waits_of_tasks, low=low, high=high, size=_MOST)
+    found = await store.read(reads.open_waits_of_tasks, id=row.id, low=low, high=high, size=_MOST)
     return [(wait.task, OpenWait(*(getattr(wait, name) for name in OpenWait.__struct_fields__))) for wait in found]
 
 

@@ -131,10 +131,12 @@ class Feed:
     async def _read_runs(self, clients: list[StreamClient]) -> bool:
         """All of them are near the newest events: one scan from the earliest position has news for all."""
         start = min(client.position for client in clients)
-        events, end, ended, more = await self._access.scan_runs({client.id for client in clients}, start)
+        ids = {client.id for client in clients}
+        events, end, ended, more = await self._access.scan_runs(ids, start)
+        owned = [(event, self._access.run_of(event, ids)) for event in events]
         for client in clients:
-            for event in events:
-                if self._access.is_of_run(event, client.id):
+            for event, run in owned:
+                if run == client.id:
                     client.put(event)
             if not client.behind:
                 client.position = max(client.position, end)

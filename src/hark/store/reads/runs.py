@@ -1,4 +1,5 @@
-"""The events of runs: those of a job and of its tasks, whose ids are in a range behind that of the job.
+"""The events of runs: those of a job and of its tasks, whose ids are in a range behind that of the job. Other instances
+may have ids in that range: a task is told by its parent, which is the job or a map of it.
 
 A cursor is (tx, seq), as for the events of all instances: it does not pass a turn that is still running (invariant 17).
 """
@@ -9,13 +10,17 @@ from hark.store.reads.events import HORIZON, EventRow
 from hark.store.reads.waits import OpenWait
 from hark.store.sql import Sql
 
+_OF_ID = """t.kind = 'task' AND (t.parent_id = :id::text OR EXISTS (
+            SELECT 1 FROM instances m WHERE m.id = t.parent_id AND m.kind = 'task' AND m.parent_id = :id::text))"""
+_OF_ROW = """t.kind = 'task' AND (t.parent_id = r.id OR EXISTS (
+            SELECT 1 FROM instances m WHERE m.id = t.parent_id AND m.kind = 'task' AND m.parent_id = r.id))"""
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
 # All events of the run by the index of instances, and only then the page: the primary key has the order of the page,
 # but would be read through the events of all other instances.
-_OWN = """WITH own AS MATERIALIZED (
+_OWN = f"""WITH own AS MATERIALIZED (
         SELECT o.tx, o.seq, coalesce(octet_length(o.data), 0) AS size FROM events o WHERE o.instance_id = :id::text
-        UNION ALL SELECT o.tx, o.seq, coalesce(octet_length(o.data), 0) FROM events o
-        WHERE o.instance_id >= :low::text AND o.instance_id < :high::text)"""
+        UNION ALL SELECT o.tx, o.seq, coalesce(octet_length(o.data), 0) FROM instances t CROSS JOIN events o
+        WHERE o.instance_id = t.id AND t.id >= :low::text AND t.id < :high::text AND {_OF_ID})"""
 _SUM = "SELECT o.tx, o.seq, sum(o.size) OVER"
 _BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
 _FITTING = """CROSS JOIN events e
@@ -70,8 +75,10 @@ scan_end = Sql(
     ORDER BY t.seq DESC LIMIT 1
     """,
 )
-_FOLLOWED = """EXISTS (SELECT 1 FROM {rows: id text, low text, high text}
-            WHERE o.instance_id = r.id OR (o.instance_id >= r.low AND o.instance_id < r.high))"""
+_IN_RANGE = """EXISTS (SELECT 1 FROM {rows: id text, low text, high text}
+            WHERE o.instance_id = r.id OR (o.instance_id >= r.low AND o.instance_id < r.high AND EXISTS (
+            SELECT 1 FROM instances t WHERE t.id = o.instance_id AND"""
+_FOLLOWED = f"{_IN_RANGE} {_OF_ROW})))"
 
 # The events of some runs within such a scan.
 scan_runs = Sql(
@@ -103,11 +110,11 @@ class WaitOfTask(OpenWait, frozen=True):
 
 # D7: what the tasks of a job wait for, the longest first.
 open_waits_of_tasks = Sql(
-    """
-    SELECT w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since, i.step
-    FROM waits w JOIN instances i ON i.id = w.instance_id
+    f"""
+    SELECT w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since, t.step
+    FROM waits w JOIN instances t ON t.id = w.instance_id
     WHERE w.instance_id >= :low::text AND w.instance_id < :high::text AND coalesce(w.closed_at, w.fired_at) IS NULL
-        AND w.kind <> 'children'
+        AND w.kind <> 'children' AND {_OF_ID}
     ORDER BY w.since, w.id LIMIT :size::bigint
     """,
     row=WaitOfTask,
