@@ -535,6 +535,9 @@ READS: dict[str, Question] = {
     "unfinished_children": Question(
         reads.unfinished_children, {"instances_parent_wait"}, None, lambda size: {"waits": ["a", "b"]}
     ),
+    "unfinished_below": Question(
+        reads.unfinished_below, {"instances_parent_wait"}, None, lambda size: {"waits": ["a", "b"]}
+    ),
     "unconsumed_signals": Question(
         reads.unconsumed_signals, {"signals_inbox"}, None, lambda size: {"id": "mailed-1000007"}
     ),

@@ -48,6 +48,8 @@ class TaskReport:
         finished_at: When it ended, or None.
         waits: What it waits for.
         note: What keeps it from running, such as a handler that no worker has; or None.
+        only_waits: Of a map or a workflow task that runs: whether nothing below it runs, and nothing will until an
+            answer, a signal or a worker comes from outside.
     """
 
     name: str
@@ -63,6 +65,7 @@ class TaskReport:
     finished_at: datetime | None = None
     waits: tuple[TaskWait, ...] = ()
     note: str | None = None
+    only_waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +93,5 @@ class JobReport:
 
 def _needs_help(task: TaskReport) -> bool:
     if task.status == "running":
-        return task.note is not None
+        return task.only_waits if task.type in ("map", "workflow") else task.note is not None
     return any(wait.kind not in ("timer", "children") for wait in task.waits)

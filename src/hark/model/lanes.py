@@ -55,6 +55,10 @@ def gate_of(lane: str) -> str | None:
 
 def what_runs(lane: str) -> str:
     """What a worker needs for this lane, as the end of the sentence "No worker has"."""
+    if lane == SHELL:
+        return "the runner of shell commands"
+    if lane.startswith(_AGENT):
+        return f"the agent {lane[len(_AGENT) :]!r}"
     if (handler := handler_of(lane)) is not None:
         return f"the handler {handler!r}"
     if (gate := gate_of(lane)) is not None:

@@ -1,31 +1,34 @@
-"""The report of a job: its tasks, what they wait for and how to answer it. A constant number of reads."""
+"""The report of a job: its tasks, what they wait for and how to answer it. A constant number of reads, and two more for
+each level of instances below the tasks (job_descendants.py)."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from hark.model import json
 from hark.model.errors import InvalidInput, NotFound, no_instance
 from hark.model.job import JobSpec, TaskSpec
 from hark.model.job_report import JobReport, TaskReport, TaskWait
-from hark.model.lanes import SHELL, agent_lane, gate_lane, task_lane, what_runs
+from hark.model.lanes import SHELL, agent_lane, gate_lane, task_lane
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import TERMINAL, Instance
 from hark.programs.jobs.addresses import task_id
 from hark.programs.jobs.graph import JobGraph, is_registered_gate, job_graph
 from hark.programs.jobs.job_state import START, load_job_state
-from hark.programs.jobs.states import PENDING, SHOWN, WITH_ROW
+from hark.programs.jobs.states import WITH_ROW
 from hark.programs.jobs.task_state import load_task_state
 from hark.runtime import views
+from hark.runtime.job_descendants import OUTSIDE, Below, LiveWorkers, live_workers, read_below
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
 from hark.store.reads import InstanceRow, OpenWait
 from hark.store.statements import AwakeableRow
 
+_MOST_WAITS = 20  # shown of one task: a map may have thousands
 _APPROVE = '{"action": "approve"}'
 
 
@@ -66,8 +69,11 @@ async def spec_of(store: Store, name: str, version: int | None = None) -> JobSpe
 async def _tasks(
     store: Store, job: Instance, row: InstanceRow, graph: JobGraph, here: Container[str]
 ) -> tuple[TaskReport, ...]:
+    shown: dict[str, Any] = job.state["tasks"]
     if row.step == START:
-        return tuple(TaskReport(task.name, task.type, SHOWN[PENDING], gate=task.gate) for task in graph.tasks)
+        return tuple(
+            TaskReport(task.name, task.type, shown[task.name]["status"], gate=task.gate) for task in graph.tasks
+        )
     state = load_job_state(row.state)
     ids = {
         number: task_id(job.id, number, state.generations.get(number, 0))
@@ -80,9 +86,9 @@ async def _tasks(
     waits: dict[str, list[OpenWait]] = {}
     for wait in await store.read(reads.open_waits_of, ids=unfinished) if unfinished else ():
         waits.setdefault(wait.instance_id, []).append(wait)
-    questions = {one.id: one for one in await store.read(reads.open_awakeables, ids=[job.id])} if unfinished else {}
-    lanes = await _lanes(store) if unfinished else set()
-    shown: dict[str, Any] = job.state["tasks"]
+    workers = await live_workers(store, here) if unfinished else LiveWorkers((), here)
+    below = await read_below(store, waits, workers)
+    questions = await _questions(store, [*waits.values(), *(one.waits for one in below.values())])
     found = []
     for number, task in enumerate(graph.tasks):
         entry, own = shown.get(task.name, {}), rows.get(ids.get(number, ""))
@@ -94,35 +100,48 @@ async def _tasks(
             )
             continue
         progress = load_task_state(own.state)
-        answers = tuple(_wait(job, one, questions) for one in waits.get(own.id, ()))
+        under = below.get(own.id, Below())
+        answers = [_wait(one, questions) for one in (*waits.get(own.id, ()), *under.waits)]
+        kept = tuple({(one.kind, one.name, one.wake): one for one in answers if one is not None}.values())
         found.append(
             TaskReport(
                 task.name, task.type, entry.get("status", "running"), own.id, entry.get("attempt", 0), task.gate,
                 progress.phase == "gate" and own.status not in TERMINAL, entry.get("output"),
                 entry.get("error"), from_micros(own.created_at),
                 None if own.finished_at is None else from_micros(own.finished_at),
-                tuple(one for one in answers if one is not None), _note(task, own.status, progress.phase, lanes, here),
+                kept[:_MOST_WAITS], _note(job, task, own, progress.phase, workers, under), _only_waits(under),
             )
         )  # fmt: skip
     return tuple(found)
 
 
-async def _lanes(store: Store) -> set[str]:
-    """What the workers on this store can run."""
-    return {lane for row in await store.read(reads.all_workers) for lane in row.definitions.split(",")}
+async def _questions(store: Store, waits: Iterable[Sequence[OpenWait]]) -> dict[str, AwakeableRow]:
+    """The open awakeables that these waits are for, by id."""
+    ids = sorted({wait.name for some in waits for wait in some if wait.kind == "awakeable" and wait.name is not None})
+    found = await store.read(reads.read_awakeables, ids=ids) if ids else ()
+    return {one.id: one for one in found if one.status == "PENDING"}
 
 
-def _note(task: TaskSpec, status: str, phase: str, lanes: Container[str], here: Container[str]) -> str | None:
-    """Why a task that could run does not: no worker has what it needs."""
-    items_wait = task.type == "map" and status == "awaiting_children"
-    if not items_wait and (status != "runnable" or task.type not in ("task", "loop")):
+def _note(
+    job: Instance, task: TaskSpec, row: InstanceRow, phase: str, workers: LiveWorkers, below: Below
+) -> str | None:
+    """Why a task that could run does not, or something below it: no worker has what it needs."""
+    if below.missing:
+        one, reason = below.missing[0]
+        return reason if one.id.startswith(f"{job.id}.") else f"{one.definition} {one.id}: {reason}"
+    if row.status != "runnable" or task.type not in ("task", "loop"):
         return None
     lane = lane_of_task(task)
     if phase == "gate":
         if task.gate is None or not is_registered_gate(task.gate):
             return None  # every worker can decide on it
         lane = gate_lane(task.gate)
-    return None if lane in lanes or lane in here else f"No worker has {what_runs(lane)}."
+    return workers.missing(lane, row.queue)
+
+
+def _only_waits(below: Below) -> bool:
+    waits_outside = any(wait.kind in OUTSIDE for wait in below.waits)
+    return not below.goes_on and (waits_outside or bool(below.missing))
 
 
 def lane_of_task(task: TaskSpec) -> str:
@@ -132,25 +151,25 @@ def lane_of_task(task: TaskSpec) -> str:
     return SHELL if task.agent is None else agent_lane(task.agent.type)
 
 
-def _wait(job: Instance, wait: OpenWait, questions: dict[str, AwakeableRow]) -> TaskWait | None:
+def _wait(wait: OpenWait, questions: dict[str, AwakeableRow]) -> TaskWait | None:
     question = questions.get(wait.name) if wait.kind == "awakeable" and wait.name is not None else None
     if wait.kind == "awakeable" and question is None:
         return None  # it is answered, and the task has not run since
     return TaskWait(
         wait.kind, wait.name, None if question is None else question.title,
         None if wait.deadline is None else from_micros(wait.deadline), from_micros(wait.since),
-        _wake(job, wait, question),
+        _wake(wait, question),
     )  # fmt: skip
 
 
-def _wake(job: Instance, wait: OpenWait, question: AwakeableRow | None) -> str | None:
+def _wake(wait: OpenWait, question: AwakeableRow | None) -> str | None:
     words: Sequence[str]
     match wait.kind:
         case "awakeable" if question is not None:
             answer = _APPROVE if question.schema is None else example_answer(json.load(question.schema))
             words = ("hark", "awakeable", "resolve", question.id, "--payload", answer)
         case "signal" if wait.name is not None:
-            words = ("hark", "signal", job.id, wait.name)
+            words = ("hark", "signal", wait.key or wait.instance_id, wait.name)
         case "broadcast" if wait.name is not None:
             words = ("hark", "broadcast", wait.name)
         case _:

@@ -19,7 +19,7 @@ from hark.model.lanes import GRAPHS, JOB, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
-from hark.runtime import run_events, views
+from hark.runtime import job_report, run_events, views
 from hark.runtime.next_attempts import NextAttempt, next_attempts
 from hark.runtime.worker_info import heartbeat, name_of, serves
 from hark.store import reads
@@ -49,11 +49,13 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     )
     of_tasks = await _waits_of_tasks(store, row)
     waiting += tuple(await _waiting_tasks(store, row, of_tasks, now))
-    blockers = tuple(await _blockers(store, row, now, here, attempts.get(None)))
+    of_job = await _blockers_of_tasks(store, row, here)
+    blockers = (*await _blockers(store, row, now, here, attempts.get(None)), *of_job)
     since = min((wait.since for wait in waits), default=None) or _since(row)
+    text = _summary(row, waits, blockers, attempts, now) + _said_by_handler(row)
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        _summary(row, waits, blockers, attempts, now) + _said_by_handler(row), waiting, blockers,
+        " ".join([text, *(one.text for one in of_job)]), waiting, blockers,
         tuple(await _misses(store, row, [*waits, *(wait for _, wait in of_tasks)])),
         row.traceback or next((one.failure.traceback for one in attempts.values() if one.failure is not None), None),
     )  # fmt: skip
@@ -235,6 +237,16 @@ async def _blockers(
         found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
         return [blocker for blocker in found if blocker.reason != "queued"]
     return found
+
+
+async def _blockers_of_tasks(store: Store, row: WhyInstance, here: Container[str]) -> list[Blocker]:
+    """Of a job: its tasks that could run and do not, because no worker has what they need."""
+    if row.lane != JOB or row.task_state is not None or row.status != "awaiting_children":
+        return []
+    found = await job_report.report(store, row.id, here)
+    return [Blocker("no_worker", f"Task {task.name!r}: {task.note}") for task in found.tasks if task.note is not None][
+        :_MOST
+    ]
 
 
 def _finished(row: WhyInstance) -> Blocker:

@@ -21,6 +21,27 @@ read_tasks = Sql(
     "SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text] AND kind = 'task'", row=TaskRow
 )
 
+
+class Descendant(Row, frozen=True):
+    """An unfinished instance below a task, with the wait of its parent that its end answers."""
+
+    parent_wait: str
+    id: str
+    definition: str
+    status: str
+    lane: str
+    queue: str
+
+
+# What the status of a job shows of maps and workflow tasks: those of their children that have not finished.
+unfinished_below = Sql(
+    """
+    SELECT parent_wait, id, definition, status, lane, queue FROM instances
+    WHERE parent_wait IN :waits[text] AND finished_at IS NULL ORDER BY created_at, id
+    """,
+    row=Descendant,
+)
+
 # The sources of versions of definitions. They never change.
 sources_of = Sql(
     """
