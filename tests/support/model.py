@@ -108,9 +108,7 @@ class Model:
             for effect in commit.decision.effects:
                 if isinstance(effect, SendSignal):
                     addresses[effect.target] = self.find(effect.target)
-        listening = {
-            i.id: {w.name for w in i.waits.values() if w.kind == "broadcast"} for i in self.all.values() if i.live
-        }
+        listening = {i.id for i in self.all.values() if i.live}
         live = self._fence(commits)
         self._ends(requests, addresses)
         live = [commit for commit in live if self.all[commit.claim.id].status == "executing"]
@@ -256,9 +254,10 @@ class Model:
         requests: list[Request],
         live: list[Commit],
         addresses: dict[str, str | None],
-        listening: dict[str, set[str | None]],
+        listening: set[str],
     ) -> None:
-        """S10: in the order of the calls, signals and broadcasts alike."""
+        """S10: in the order of the calls, signals and broadcasts alike. `listening`: the instances that may receive
+        broadcasts, those that were live before this turn."""
         for request in requests:
             if isinstance(request, Deliver):
                 self.expected[request] = self._deliver(request, addresses[request.target])
@@ -281,8 +280,9 @@ class Model:
             inst.seen.add(sent.dedup_key)
         return "woke" if inst.post("signal", sent.name, sent.payload, None) else "stored"
 
-    def _publish(self, name: str, payload: str, listening: dict[str, set[str | None]]) -> int:
-        reached = [self.all[id] for id, names in listening.items() if name in names and self.all[id].live]
+    def _publish(self, name: str, payload: str, listening: set[str]) -> int:
+        subscribed = [inst for inst in self.all.values() if inst.id in listening and name in inst.subscriptions()]
+        reached = [inst for inst in subscribed if inst.live]
         for inst in reached:
             inst.post("broadcast", name, payload, None)
         return len(reached)

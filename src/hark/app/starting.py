@@ -195,7 +195,9 @@ class StartVerbs(Core):
 
     def _ask_start(self, definitions: Iterable[Definition], request: Request, convert: Callable[[Any], T]) -> Reply[T]:
         """Queue a start, unless a job has a gate that is not registered. Gates of other processes are in the store."""
-        jobs = [job for job in map(self._starts.job, definitions) if job is not None] if self._jobs else []
+        if not self._jobs:
+            return self._ask(request, convert)
+        jobs = [job for job in map(self._starts.job, definitions) if job is not None]
         lanes = self._registry.lanes()
         unsure = {job: gates for job in jobs if (gates := [g for g in gates_of(job) if gate_lane(g) not in lanes])}
         if not unsure:

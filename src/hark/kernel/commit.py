@@ -31,8 +31,9 @@ def unfold(turn: Turn) -> None:
                 asked = as_request(line.effect, request)
                 turn.batch.add(asked)
                 turn.batch.journaled.append((request, line, asked))
-        if isinstance(decision.move, Park | Proceed):
-            for arm in decision.move.arm:
+        move = decision.move
+        if type(move) is Park or type(move) is Proceed:
+            for arm in move.arm:
                 WAIT_KINDS[arm.kind].plan(turn, arm, request)
 
 

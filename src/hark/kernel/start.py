@@ -222,7 +222,10 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False, definition.kind)
     turn.result.pending.lanes.add((queue, definition.lane))
     turn.result.counts.started[item.definition] += 1
-    turn.history.event(item.id, "started", step, definition=item.definition, version=version, **_tick_of(item))
+    if item.schedule is None:
+        turn.history.event(item.id, "started", step, definition=item.definition, version=version)
+    else:
+        turn.history.event(item.id, "started", step, definition=item.definition, version=version, **_tick_of(item))
     parent, parent_wait = None, None
     if isinstance(request, StartInstances) and request.parent_wait is not None and request.sender is not None:
         parent, parent_wait = request.sender.claim.id, request.parent_wait
@@ -235,8 +238,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
 
 def _tick_of(item: NewInstance) -> dict[str, Any]:
     """What the event of a scheduled start says in addition."""
-    if item.schedule is None or item.scheduled_at is None:
-        return {}
+    assert item.scheduled_at is not None
     return {"schedule": item.schedule, "scheduled_at": from_micros(item.scheduled_at)}
 
 

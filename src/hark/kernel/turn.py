@@ -53,6 +53,7 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.run_signals import RunQueues
 from hark.kernel.schedules import Schedules
+from hark.model.values import PARKED
 from hark.store.protocol import Tx
 
 
@@ -91,59 +92,74 @@ async def run_turn(
     batch, locks, result = turn.batch, turn.locks, turn.result
     outside.unfold(turn)
     commit.unfold(turn)
-    await definitions.record(turn)
-    await tokens.apply(turn)
-    await links.apply(turn)
-    # Before the lock: what to reserve, and which rows to lock.
-    deploy.plan(turn)
-    start.plan(turn)
-    broadcast.plan_names(turn)
-    deliver.plan(turn)
-    cancel.plan(turn)
-    reclaim.plan(turn)
-    await retry.plan(turn)
-    run_again.plan(turn)
-    message.plan_names(turn)
+    # Most turns have nothing but outcomes, starts, signals and answers: they do not ask every other verb for its part.
+    rare = batch.has_rare or bool(batch.message_waits)
     sweeps = batch.of(Sweep)
-    await schedules.plan(turn, sweep=sweep or bool(sweeps))
+    abandoned: list[str] = []
+    if rare:
+        await definitions.record(turn)
+        await tokens.apply(turn)
+        await links.apply(turn)
+    # Before the lock: what to reserve, and which rows to lock.
+    start.plan(turn)
+    deliver.plan(turn)
+    if rare:
+        deploy.plan(turn)
+        broadcast.plan_names(turn)
+        cancel.plan(turn)
+        reclaim.plan(turn)
+        await retry.plan(turn)
+        run_again.plan(turn)
+        message.plan_names(turn)
+    if rare or sweep:
+        await schedules.plan(turn, sweep=sweep or bool(sweeps))
     await locks.reserve_names()
     await locks.resolve_targets()
-    await cancel.plan_tree(turn)
-    abandoned = await reclaim.plan_abandoned(turn)
-    await message.plan(turn)
     await settle.plan(turn)
-    await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
+    if rare:
+        await cancel.plan_tree(turn)
+        abandoned = await reclaim.plan_abandoned(turn)
+        await message.plan(turn)
+        outside.plan(turn)
+        notes.plan(turn)
+    if rare or marks:
+        await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
     commit.plan(turn)
-    outside.plan(turn)
-    notes.plan(turn)
     # The lock, and the first reads under it.
     await locks.acquire()
     commit.fence(turn)
     receivers = broadcast.receivers(turn)
-    await load_waits(tx, (row for row in turn.rows.values() if row.parked or row.id in receivers))
+    await load_waits(tx, [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers])
     # The verbs, in an order in which each sees what the ones before it did.
-    await cancel.apply(turn)
-    await reclaim.apply(turn, abandoned)
-    await retry.apply(turn)
-    await run_again.apply(turn)
-    commit.fence_again(turn)
-    await message.refuse_held(turn)
-    await outside.apply(turn)
+    if rare:
+        await cancel.apply(turn)
+        await reclaim.apply(turn, abandoned)
+        await retry.apply(turn)
+        await run_again.apply(turn)
+        commit.fence_again(turn)
+        await message.refuse_held(turn)
+        await outside.apply(turn)
     seen_before = await deliver.find_seen_before(turn)
-    await deploy.apply(turn)
+    if rare:
+        await deploy.apply(turn)
     await schedules.apply(turn)
     await start.apply(turn, seen_before)
     await schedules.record(turn)
     await broadcast.deliver_marked(turn)  # before anything newer
-    await deliver.apply(turn, seen_before)
-    await message.apply(turn)
-    await automatic_starts.apply(turn)
+    if batch.deliveries:
+        await deliver.apply(turn, seen_before)
+    if rare:
+        await message.apply(turn)
+        await automatic_starts.apply(turn)
     await turn.inbox.flush()
-    await broadcast.record(turn)
+    if rare or marks:
+        await broadcast.record(turn)
     await settle.apply(turn)
-    await notes.apply(turn)
+    if rare:
+        await notes.apply(turn)
     running = await commit.apply(turn, run_ahead=run_ahead)
-    await run_signals.give_back(turn)
+    if turn.runs is not None:
+        await run_signals.give_back(turn)
     await schedules.release(turn)
     await journal.apply(turn)
     # A park whose deadline has passed already is due now, not a turn later.
@@ -157,8 +173,9 @@ async def run_turn(
     if sweep or turn.buckets.freed or turn.buckets.left:
         await buckets.promote(turn)
     await claim.apply(turn, capacity, running)
-    await outside.fetch(turn)
-    await retain.apply(turn)
+    if rare:
+        await outside.fetch(turn)
+        await retain.apply(turn)
     await turn.history.write(tx)
     counts.add_up(turn)
     result.signalled, result.arrived = turn.inbox.executing, turn.inbox.arrived

@@ -7,7 +7,7 @@ of every kind; `Await` and `Spawn` both become one. Values are JSON text here, s
 
 from __future__ import annotations
 
-from typing import Final, Literal, assert_never
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
@@ -209,15 +209,9 @@ def runs_ahead(move: Move) -> bool:
     A rate-limited step, a step under another concurrency key and a new visit are queued and claimed again: a
     claim is where tokens and slots are taken.
     """
-    match move:
-        case Advance():
-            return move.rate_limit is None and not move.rekey
-        case Proceed():
-            return not move.continue_as_new
-        case Redo() | Park() | Finish():
-            return False
-        case _ as never:
-            assert_never(never)
+    if type(move) is Advance:  # not a `match`, which takes twice as long: every step asks this several times
+        return move.rate_limit is None and not move.rekey
+    return type(move) is Proceed and not move.continue_as_new
 
 
 class JournalLine(Struct, gc=False):
