@@ -167,15 +167,26 @@ def test_usage_errors_exit_with_2_and_what_does_not_exist_with_3(jobs: Jobs) -> 
     assert "twice" in jobs("run", good, "--detach", "--id", "twice").error_line(4)
 
 
-def test_a_handler_that_no_worker_has_is_named(jobs: Jobs) -> None:
+def test_a_handler_or_agent_that_no_worker_has_is_named(jobs: Jobs) -> None:
     text = (
         "name: lost\ntasks:\n  - {name: a, handler: charge-card}\n  - {name: b, type: map, over: [1], handler: lost}\n"
+        "  - {name: c, agent: opencode, run: hello}\n"
     )
     run = jobs("run", jobs.file(text), "--id", "l-1")
     assert run.code == 75
     assert "No worker has the handler 'charge-card'." in run.out
     assert "No worker has the handler 'lost'." in run.out
+    assert "No worker has the agent 'opencode'." in run.out
     assert "No worker has the handler 'charge-card'." in jobs("status", "l-1").out
+    why = " ".join(jobs.cli("instance", "why", "l-1").out.split())
+    assert "these have not ended: l-1.0 (runnable at a), " in why
+    assert "No worker is running: start one with `hark worker" in why
+
+
+def test_a_job_with_finally_tasks_says_that_they_run_before_it_is_cancelled(jobs: Jobs) -> None:
+    text = "name: closing\ntasks:\n  - {name: a, type: approval, title: Go?}\nfinally:\n  - {name: b, run: echo bye}\n"
+    assert jobs("run", jobs.file(text), "--id", "f-1").code == 75
+    assert "its `finally` tasks and undos run first" in jobs("cancel", "f-1").out
 
 
 def test_a_live_table_is_drawn_on_a_terminal(sqlite_store: Store, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ SHELL: Final = "task:shell"  # a task that runs a shell command
 GRAPHS: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
 INTERPRETED: Final = frozenset({JOB})  # the lanes of that queue, each with the name of its kind of definition
 
+ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what a worker can run whatever code it has
+
 _TASK: Final = "task:"
 _AGENT: Final = "task:agent:"
 _GATE: Final = "gate:"
@@ -64,7 +66,7 @@ def what_runs(lane: str) -> str:
     if (gate := gate_of(lane)) is not None:
         return f"the gate {gate!r}"
     if lane in INTERPRETED:
-        return f"the interpreter of kind {lane!r}"
+        return f"the interpreter of {lane}s"
     definition, _, version = lane.rpartition("@")
     return f"the code of {definition} version {version}"
 

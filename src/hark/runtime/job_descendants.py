@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hark.model.lanes import GRAPHS, what_runs
+from hark.model.lanes import GRAPHS, ON_EVERY_WORKER, what_runs
 from hark.model.values import PARKED
 from hark.runtime.worker_info import serves
 from hark.store import reads
@@ -33,7 +33,7 @@ class LiveWorkers:
             return None
         able = [row for lanes, row in self._workers if lane in lanes]
         if not able:
-            return f"No worker has {what_runs(lane)}."
+            return "No worker is running." if lane in ON_EVERY_WORKER else f"No worker has {what_runs(lane)}."
         if queue != GRAPHS and not any(serves(row, queue) for row in able):
             return f"No worker that has {what_runs(lane)} serves the queue {queue!r}."
         return None

@@ -15,7 +15,7 @@ from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.errors import no_instance
-from hark.model.lanes import GRAPHS, JOB, what_runs
+from hark.model.lanes import GRAPHS, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -113,7 +113,10 @@ def _said_by_handler(row: WhyInstance) -> str:
 
 
 def _armed(wait: OpenWait) -> WaitRow:
-    return WaitRow(wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None)
+    each = wait.remaining == 0  # a wait that counts its children is answered when none is left
+    return WaitRow(
+        wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None, answers_each=each
+    )
 
 
 # -- what it waits for ------------------------------------------------------------------------------
@@ -233,8 +236,11 @@ async def _blockers(
     able = [workers[id] for id, names in live.items() if f",{row.lane}," in f",{names},"]
     found = [] if row.status in PARKED else [await _blocked(store, row, now, able, attempt)]
     if not able and store.durable and row.lane not in here:
-        text = f"No live worker has {what_runs(row.lane)}: start one with "
-        found.insert(0, Blocker("no_worker", text + "`hark worker --app module:app`."))
+        if row.lane in ON_EVERY_WORKER:
+            text = "No worker is running: start one with `hark worker`."
+        else:
+            text = f"No live worker has {what_runs(row.lane)}: start one with `hark worker --app module:app`."
+        found.insert(0, Blocker("no_worker", text))
         return [blocker for blocker in found if blocker.reason != "queued"]
     return found
 

@@ -157,7 +157,11 @@ def cancel(
     if options.json:
         print_json(found)
     elif found.cancel_reason is not None:
-        print(f"{found.id} is being cancelled: its undo runs first. To end it without undo, add --force.")
+        if found.kind == "job":
+            first, omitted = "its `finally` tasks and undos run", "them"
+        else:
+            first, omitted = "its undo runs", "undo"
+        print(f"{found.id} is being cancelled: {first} first. To end it without {omitted}, add --force.")
     else:
         print(f"{found.id} is {colored(found.status)}.")
 

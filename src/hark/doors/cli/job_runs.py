@@ -248,11 +248,11 @@ def cancel(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason; it becomes the error of the job")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="End it now, without its undo")] = False,
+    force: Annotated[bool, typer.Option("--force", help="End it now, without these")] = False,
 ) -> None:
     """Cancel a job and its tasks.
 
-    If its completed tasks have something to undo, that runs first, on a worker.
+    Its `finally` tasks and the undos of its completed tasks run first, on a worker.
 
     hark job cancel release:42 --reason "not today"
     """
