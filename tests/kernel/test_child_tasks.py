@@ -14,6 +14,7 @@ from hark.kernel.requests import (
     Capacity,
     Commit,
     DefinitionRow,
+    Deliver,
     Publish,
     Register,
     Request,
@@ -221,6 +222,18 @@ async def test_a_job_cannot_cancel_the_instance_that_has_the_id_of_its_task(stag
     await stage.run(park(job, effects=cancels))
     assert await stage.row("j.0", "status") == ("runnable",)
     assert await stage.row("j.1", "status") == ("cancelled",)
+
+
+async def test_a_job_is_given_the_ends_of_its_tasks_and_not_the_signals_of_its_run(stage: Stage) -> None:
+    """Thousands of them may wait for a task that asks; an activation of the job costs what is new for it."""
+    executing = await stage.parked("j.0", "j.1")
+    await stage.run(*[Deliver(target="j", name="a", payload=str(n)) for n in range(3)])
+    job = await stage.job(done(executing["j.0"]))
+    assert [row.name for row in job.inbox] == ["j.0"]
+    job = await stage.job(park(job), done(executing["j.1"]))
+    assert [row.name for row in job.inbox] == ["j.1"]
+    kept = await rows(stage.store, "SELECT payload FROM signals WHERE kind = 'signal' AND consumed_at IS NULL")
+    assert [payload for (payload,) in kept] == ["0", "1", "2"]
 
 
 async def test_a_cancelled_task_is_an_end_too(stage: Stage) -> None:

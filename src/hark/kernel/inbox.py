@@ -17,6 +17,7 @@ from hark.model.decisions import Decision
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
+DIRECTED = -1  # instead of a number: only what is directed to a wait
 _Post = tuple[str, str, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
 
 
@@ -126,8 +127,8 @@ async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
 async def load_inboxes(
     tx: Tx, after: Mapping[str, int], complete: Mapping[str, list[InboxRow]] | None = None
 ) -> dict[str, list[InboxRow]]:
-    """The unconsumed rows in the inboxes of these instances, above the number that `after` has for each; those in
-    `complete` are not read again."""
+    """The unconsumed rows in the inboxes of these instances, above the number that `after` has for each, or DIRECTED;
+    those in `complete` are not read again."""
     complete = complete or {}
     inboxes = {id: complete.get(id, []) for id in after}
     unread = sorted([item for item in after.items() if item[0] not in complete])
@@ -141,4 +142,6 @@ def read_before(claim: Claim, decision: Decision) -> int:
     """Up to which number the activation that decided this knows its inbox, and need not be given it again.
 
     A retry of a function restores rows with lower numbers."""
+    if claim.kind == "job":
+        return DIRECTED
     return claim.read_to if claim.traits.remembers_inbox and not decision.restore else 0
