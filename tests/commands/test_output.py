@@ -32,8 +32,8 @@ def test_the_output_is_stdout_parsed_if_it_is_an_object_or_an_array(stdout: byte
     assert output_of(stdout) == output
 
 
-def end(exit: int = 0, *, stdout_bytes: int = 0, stderr: str = "", timed_out: bool = False) -> CommandEnd:
-    return CommandEnd(exit, b"", stdout_bytes, stderr, timed_out)
+def end(exit: int = 0, *, stdout_bytes: int = 0, stderr: str = "") -> CommandEnd:
+    return CommandEnd(exit, b"", stdout_bytes, stderr, timed_out=False)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,6 @@ def end(exit: int = 0, *, stdout_bytes: int = 0, stderr: str = "", timed_out: bo
         (end(2, stderr="one\ntwo\n"), "the command ended with exit code 2: one\ntwo"),
         (end(-signal.SIGKILL), "the command was ended by SIGKILL"),
         (end(-99), "the command was ended by signal 99"),
-        (end(-15, timed_out=True, stderr="slow"), "the command timed out after 90 s: slow"),
-        (end(0, timed_out=True), "the command timed out after 90 s"),
         (
             end(0, stdout_bytes=11),
             "the command wrote 11 bytes to stdout, which is its output, and 10 are allowed; write what is not output "
@@ -56,10 +54,10 @@ def end(exit: int = 0, *, stdout_bytes: int = 0, stderr: str = "", timed_out: bo
     ],
 )
 def test_the_failure_says_how_it_ended_and_quotes_stderr(end: CommandEnd, text: str | None) -> None:
-    assert failure_text(end, "command", timeout=90, max_stdout=10) == text
+    assert failure_text(end, "command", max_stdout=10) == text
 
 
 def test_only_the_last_lines_of_stderr_are_quoted() -> None:
     stderr = "\n".join(f"line {n}" for n in range(100))
-    text = failure_text(end(1, stderr=stderr), "agent", timeout=None, max_stdout=10)
+    text = failure_text(end(1, stderr=stderr), "agent", max_stdout=10)
     assert text == "the agent ended with exit code 1: " + "\n".join(f"line {n}" for n in range(80, 100))

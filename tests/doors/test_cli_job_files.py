@@ -67,4 +67,4 @@ def test_with_an_app_its_gates_must_be_registered(tmp_path: Path, monkeypatch: p
     assert run_cli("job", "check", "good.yaml", "--app", "gate_shop:app").code == 0
     assert run_cli("job", "check", "bad.yaml").code == 0  # which gates there are is known only with an app
     bad = run_cli("job", "check", "bad.yaml", "--app", "gate_shop:app")
-    assert (bad.code, "bad.yaml: a: the gate 'godo' is not registered" in bad.out) == (1, True)
+    assert (bad.code, "bad.yaml:3: a: the gate 'godo' is not registered" in bad.out) == (1, True)

@@ -163,6 +163,9 @@ def test_usage_errors_exit_with_2_and_what_does_not_exist_with_3(jobs: Jobs) -> 
     assert "given twice" in jobs("run", good, "--input", "x=1", "--input", "x=2").error_line(2)
     assert "no input 'nothing'" in jobs("run", jobs.file(APPROVAL), "--input", "nothing=1").error_line(2)
     assert "nope" in jobs("status", "nope").error_line(3)
+    chosen = "0123abcd-0000-7000-8000-000000000000"
+    assert jobs("run", good, "--id", chosen).code == 0
+    assert chosen in jobs("status", chosen[:13]).out  # its tasks, whose ids begin with it too, are not meant
     assert jobs("run", good, "--detach", "--id", "twice").code == 0
     assert "twice" in jobs("run", good, "--detach", "--id", "twice").error_line(4)
 
@@ -213,7 +216,9 @@ def test_ctrl_c_leaves_the_job_to_other_workers(sqlite_store: Store, tmp_path: P
                 break
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        assert "hark worker" in process.stderr.read()
+        said = process.stderr.read()
+        assert "hark worker" in said
+        assert "`hark job status c-1" in said
     assert "[suspended]" in run_cli("job", "status", "c-1", *where).out
 
 

@@ -171,6 +171,18 @@ async def test_j2_a_timeout_and_a_cancel_end_the_processes_of_a_command(store: S
         await until(lambda: not any(map(alive, pids)), "their end")
 
 
+async def test_j2_the_error_of_a_timeout_quotes_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never_ends(command: Any, *, on_stderr: Any, **_: Any) -> Any:
+        for line in ("connecting", "no route to host"):
+            await on_stderr(line)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("hark.runtime.command_tasks.run_command", never_ends)
+    async with Hark("sqlite://") as app, app.worker():
+        late = await ended(app, job({"name": "late", "run": "unused", "timeout_sec": 0.01}))
+        assert "(0.01 s of working time): connecting\nno route to host" in str(late.error)
+
+
 async def test_j2_a_worker_that_stops_ends_its_commands_and_hands_their_tasks_back(store: Store) -> None:
     script = "[ -e again ] && echo $HARK_ATTEMPT && exit; touch again; sleep 1000 & echo $! $$ >> pids; wait"
     async with Hark(store.url, **store.options) as app:

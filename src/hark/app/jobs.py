@@ -118,7 +118,7 @@ def unknown_gates(job: Job, gates: Iterable[str]) -> InvalidDefinition:
 
     unknown = list(gates)
     problems = [
-        Problem(task.name, None, f"the gate {task.gate!r} is not registered")
+        Problem(task.name, job.gate_lines.get(task.name), f"the gate {task.gate!r} is not registered")
         for task in job.spec.tasks
         if task.gate in unknown
     ]

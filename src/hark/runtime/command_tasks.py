@@ -30,8 +30,8 @@ from hark.programs.jobs.task_session import TaskSession
 from hark.programs.jobs.variables import template_of
 from hark.runtime.command_lanes import CommandStore
 from hark.runtime.commands.environment import run_directory, task_environment
-from hark.runtime.commands.output import SUSPEND, failure_text, output_of
-from hark.runtime.commands.runner import CommandLine, CommandNotRun, run_command
+from hark.runtime.commands.output import SUSPEND, failure_text, output_of, with_stderr
+from hark.runtime.commands.runner import MAX_TAIL, CommandLine, CommandNotRun, run_command
 
 _MODEL = "{model}"
 _LEASE_CHECK = 0.1  # seconds
@@ -42,13 +42,14 @@ _NOTHING_OPEN = (
 
 
 class CommandContext(TaskContext):
-    """The context of a command: that of a handler, and the rendered `run:` and model of the task."""
+    """The context of a command: that of a handler, the rendered `run:` and model of the task, and the end of stderr."""
 
     def __init__(self, session: TaskSession, data: TaskData, text: str, model: str | None) -> None:
         super().__init__(session, data)
         self.session = session
         self.text = text
         self.model = model
+        self.stderr_tail = ""
 
 
 class CommandProgram(TaskProgram):
@@ -72,12 +73,20 @@ class CommandProgram(TaskProgram):
         text = template.render_shell(variables) if self._agent is None else template.render_text(variables)
         return CommandContext(session, data, text, None if model is None else str(model.render_text(variables)))
 
+    async def _call(self, session: TaskSession, context: TaskContext) -> Any:
+        try:
+            return await super()._call(session, context)
+        except TimeoutError as error:
+            assert isinstance(context, CommandContext)
+            raise TimeoutError(with_stderr(str(error), context.stderr_tail)) from error.__cause__
+
     async def _execute(self, task: Any) -> Any:
         assert isinstance(task, CommandContext)
         session = task.session
         limit = session.services.max_payload
 
         async def stream(line: str) -> None:
+            task.stderr_tail = f"{task.stderr_tail}\n{line}"[-MAX_TAIL:]
             await session.stream(json.dump(line.replace("\0", "\ufffd")))
 
         if self._agent is not None and task.model is None and any(_MODEL in word for word in self._argv):
@@ -92,7 +101,7 @@ class CommandProgram(TaskProgram):
             if not end.lease_lost:
                 break
             await self._until_leased(session)
-        failure = failure_text(end, self._what, timeout=None, max_stdout=limit)
+        failure = failure_text(end, self._what, max_stdout=limit)
         if failure is not None:
             return Fail(failure)
         if end.exit == SUSPEND:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from hark.dialects.job.checks import check_graph
 from hark.dialects.job.reading import MAX_PROBLEMS, JobDraft, TooManyProblems, read_draft
@@ -19,17 +19,24 @@ from hark.programs.jobs.inputs import checked_inputs
 _SHOWN = 20  # problems in the message; `.problems` has all
 
 
-def compile_bytes(data: bytes, label: str) -> JobSpec:
+class CompiledJob(NamedTuple):
+    """The spec of a job, and where its gates are: which gates there are is known only later."""
+
+    spec: JobSpec
+    gate_lines: Mapping[str, int | None]  # by the name of the task
+
+
+def compile_bytes(data: bytes, label: str) -> CompiledJob:
     """The spec of a file; `label` begins the message about its problems. Raises InvalidDefinition."""
     return check(_tree(lambda: _parse(decode(data)), label), label)
 
 
-def compile_text(text: str, label: str) -> JobSpec:
+def compile_text(text: str, label: str) -> CompiledJob:
     """The spec of a text. Raises InvalidDefinition."""
     return check(_tree(lambda: _parse(check_text(text)), label), label)
 
 
-def compile_value(value: Any, label: str) -> JobSpec:
+def compile_value(value: Any, label: str) -> CompiledJob:
     """The spec of a Python value. Raises InvalidDefinition."""
     return check(_tree(lambda: from_value(value), label), label)
 
@@ -54,7 +61,7 @@ def _parse(text: str) -> TreeNode:
     return from_json(text) if text.lstrip().startswith("{") else from_yaml(text)
 
 
-def check(root: TreeNode, label: str) -> JobSpec:
+def check(root: TreeNode, label: str) -> CompiledJob:
     """The spec of a tree. Raises InvalidDefinition with all problems, or the first MAX_PROBLEMS."""
     draft = JobDraft(root)
     with suppress(TooManyProblems):
@@ -68,7 +75,8 @@ def check(root: TreeNode, label: str) -> JobSpec:
             checked_inputs(spec, spec.schedule.input)
         except InvalidInput as error:
             raise invalid(label, [Problem(None, root.value["schedule"].line, f"schedule: {error}")]) from None
-    return spec
+    lines = {task.spec.name: task.at("gate").line for task in draft.tasks if task.spec is not None}
+    return CompiledJob(spec, lines)
 
 
 def invalid(label: str, problems: Sequence[Problem]) -> InvalidDefinition:

@@ -119,7 +119,7 @@ class Dag:
             from hark.dialects.job import compiling
 
             value = {**self._job, "tasks": self._tasks, "finally": self._last}
-            self._checked = Job(compiling.compile_value(value, f"The job {self.name!r}"))
+            self._checked = Job(*compiling.compile_value(value, f"The job {self.name!r}"))
         return self._checked
 
     def task(

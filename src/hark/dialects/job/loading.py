@@ -22,11 +22,13 @@ class Job:
         spec: The job as data.
         source: The JSON text of the spec, which the store keeps.
         digest: The digest of the source: two jobs with the same digest are the same version.
+        gate_lines: The line of the gate of each task, by its name; None if the job is not from a file.
     """
 
-    __slots__ = ("digest", "name", "source", "spec")
+    __slots__ = ("digest", "gate_lines", "name", "source", "spec")
 
-    def __init__(self, spec: JobSpec) -> None:
+    def __init__(self, spec: JobSpec, gate_lines: Mapping[str, int | None]) -> None:
+        self.gate_lines = gate_lines
         self.spec = spec
         self.name = spec.name
         self.source = encode_job(spec)
@@ -60,9 +62,9 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
     from hark.dialects.job import compiling
 
     if isinstance(source, Mapping):
-        return Job(compiling.compile_value(dict(source), "The job"))
+        return Job(*compiling.compile_value(dict(source), "The job"))
     if isinstance(source, str) and _is_text(source):
-        return Job(compiling.compile_text(source, "The job"))
+        return Job(*compiling.compile_text(source, "The job"))
     if isinstance(source, str | os.PathLike):
         return parse_job_file(Path(source).read_bytes(), f"The job file {os.fspath(source)}")
     raise InvalidInput(f"load_job takes a path, a text or a dict, not {type(source).__name__}.")
@@ -77,7 +79,7 @@ def parse_job_file(data: bytes, label: str) -> Job:
     """
     from hark.dialects.job import compiling
 
-    return Job(compiling.compile_bytes(data, label))
+    return Job(*compiling.compile_bytes(data, label))
 
 
 def _is_text(source: str) -> bool:

@@ -64,6 +64,7 @@ def run(
     job = parse_job(file, data)
     inputs = parse_inputs(input)
     more = {"id": id, "correlation_key": key, "tags": parse_tags(tag)}
+    started: str | None = None
     with open_engine(options, "create") as hark:
         if detach:
             started = _start(hark, job, data, inputs, more)
@@ -76,8 +77,7 @@ def run(
                 with job_view(options) as view:
                     report = _watch(hark, started, view, wait)
         except KeyboardInterrupt:
-            text = options.add_to_commands(f"Interrupted: the job is not finished. {_how_to_continue(options)}")
-            print("hark:", text, file=sys.stderr)
+            print("hark:", options.add_to_commands(_interrupted(options, started)), file=sys.stderr)
             raise typer.Exit(130) from None
     _end(options, report)
 
@@ -169,6 +169,12 @@ def _end(options: Options, report: "JobReport") -> None:
         f"{job.definition} {job.id} waits for what comes from outside. {_how_to_continue(options)} "
         f"See `hark job status {job.id}`."
     )
+
+
+def _interrupted(options: Options, job: str | None) -> str:
+    if job is None:
+        return "Interrupted: the job may not have been started. See `hark job list`."
+    return f"Interrupted: the job {job} is not finished. {_how_to_continue(options)} See `hark job status {job}`."
 
 
 def _how_to_continue(options: Options) -> str:

@@ -149,7 +149,8 @@ class RemoteHark:
 
     def ids_beginning(self, prefix: str, *, limit: int = 2) -> RemoteReply[builtins.list[str]]:
         """As `DoorAccess.ids_beginning`, among the newest instances: a server has no route for it."""
-        return RemoteReply([one.id for one in self.list(limit=_PAGE).result() if one.id.startswith(prefix)][:limit])
+        found = (one for one in self.list(limit=_PAGE).result() if one.kind != "task")
+        return RemoteReply([one.id for one in found if one.id.startswith(prefix)][:limit])
 
     def events(self, target: str | None = None, *, limit: int = 50) -> RemoteReply[builtins.list[Event]]:
         """The latest events, newest last. The server returns them in pages that go back in time."""

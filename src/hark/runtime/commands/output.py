@@ -27,18 +27,15 @@ def output_of(stdout: bytes) -> Any:
     return text
 
 
-def failure_text(end: CommandEnd, what: str, *, timeout: float | None, max_stdout: int) -> str | None:
+def failure_text(end: CommandEnd, what: str, *, max_stdout: int) -> str | None:
     """Why a command has failed, with the last lines of its stderr; None if it has not, or asks to be suspended.
 
     Args:
         end: How it ended.
         what: What it is, for the text: "command" or "agent".
-        timeout: Its timeout in seconds, if it had one.
         max_stdout: How many bytes of stdout it may write.
     """
-    if end.timed_out and timeout is not None:
-        reason = f"the {what} timed out after {timeout:g} s"
-    elif end.exit < 0:
+    if end.exit < 0:
         reason = f"the {what} was ended by {_signal_name(-end.exit)}"
     elif end.exit not in (0, SUSPEND):
         reason = f"the {what} ended with exit code {end.exit}"
@@ -49,7 +46,12 @@ def failure_text(end: CommandEnd, what: str, *, timeout: float | None, max_stdou
         )
     else:
         return None
-    tail = "\n".join(end.stderr_tail.rstrip().splitlines()[-_QUOTED_LINES:])
+    return with_stderr(reason, end.stderr_tail)
+
+
+def with_stderr(reason: str, stderr: str) -> str:
+    """Why a command has failed, and after it the last lines that it wrote to stderr."""
+    tail = "\n".join(stderr.strip().splitlines()[-_QUOTED_LINES:])
     return f"{reason}: {tail}" if tail else reason
 
 

@@ -24,7 +24,7 @@ from hark.runtime.commands.lines import LineSplitter
 from hark.runtime.commands.pipes import PipeReader, PipeWriter
 
 GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL: the task may be about to run again elsewhere
-_TAIL = 4096  # characters of stderr that an error quotes
+MAX_TAIL: Final = 4096  # characters of stderr that an error quotes
 _USE_PRCTL = True  # tests set it to False: as on platforms that have none
 
 
@@ -228,7 +228,7 @@ class _Running:
         while data:
             data = await self._pipes.stderr.read()
             for line in splitter.feed(data, final=not data):
-                self.stderr_tail = f"{self.stderr_tail}\n{line}"[-_TAIL:]
+                self.stderr_tail = f"{self.stderr_tail}\n{line}"[-MAX_TAIL:]
                 await self._on_stderr(line)
 
 

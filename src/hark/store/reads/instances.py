@@ -68,10 +68,12 @@ results = Sql(
     """
 )
 
-# The first ids of a range: those that an abbreviated id may mean.
+# The first ids of a range: those that an abbreviated id may mean. The id of a task begins with that of its job, and is
+# never abbreviated.
 ids_between = Sql(
     """
-    SELECT id FROM instances WHERE id >= :low::text AND id < :high::text ORDER BY id LIMIT :size::bigint
+    SELECT id FROM instances WHERE id >= :low::text AND id < :high::text AND kind <> 'task'
+    ORDER BY id LIMIT :size::bigint
     """
 )
 
