@@ -169,7 +169,9 @@ def test_d5_every_schema_and_property_has_a_description_and_every_schema_an_exam
         for property, described in schema.get("properties", {}).items():
             assert described["description"], (name, property)
         if "properties" in schema and name != "Error" and name not in inputs:
-            assert {*schema["examples"][0]} == {*schema["properties"]} == {*schema["required"]}, name
+            absent = {"previous"} if name == "FetchedTask" else set()  # in the first iteration
+            assert {*schema["examples"][0]} == {*schema["properties"]} == {*schema["required"]} | absent, name
+            assert absent.isdisjoint(schema["required"])
 
 
 def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:

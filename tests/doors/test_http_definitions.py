@@ -34,6 +34,12 @@ async def test_a_job_is_deployed_started_drawn_answered_and_undeployed(http: htt
     again = await http.post("/definitions", json=as_json)
     assert (again.status_code, again.json()) == (201, {"deployed": [{"name": "release", "version": 3}]})
     listed = (await http.get("/definitions")).json()
+    one, after = [], ""
+    while after is not None:
+        page = (await http.get("/definitions", params={"limit": 1, **({"after": after} if after else {})})).json()
+        after = page["next"]
+        one += page["items"]
+    assert one == listed["items"]
     assert {"name": "release", "kind": "job", "version": 3} in listed["items"]
     assert {"name": "Order", "kind": "machine", "version": 1} in listed["items"]
     started = await http.post("/instances", json={"definition": "release", "id": "r-1"})

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hark import Dag, Hark
+from hark import Dag, Hark, StoreUnavailable
 from hark.app.door_access import DoorAccess
 from tests.support.http import serving
 from tests.support.inspect import query, until
@@ -127,6 +127,56 @@ async def test_j11_a_failure_without_retry_is_final(store: Store, verb: str) -> 
         assert "no such image" in ended.error
 
 
+async def test_j11_a_loop_goes_on_until_its_worker_completes_it_or_it_reaches_its_bound(store: Store) -> None:
+    dag = Dag("loops")
+    dag.loop("poll", "resize", max_iterations=3)
+    async with outside(store) as (app, worker):
+        job = await app.start(dag)
+        first = await worker.fetch_one()
+        assert (first["iteration"], "previous" in first) == (0, False)
+        assert (await worker.report(first, "continue", output={"page": 1})).status_code == 200
+        assert (await worker.report(first, "continue", output={"page": 1})).status_code == 409
+        second = await worker.fetch_one()
+        assert (second["iteration"], second["attempt"], second["previous"]) == (1, 1, {"page": 1})
+        await worker.report(second, "complete", output="found")
+        assert await job.result(timeout=30) == {"poll": "found"}
+        endless = await app.start(dag)
+        for _ in range(3):
+            await worker.report(await worker.fetch_one(), "continue")
+        assert "max_iterations" in ((await endless.wait_for("failed", timeout=30)).error or "")
+
+
+async def test_j11_a_loop_that_has_taken_too_long_is_not_given_to_a_worker(store: Store) -> None:
+    dag = Dag("loops")
+    dag.loop("poll", "resize", max_duration=3600)
+    async with outside(store) as (app, worker):
+        job = await app.start(dag)
+        await worker.report(await worker.fetch_one(), "continue", output=1)
+        begun = """replace(state, '"since":1', '"since":')"""
+        assert await query(store, f"UPDATE instances SET state = {begun} WHERE kind = 'task' RETURNING id")
+        assert await worker.fetch(wait=0) == []
+        assert "max_duration" in ((await job.wait_for("failed", timeout=30)).error or "")
+
+
+async def test_j11_a_task_whose_input_cannot_be_read_now_is_not_a_failed_attempt(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with outside(store) as (app, worker):
+        job = await app.start(thumbnails())
+        await until(lambda: _has_task(app, job.id), "the task")
+        graph, refused = app._services.graph, []
+
+        async def unavailable(*args: Any) -> Any:
+            if refused:
+                return await graph(*args)
+            refused.append(args)
+            raise StoreUnavailable("no connection")
+
+        monkeypatch.setattr(app._services, "graph", unavailable)
+        task = await worker.fetch_one()
+        assert (task["attempt"], len(refused)) == (1, 1)
+
+
 async def test_j11_a_failed_attempt_may_say_when_the_next_one_begins(store: Store) -> None:
     async with outside(store) as (app, worker):
         await app.start(thumbnails(retry={"limit": 3, "delay": 3600}))
@@ -175,6 +225,7 @@ async def test_j11_a_call_under_a_lost_lease_gets_409_and_changes_nothing(store:
         for verb, body in {
             "heartbeat": {"checkpoint": 1, "stream": 2, "details": 3},
             "complete": {"output": "zombie"},
+            "continue": {"output": "zombie"},
             "fail": {"error": "zombie"},
             "error": {"code": "zombie"},
         }.items():

@@ -147,14 +147,18 @@ class DoorAccess:
 
         return self.app._read(find)
 
-    def newest_definitions(self) -> Reply[list[tuple[str, str, int]]]:
-        """The definitions that can be started: name, kind and newest version."""
+    def definition_page(self, *, limit: int, after: str | None) -> Reply[tuple[list[tuple[str, str, int]], str | None]]:
+        """The definitions that can be started, by name: name, kind and newest version; and the `after` of the next
+        page."""
+        size = check_limit(limit)
+        optional_name(after, "after")
 
-        async def find(store: Store) -> list[tuple[str, str, int]]:
+        async def find(store: Store) -> tuple[list[tuple[str, str, int]], str | None]:
             # In the order of name and version: the newest version of a name comes last.
             rows = await store.read(sql.definitions)
             newest = {name: (name, kind, version) for name, version, kind, *_, undeployed in rows if undeployed is None}
-            return list(newest.values())
+            found = [one for name, one in newest.items() if after is None or name > after]
+            return found[:size], found[size - 1][0] if len(found) > size else None
 
         return self.app._read(find)
 

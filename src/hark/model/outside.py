@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from hark.model.errors import TaskLost
 
@@ -26,6 +26,7 @@ class FetchedTask(Struct, frozen=True):
         attempt: From 1.
         iteration: Of a loop, from 0.
         checkpoint: What the last heartbeat with a checkpoint stored; null before the first.
+        previous: Of a loop, what its last iteration gave to `continue`; absent in the first.
     """
 
     id: str
@@ -38,6 +39,7 @@ class FetchedTask(Struct, frozen=True):
     attempt: int
     iteration: int
     checkpoint: Any
+    previous: Any | UnsetType = UNSET
 
 
 class TaskHeartbeat(Struct, frozen=True):

@@ -19,7 +19,7 @@ from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, DecisionEvent
 from hark.model.durations import short_duration
-from hark.model.errors import HarkError, TaskLost, task_lost
+from hark.model.errors import HarkError, StoreUnavailable, TaskLost, task_lost
 from hark.model.failures import Failure, failure_of
 from hark.model.lanes import handler_of, task_lane
 from hark.model.log import get_logger
@@ -108,31 +108,40 @@ class OutsideTasks:
             raise
 
     async def _task(self, claim: Claim) -> FetchedTask | None:
-        """A claimed task as its worker gets it. None if its input cannot be made: then its attempt has failed."""
+        """A claimed task as its worker gets it. None if it cannot run: its input cannot be made, or it is a loop that
+        has reached its bound. Then it has failed."""
         try:
-            activation = await self._activation(claim)
+            activation = await self._activation(claim, claim.now)
+            if (reached := activation.bound_reached(claim.now)) is not None:
+                await self._commit(claim, activation.failed(reached, final=True))
+                return None
             state = activation.state
             graph = await self._services.graph(claim.definition, claim.version)
             data = await load_data(state, graph, self._services)
+        except StoreUnavailable:  # not the fault of the task
+            self._clerk.submit(HandBack(claims=[claim], outside=True))
+            return None
         except Exception as error:
             await self._fail_early(claim, error)
             return None
-        kept = None if state.checkpoint is UNSET else json.load(bytes(state.checkpoint).decode())
         return FetchedTask(
             claim.id, lease_text(claim.id, claim.epoch), handler_of(claim.lane) or "", state.run, claim.step,
-            data.input, data.inputs, state.attempt, state.iteration, kept,
+            data.input, data.inputs, state.attempt, state.iteration,
+            None if state.checkpoint is UNSET else _load(state.checkpoint),
+            UNSET if state.previous is UNSET else _load(state.previous),
         )  # fmt: skip
 
     async def _fail_early(self, claim: Claim, error: Exception) -> None:
         try:
-            await self._commit(claim, (await self._activation(claim)).failed(failure_of(error)))
+            await self._commit(claim, (await self._activation(claim, claim.now)).failed(failure_of(error)))
         except HarkError as problem:
             _log.warning("Task %s could not be given to a worker: %s", claim.id, problem)
 
-    async def _activation(self, claim: Claim) -> TaskActivation:
+    async def _activation(self, claim: Claim, since: int) -> TaskActivation:
+        """A task that was fetched at `since`, µs."""
         graph = await self._services.graph(claim.definition, claim.version)
         activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
-        activation.begin(claim.now)
+        activation.begin(since)
         return activation
 
     # -- while it runs ----------------------------------------------------------------------------
@@ -187,6 +196,12 @@ class OutsideTasks:
         activation = await self._held(id, token)
         await self._commit(activation.claim, activation.completed(text))
 
+    async def continue_(self, id: str, token: str, output: Any) -> None:
+        """The next iteration of a loop follows, with this output as its `previous`. Raises TaskLost."""
+        text = json.dump(output, limit=self._max_payload, what="output")
+        activation = await self._held(id, token)
+        await self._commit(activation.claim, activation.continued(text, activation.claim.now))
+
     async def fail(self, id: str, token: str, error: str, *, retry: bool = True, delay: float | None = None) -> None:
         """The attempt has failed; without `retry` there is no other one, and `delay` is the seconds until it if they
         are not those of the retry policy. Raises TaskLost, InvalidInput."""
@@ -223,7 +238,7 @@ class OutsideTasks:
             raise task_lost(id, found)
         claim, since = found
         claim.counted, claim.has_signals, claim.now = bool(claim.counted), bool(claim.has_signals), self._clerk.now()
-        activation = await self._activation(claim)
+        activation = await self._activation(claim, since)
         limit = activation.task.timeout_sec
         if limit is not None and claim.now - since > limit * SECOND:
             late = Failure("TimeoutError", f"the task did not end within {short_duration(limit)} (timeout_sec)")
@@ -243,6 +258,10 @@ class OutsideTasks:
         reply: Reply[Any] = Reply()
         self._clerk.submit(request, reply)
         return reply
+
+
+def _load(value: Raw) -> Any:
+    return json.load(bytes(value).decode())
 
 
 def _data(task: str, name: str, value: str) -> str:

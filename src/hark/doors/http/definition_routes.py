@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from hark.doors.http import parsing
+from hark.doors.http.parsing import Cursor
+from hark.doors.http.read_routes import Limit
 from hark.doors.http.responses import Response, json_response, text_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import InvalidDefinition, InvalidInput
@@ -55,11 +57,23 @@ class Definitions(msgspec.Struct):
 
     Attributes:
         items: The definitions, by name.
-        next: Always None: there is one page.
+        next: The `after` of the next page, or None.
     """
 
     items: list[DefinitionView]
-    next: None = None
+    next: str | None
+
+
+class DefinitionsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of definitions.
+
+    Attributes:
+        limit: How many items a page has at most.
+        after: The `next` of the page before.
+    """
+
+    limit: Limit = 100
+    after: Cursor | None = None
 
 
 class Undeployed(msgspec.Struct):
@@ -96,8 +110,9 @@ def _not_a_job(message: str) -> InvalidDefinition:
 
 
 async def definitions(request: HttpRequest) -> Response:
-    found = await request.access.newest_definitions()
-    return json_response(Definitions([DefinitionView(*one) for one in found]))
+    query: DefinitionsQuery = request.query()
+    found, after = await request.access.definition_page(limit=query.limit, after=query.after)
+    return json_response(Definitions([DefinitionView(*one) for one in found], after))
 
 
 async def undeploy(request: HttpRequest) -> Response:

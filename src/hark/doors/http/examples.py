@@ -110,7 +110,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "FetchedTask": {
         "id": f"{_ORDER}.0", "token": f"1.{_ORDER}.0", "handler": "resize", "run_id": _ORDER, "name": "thumbnails",
         "input": {"url": "https://example.com/a.png"}, "inputs": {"url": "https://example.com/a.png"}, "attempt": 1,
-        "iteration": 0, "checkpoint": None,
+        "iteration": 1, "checkpoint": None, "previous": {"page": 1},
     },
     "TaskHeartbeat": {"cancelled": False, "until": "2026-03-01T09:01:00Z"},
     "TaskReported": {"success": True},
@@ -141,6 +141,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "EventsQuery": {"job": _ORDER, "limit": 50, "after": "18.2"},
     "WaitsQuery": {"name": "paid", "kind": "signal", "limit": 100, "after": "1772355600000000-o-42"},
     "SchedulesQuery": {"limit": 100, "after": "weekly-report"},
+    "DefinitionsQuery": {"limit": 100, "after": "release"},
     "StreamQuery": {"after": "2"},
     "LinkQuery": {"t": "1.dG9rZW4.c2lnbmF0dXJl", "by": "ann"},
 }  # fmt: skip

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import UNSET
 
 from hark.doors.http.examples import EXAMPLES
 from hark.model.values import AwakeableStatus, Kind, Status, WaitKind
@@ -42,13 +43,20 @@ def components(bodies: Sequence[Any], responses: Sequence[Any]) -> dict[str, Any
     for name, schema in found.items():
         _complete(schema, classes[name])
         if name not in inputs:  # a response has all its properties, also those that have a default in Python
-            schema["required"] = [*schema["properties"]]
+            schema["required"] = [key for key in schema["properties"] if key not in _left_out(classes[name])]
             for described in schema["properties"].values():
                 described.pop("default", None)
     for name, (words, description) in _WORDS.items():
         values = [*get_args(words)]
         found[name] = {"type": "string", "description": description, "enum": values, "examples": values[:1]}
     return found
+
+
+def _left_out(kind: type) -> set[str]:
+    """The properties that a response may lack: those without a value."""
+    if not issubclass(kind, msgspec.Struct):
+        return set()
+    return {field.encode_name for field in msgspec.structs.fields(kind) if field.default is UNSET}
 
 
 def reference(shape: Any) -> dict[str, Any]:

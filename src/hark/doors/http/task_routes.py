@@ -1,4 +1,4 @@
-"""The handlers for task workers in other languages: fetch, heartbeat, complete, fail, error (J11).
+"""The handlers for task workers in other languages: fetch, heartbeat, complete, continue, fail, error (J11).
 
 A fetch waits until there is a task. If the client closes the connection meanwhile, or the server stops, it gets none:
 what was claimed for it is handed back at once.
@@ -62,7 +62,7 @@ class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The output of a task.
+    """The output of a task, or of one iteration of a loop.
 
     Attributes:
         token: The token of the task.
@@ -153,6 +153,13 @@ async def complete(request: HttpRequest) -> Response:
     [task] = request.args
     body = await request.body_as(CompleteBody, parsing.ENVELOPE)
     await request.access.outside_tasks.complete(task, body.token, body.output)
+    return json_response(TaskReported())
+
+
+async def continue_(request: HttpRequest) -> Response:
+    [task] = request.args
+    body = await request.body_as(CompleteBody, parsing.ENVELOPE)
+    await request.access.outside_tasks.continue_(task, body.token, body.output)
     return json_response(TaskReported())
 
 
