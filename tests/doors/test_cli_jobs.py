@@ -183,7 +183,7 @@ def test_a_handler_or_agent_that_no_worker_has_is_named(jobs: Jobs) -> None:
     assert "No worker has the handler 'charge-card'." in jobs("status", "l-1").out
     why = " ".join(jobs.cli("instance", "why", "l-1").out.split())
     assert "these have not ended: l-1.0 (runnable at a), " in why
-    assert "No worker is running: start one with `hark worker" in why
+    assert "No Hark worker is running: start one with `hark worker" in why
 
 
 def test_a_job_with_finally_tasks_says_that_they_run_before_it_is_cancelled(jobs: Jobs) -> None:

@@ -81,7 +81,7 @@ def _exercise(hark: Any, definition: str) -> None:
         "--input", '{"n": 1}', "--overlap", "queue", "--catch-up", "3", "--key", "k",
     )  # fmt: skip
     assert made.code == 0, made
-    assert made.out.startswith(f"report starts {definition} next at ")
+    assert made.out.startswith(f"report starts {definition} next in ")
     [schedule] = hark("schedule", "list", "--json").json
     assert (schedule["cron"], schedule["timezone"], schedule["overlap"]) == ("0 9 * * MON", "Europe/Berlin", "queue")
     assert (schedule["catch_up"], schedule["correlation_key"], schedule["missed"]) == (3, "k", 0)

@@ -100,7 +100,7 @@ async def test_j5_a_worker_whose_lease_is_over_does_not_count() -> None:
     workers = await live_workers(cast("Any", Database()), {"task:here"})
     assert workers.missing("task:old", "default") == "No worker has the handler 'old'."
     assert workers.missing("task:agent:opencode", "default") == "No worker has the agent 'opencode'."
-    assert workers.missing("task:shell", "default") == "No worker has the runner of shell commands."
+    assert workers.missing("task:shell", "default") == "No Hark worker is running."
     assert workers.missing("task:new", "default") is workers.missing("task:here", "default") is None
 
 

@@ -13,7 +13,7 @@ SHELL: Final = "task:shell"  # a task that runs a shell command
 GRAPHS: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
 INTERPRETED: Final = frozenset({JOB})  # the lanes of that queue, each with the name of its kind of definition
 
-ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what a worker can run whatever code it has
+ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what Hark's own workers can run, whatever code they have
 
 _TASK: Final = "task:"
 _AGENT: Final = "task:agent:"

@@ -33,7 +33,7 @@ class LiveWorkers:
             return None
         able = [row for lanes, row in self._workers if lane in lanes]
         if not able:
-            return "No worker is running." if lane in ON_EVERY_WORKER else f"No worker has {what_runs(lane)}."
+            return "No Hark worker is running." if lane in ON_EVERY_WORKER else f"No worker has {what_runs(lane)}."
         if queue != GRAPHS and not any(serves(row, queue) for row in able):
             return f"No worker that has {what_runs(lane)} serves the queue {queue!r}."
         return None

@@ -237,7 +237,7 @@ async def _blockers(
     found = [] if row.status in PARKED else [await _blocked(store, row, now, able, attempt)]
     if not able and store.durable and row.lane not in here:
         if row.lane in ON_EVERY_WORKER:
-            text = "No worker is running: start one with `hark worker`."
+            text = "No Hark worker is running: start one with `hark worker`."
         else:
             text = f"No live worker has {what_runs(row.lane)}: start one with `hark worker --app module:app`."
         found.insert(0, Blocker("no_worker", text))

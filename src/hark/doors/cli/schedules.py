@@ -169,4 +169,4 @@ def _sentence(schedule: Any) -> str:
     name = printable(schedule.name)
     if schedule.paused:
         return f"{name} is paused."
-    return f"{name} starts {printable(schedule.definition)} next at {when(schedule.next_at)}."
+    return f"{name} starts {printable(schedule.definition)} next {when(schedule.next_at)}."
