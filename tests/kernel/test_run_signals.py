@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, StartInstances
+from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import Decision, Finish, Park, Redo, SendSignal
 from hark.model.errors import NoTarget, TaskLost
+from hark.store import statements as sql
+from hark.store.protocol import Conflicted
 from tests.support.runs import note_inbox, note_state, note_timeout, note_wait, on_run, running, tasks, workers
 from tests.support.turns import MINUTE, advance, capacity, new
 
@@ -95,6 +98,37 @@ async def test_j6_rows_that_are_moved_to_an_executing_task_have_to_be_read(turns
     result = await turns.run(end(first), send("b", "2"))
     assert not result.arrived["run.1"].is_complete
     assert [row.payload for row in await inbox(turns, second)] == ["2", "1"]
+
+
+class StaleTx:
+    """A transaction that finds these waits, as PostgreSQL does if they end between its snapshot and the lock."""
+
+    def __init__(self, tx: Any, found: list[Any]) -> None:
+        self._tx = tx
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def fetch(self, statement: Any, rows: Any = None, **values: Any) -> Any:
+        return self._found if statement is sql.run_waits else await self._tx.fetch(statement, rows, **values)
+
+
+async def test_j6_a_wait_that_ended_before_its_task_was_locked_receives_nothing(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    await turns.run(note_wait(task, on_run("a", "w1")))
+    await turns.run(note_state(task, "{}", disarm=("w1",), run_id="run"))
+    tx, delivery = await turns.store.begin(), send("a", "1")
+    stale: Any = StaleTx(tx, [("run", "a", "w1", "run.0", "executing", task.epoch, False, "task")])
+    with pytest.raises(Conflicted, match="ended before its task was locked"):
+        await run_turn(stale, turns.rules, turns.catalog, [delivery])
+    await tx.rollback()
+    await turns.run(delivery)  # as the clerk does
+    assert delivery.result.status == "stored"
+    assert await inbox(turns, task) == []
+    wait = note_wait(task, on_run("a", "w2"))
+    await turns.run(wait)
+    assert wait.result.payload == "1"
 
 
 async def test_j6_a_signal_wakes_a_parked_task_in_its_own_turn_and_not_the_job(turns: Any) -> None:

@@ -235,9 +235,10 @@ TURN: dict[str, Question] = {
     "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
     # Runs, and notes of their tasks.
     "run_waits": Question(
-        sql.run_waits, {"waits_run"}, lambda size: [(id, "go", 2) for id in ids("parked", size)],
+        sql.run_waits, {"waits_run", "instances_pkey"}, lambda size: [(id, "go", 2) for id in ids("parked", size)],
         lambda size: {"most": 2},
     ),
+    "fire_open_waits": Question(sql.fire_open_waits, {"waits_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "lock_free": Question(sql.lock_free, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "run_signals": Question(
         sql.run_signals, {"signals_inbox", "signals_pkey"}, lambda size: [(id, "go", 2) for id in ids("mailed")],

@@ -85,9 +85,13 @@ class Locks:
         wanted = sorted({id for id in ids if id not in self.rows})
         locked = []
         for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock_free, ids=wanted) if wanted else ():
-            self.rows[id] = row = LockedRow(id, status, epoch, bool(has_signals), kind)
-            locked.append(row)
+            locked.append(self.add_locked(id, status, epoch, has_signals, kind))
         return locked
+
+    def add_locked(self, id: str, status: str, epoch: int, has_signals: bool, kind: str) -> LockedRow:
+        """A row that another statement of this turn has locked."""
+        self.rows[id] = row = LockedRow(id, status, epoch, bool(has_signals), kind)
+        return row
 
     # -- after the lock ---------------------------------------------------------------------------
 

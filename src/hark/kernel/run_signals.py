@@ -7,7 +7,8 @@ done under the lock of the job: a delivery, a new wait, a signal that is given b
 as that of every receiver (invariant 4).
 
 Which tasks wait is known only after the job is locked. Their rows are then locked if they are free, without waiting
-(invariant 3); if one is not, the requests run again, and the next turn locks it with all others.
+(invariant 3); if one is not, the requests run again, and the next turn locks it with all others. A wait that is gone by
+the time its task is locked is noticed when it is to be fired: then the turn runs again.
 
 A signal belongs to a task once the task has consumed it. What it has not consumed when its wait is gone, because it
 ended or began another attempt, is given back to the run, and keeps its place in the queue.
@@ -92,20 +93,19 @@ async def _open_waits(turn: Turn, wanted: Mapping[_Name, int]) -> tuple[_Waits, 
     """The oldest open waits for these signals, as many as there are signals, with their tasks locked. Also the tasks
     that another transaction holds, by run."""
     rows = [(run, name, size) for (run, name), size in sorted(wanted.items())]
-    most = max(wanted.values())
-    found = await turn.tx.fetch(sql.run_waits, rows, most=most)
-    unlocked = {task for _, _, _, task in found if task not in turn.rows}
-    if unlocked:
-        await _lock_free(turn, unlocked)
-        found = await turn.tx.fetch(sql.run_waits, rows, most=most)  # one of those may have ended before it was locked
     waits: _Waits = {name: deque() for name in wanted}
     held: dict[str, set[str]] = {}
-    for run, name, wait, task in found:
+    locked: list[LockedRow] = []
+    for run, name, wait, task, *columns in await turn.tx.fetch(sql.run_waits, rows, most=max(wanted.values())):
         if len(waits[run, name]) == wanted[run, name]:
             continue
         waits[run, name].append((wait, task))
         if task not in turn.rows:
-            held.setdefault(run, set()).add(task)
+            if columns[0] is None:
+                held.setdefault(run, set()).add(task)
+            else:
+                locked.append(turn.locks.add_locked(task, *columns))
+    await load_waits(turn.tx, [row for row in locked if row.parked])
     return waits, held
 
 
@@ -147,7 +147,8 @@ async def write(turn: Turn) -> None:
         await turn.tx.fetch(sql.insert_seen, seen)
     if mine.fired:
         fired, mine.fired = mine.fired, []
-        await turn.tx.fetch(sql.fire_waits, ids=fired)
+        if len(await turn.tx.fetch(sql.fire_open_waits, ids=fired)) < len(fired):
+            raise Conflicted("a wait for this signal ended before its task was locked")
 
 
 def _keeps_signals(run: LockedRow) -> bool:

@@ -48,7 +48,7 @@ from hark.kernel.history import History
 from hark.kernel.inbox import Inbox, load_waits
 from hark.kernel.locks import Locks
 from hark.kernel.plain_turn import run_plain_turn
-from hark.kernel.requests import Capacity, Request, Sweep
+from hark.kernel.requests import Capacity, Deliver, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.run_signals import RunQueues
@@ -129,7 +129,10 @@ async def run_turn(
     await locks.acquire()
     commit.fence(turn)
     receivers = broadcast.receivers(turn)
-    await load_waits(tx, [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers])
+    parked = [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers]
+    if locks.has_runs and len(batch.of(Deliver)) == len(requests):
+        parked = [row for row in parked if row.kind != "job"]  # no signal wakes a job
+    await load_waits(tx, parked)
     # The verbs, in an order in which each sees what the ones before it did.
     if rare:
         await cancel.apply(turn)

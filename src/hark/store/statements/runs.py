@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from hark.store.sql import Row, Sql
 
-# J6: the oldest open waits for each signal of a run, at most `size`. Under lock of the run, so none is armed meanwhile;
-# one of a task that is not locked may still end.
+# J6, invariant 3: the oldest open waits for each signal of a run, at most `size`. Locks their tasks as far as they are
+# free; never waits: `status` is NULL for a task that another transaction holds. Under lock of the run, so no wait is
+# armed meanwhile. One may have ended between the snapshot and the lock: `fire_open_waits` finds out.
 run_waits = Sql(
     """
-    SELECT r.run, r.name, w.id, w.instance_id FROM {rows: run text, name text, size integer}
-    CROSS JOIN LATERAL (
-        SELECT o.id, o.instance_id, o.since FROM waits o
-        WHERE o.kind = 'signal' AND o.key = r.run AND o.name = r.name AND o.closed_at IS NULL AND o.fired_at IS NULL
-        ORDER BY o.since, o.id LIMIT r.size) w
-    ORDER BY r.ord, w.since, w.id
+    WITH oldest AS MATERIALIZED (
+        SELECT r.ord, r.run, r.name, w.id, w.instance_id, w.since FROM {rows: run text, name text, size integer}
+        CROSS JOIN LATERAL (
+            SELECT o.id, o.instance_id, o.since FROM waits o
+            WHERE o.kind = 'signal' AND o.key = r.run AND o.name = r.name AND o.closed_at IS NULL
+                AND o.fired_at IS NULL
+            ORDER BY o.since, o.id LIMIT r.size) w),
+    free AS MATERIALIZED (
+        SELECT i.id, i.status, i.epoch, i.has_signals, i.kind FROM instances i
+        WHERE i.id IN (SELECT o.instance_id FROM oldest o) FOR NO KEY UPDATE SKIP LOCKED)
+    SELECT o.run, o.name, o.id, o.instance_id, f.status, f.epoch, f.has_signals, f.kind
+    FROM oldest o LEFT JOIN free f ON f.id = o.instance_id
+    ORDER BY o.ord, o.since, o.id
     """,
     # SQLite has no LATERAL, and its LIMIT cannot be a column: the caller ignores the rows too many.
     sqlite="""
-    SELECT r.run, r.name, w.id, w.instance_id FROM {rows: run text, name text, size integer}
+    SELECT r.run, r.name, w.id, w.instance_id, i.status, i.epoch, i.has_signals, i.kind
+    FROM {rows: run text, name text, size integer}
     CROSS JOIN waits w ON w.rowid IN (
         SELECT o.rowid FROM waits o INDEXED BY waits_run
         WHERE o.kind = 'signal' AND o.key = r.run AND o.name = r.name AND o.closed_at IS NULL AND o.fired_at IS NULL
         ORDER BY o.since, o.id LIMIT :most)
+    CROSS JOIN instances i ON i.id = w.instance_id
     ORDER BY r.ord, w.since, w.id
     """,
+)
+
+# J6: waits of a run that receive a signal. Returns those that are still open: all of them, unless one has ended before
+# its task was locked. Under lock. One expression for both columns: the planner must not take the index of open waits.
+fire_open_waits = Sql(
+    """
+    UPDATE waits SET fired_at = :now::bigint
+    WHERE id IN :ids[text] AND coalesce(fired_at, closed_at) IS NULL RETURNING id
+    """
 )
 
 # Invariant 3: lock the rows of these that are free. Never waits: the turn holds other rows by now.
