@@ -11,6 +11,7 @@ from hark.model.decisions import Decision, Finish, Park, Redo, SendSignal
 from hark.model.errors import NoTarget, TaskLost
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted
+from hark.store.sql import Sql
 from tests.support.runs import note_inbox, note_state, note_timeout, note_wait, on_run, running, tasks, workers
 from tests.support.turns import MINUTE, advance, capacity, new
 
@@ -234,6 +235,23 @@ async def test_j6_a_signal_that_a_task_did_not_consume_goes_back_to_its_place(tu
     waits = [note_wait(other, on_run("a", f"o{n}")) for n in range(3)]
     await turns.run(*waits)
     assert [wait.result and wait.result.payload for wait in waits] == ["1", "2", None]
+
+
+@pytest.mark.parametrize("run_ends", ["failed", "done"])
+async def test_j6_a_signal_is_given_back_to_a_run_that_failed_and_not_to_one_that_is_done(
+    turns: Any, run_ends: str
+) -> None:
+    """A failed run may be retried, and its other tasks may run on: they find the signal."""
+    task, other = await running(turns.run, "run", "run.0", "run.1")
+    await turns.run(note_wait(task, on_run("a", "w1")))
+    await turns.run(send("a", "1"))
+    tx = await turns.store.begin()
+    await tx.fetch(Sql(f"UPDATE instances SET status = '{run_ends}', finished_at = 1 WHERE id = 'run'"))
+    await tx.commit()
+    await turns.run(end(task))
+    wait = note_wait(other, on_run("a", "w2"))
+    await turns.run(wait)
+    assert (wait.result and wait.result.payload) == ("1" if run_ends == "failed" else None)
 
 
 async def test_j6_a_signal_that_is_given_back_is_not_handed_to_the_next_attempt(turns: Any) -> None:

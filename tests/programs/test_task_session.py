@@ -3,16 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
+from msgspec import Raw
 
 from hark.model.activation import Arrived, InboxRow, WaitRow
 from hark.model.errors import SignalTimeout, StoreUnavailable, TaskLost
+from hark.model.job import RetrySpec
 from hark.model.notes import NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
 from hark.programs.branches import Suspended
 from hark.programs.jobs.services import TaskServices
+from hark.programs.jobs.task_program import TaskProgram
 from hark.programs.jobs.task_session import MAX_UNWRITTEN, TaskSession
+from hark.programs.jobs.task_state import load_task_state
 from tests.programs.test_task_outcomes import activation_of
 
 MINUTE = 60_000_000
@@ -78,8 +84,8 @@ class Script:
 
 
 @asynccontextmanager
-async def session_on(script: Script, *stored: WaitRow) -> AsyncIterator[TaskSession]:
-    activation = activation_of()
+async def session_on(script: Script, *stored: WaitRow, **task: Any) -> AsyncIterator[TaskSession]:
+    activation = activation_of(**task)
     activation.claim.waits.extend(stored)
     session = TaskSession(activation, cast("TaskServices", script))
     try:
@@ -258,3 +264,27 @@ async def test_a_wait_that_continues_nothing_does_not_read_the_inbox() -> None:
         await armed_wait(script)
         assert [type(note) for note in script.notes] == [NoteWait]
         waiting.cancel()
+
+
+async def test_recover_after_a_checkpoint_keeps_it_and_consumes_what_came_after_it() -> None:
+    """The store has refused the outcome: the attempt fails as any other does."""
+    script = Script()
+    script.answers[NoteWait] = [answer_to(3, "1"), answer_to(4, "2")]
+    async with session_on(script, retry=RetrySpec(limit=2, delay=0)) as session:
+        claim = session.claim
+        claim.session = session
+        await session.wait_for_signal("s", MINUTE)
+        await session.checkpoint('"kept"')
+        await session.wait_for_signal("s", MINUTE)
+        services = cast("TaskServices", SimpleNamespace(graph=AsyncMock(return_value=job_graph_of(session))))
+        decision = await TaskProgram("h", lambda task: None).recover(claim, services, ValueError("refused"))
+    state = load_task_state(decision.state)
+    assert (decision.label, state.attempt, state.period) == ("retry", 2, 2)
+    assert bytes(cast("Raw", state.checkpoint)) == b'"kept"'
+    assert decision.consume == (4,)
+    with pytest.raises(TaskLost):
+        await session.checkpoint("1")
+
+
+def job_graph_of(session: TaskSession) -> Any:
+    return SimpleNamespace(spec=session.activation.job)

@@ -108,12 +108,16 @@ class TaskProgram:
         return decide()
 
     async def recover(self, claim: Claim, services: TaskServices, error: BaseException) -> Decision:
-        """Fail the attempt: the store refused its outcome, or what it needs could not be read."""
-        if claim.session is not None:
-            claim.session.close()
+        """Fail the attempt: the store refused its outcome, or what it needs could not be read. It has used up what it
+        received, as any other attempt that fails."""
+        session: TaskSession | None = claim.session
+        if session is not None:
+            session.close()
         try:
             graph = await services.graph(claim.definition, claim.version)
             activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         except Exception:
             return stop(claim.step, claim.state, failure_of(error))
+        if session is not None:
+            activation.consume, activation.effects = session.waits.received(), list(session.withdrawn())
         return activation.failed(failure_of(error))
