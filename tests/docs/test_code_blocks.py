@@ -55,7 +55,7 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
             yield server.stdout.readline().split()[2].rstrip(";")
         finally:
             server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(100) == 0
 
 
 def ask_server(folder: Path, line: str, address: str) -> None:
@@ -86,7 +86,7 @@ def run_shell(folder: Path, line: str, servers: ExitStack, addresses: list[str])
             assert worker.stdout is not None
             assert "working" in worker.stdout.readline()
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(30) == 0
+            assert worker.wait(100) == 0
         case ["hark", *_]:
             run(folder, *shlex.split(line))
         case _:

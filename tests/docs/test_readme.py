@@ -87,7 +87,7 @@ def test_a_person_can_answer_the_first_example_as_readme_says(tmp_path: Path) ->
                 assert "Deploy v1?" in page.read().decode()
         finally:
             server.terminate()
-        assert server.wait(30) == 0
+        assert server.wait(100) == 0
 
 
 def test_readme_says_when_the_work_of_a_killed_process_continues() -> None:

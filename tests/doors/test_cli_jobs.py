@@ -69,7 +69,7 @@ def worker(store: Store) -> Iterator[None]:
             yield
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(100) == 0
 
 
 def test_j5_a_job_that_ends_exits_with_0_and_prints_its_results(jobs: Jobs) -> None:
@@ -137,7 +137,7 @@ def test_j5_detach_starts_the_job_and_wait_stays_until_it_is_answered(jobs: Jobs
         jobs.until("d-1", "done")  # the worker of this run did it
         assert jobs.cli("awakeable", "resolve", found[1], "--payload", '{"action":"approve"}').code == 0  # type: ignore[index]
         assert "✓ deploy [completed]" in process.stdout.read()
-        assert process.wait(30) == 0
+        assert process.wait(100) == 0
     listed = jobs("list", "--json").json
     assert {(one["id"], one["status"]) for one in listed} == {("d-1", "done"), ("w-1", "done")}
     assert "3/3" in jobs("list", "--name", "approval").out
@@ -215,7 +215,7 @@ def test_ctrl_c_leaves_the_job_to_other_workers(sqlite_store: Store, tmp_path: P
             if "[suspended]" in line:
                 break
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(100) == 130
         said = process.stderr.read()
         assert "hark worker" in said
         assert "`hark job status c-1" in said
@@ -244,4 +244,4 @@ def test_a_job_runs_on_a_server(sqlite_store: Store, tmp_path: Path) -> None:
             assert run_process("job", "cancel", "s-1", *remote).code == 0
         finally:
             server.send_signal(signal.SIGTERM)
-            server.wait(30)
+            server.wait(100)

@@ -180,7 +180,7 @@ def test_d4_ctrl_c_ends_follow_without_an_error(sqlite_store: Store, number: sig
     while '"name":"go"' not in follower.stdout.readline():
         assert follower.poll() is None
     follower.send_signal(number)
-    _, err = follower.communicate(timeout=30)
+    _, err = follower.communicate(timeout=100)
     assert (follower.returncode, err) == (code, "")
 
 
@@ -206,7 +206,7 @@ def test_d1_a_worker_runs_an_app_on_the_given_store_and_stops_cleanly(tmp_path: 
     while run_cli("instance", "show", id, "--json", *where).json["status"] != "done":
         assert worker.poll() is None
     worker.send_signal(number)
-    out, err = worker.communicate(timeout=30)
+    out, err = worker.communicate(timeout=100)
     assert (worker.returncode, out, err) == (0, "stopping: running steps finish or are handed back\n", "")
     assert not (tmp_path / "own.db").exists()
 
@@ -228,7 +228,7 @@ def on_a_terminal(*args: str, columns: int = 80, **env: str) -> str:
             break
         seen += chunk
     os.close(master)
-    assert child.wait(30) == 0
+    assert child.wait(100) == 0
     return seen.decode()
 
 

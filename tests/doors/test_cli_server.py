@@ -50,7 +50,7 @@ def serving(*args: str, cwd: Path) -> Iterator[str]:
         assert line.startswith("serving on http://127.0.0.1:"), (line, process.communicate())
         yield line.split()[2].rstrip(";")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
         assert (process.returncode, err) == (0, "")
         assert out == f"stopping: {'open requests finish' if '--no-worker' in args else _STEPS_FINISH}\n"
     finally:
@@ -184,7 +184,7 @@ def test_d4_events_are_followed_through_a_server(server_cli: ServerCli) -> None:
     while '"name":"go"' not in follower.stdout.readline():
         assert follower.poll() is None
     follower.send_signal(signal.SIGINT)
-    _, err = follower.communicate(timeout=30)
+    _, err = follower.communicate(timeout=100)
     assert (follower.returncode, err) == (130, "")
 
 

@@ -209,4 +209,4 @@ def test_x6_a_worker_serves_its_metrics(store: Store, tmp_path: Path) -> None:
         assert httpx.get(f"{url}/health", timeout=60).json()["status"] == "ok"
         assert httpx.get(f"{url}/instances", timeout=60).status_code == 404
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=100) == 0

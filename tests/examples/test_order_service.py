@@ -59,7 +59,7 @@ class Service:
     def stop(self) -> None:
         for process in self._processes:
             process.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=100)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def test_every_order_is_shipped_once_or_undone_although_a_worker_is_killed(store
         place(client, "refused", 20_001)
         until(lambda: show(client, "plain-0")["progress"] == "packing", "the first order", service)
         victim.send_signal(signal.SIGKILL)
-        victim.wait(timeout=30)
+        victim.wait(timeout=100)
         for number, order_id in enumerate(LATE):
             place(client, order_id, 3000 + number)
         service.worker()
