@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from hark import load_job
+from hark.testing import Harness
+
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "jobs"
@@ -93,7 +96,7 @@ def test_the_pipeline_runs_to_its_end(hark: Hark) -> None:
 
 
 def test_feedback_waits_for_an_event_and_an_answer_that_matches_its_schema(hark: Hark, tmp_path: Path) -> None:
-    run, broadcast, _, resolve = commands("feedback.yaml")
+    run, _, broadcast, _, resolve = commands("feedback.yaml")
     code, out = hark("job", "run", str(EXAMPLES / "feedback.yaml"), *run[3:])
     assert code == 75, out
     assert "hark broadcast payment" in out
@@ -106,6 +109,19 @@ def test_feedback_waits_for_an_event_and_an_answer_that_matches_its_schema(hark:
         assert hark(*[id if word.startswith("prom_1") else word for word in resolve])[0] == 0
         until(hark, "feedback-1 done", "job", "status", "feedback-1")
     assert "refunded because a good customer" in hark("instance", "show", "feedback-1")[1]
+
+
+@pytest.mark.parametrize("paid", [{"order": 42, "amount": 10}, None])
+async def test_feedback_records_nothing_if_nothing_is_refunded(paid: dict[str, int] | None) -> None:
+    async with Harness() as app:
+        job = await app.start(load_job(EXAMPLES / "feedback.yaml"), {"order": 42})
+        await app.drain()
+        if paid is not None:
+            await app.broadcast("payment", paid)
+        else:
+            await app.advance(3601)
+        await app.drain()
+        assert set(await job.result(timeout=10)) == {"paid"}
 
 
 def test_every_job_is_run_here() -> None:

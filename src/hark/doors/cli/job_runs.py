@@ -166,7 +166,7 @@ def _end(options: Options, report: "JobReport") -> None:
     if not options.json and sys.stdout.isatty():
         print_answers(options, report)  # the table may have cut the commands
     raise StillSuspended(
-        f"{job.definition} {job.id} waits for what comes from outside. {_how_to_continue(options)} "
+        f"{job.definition} {job.id} waits for an answer, an event, a signal or a worker. {_how_to_continue(options)} "
         f"See `hark job status {job.id}`."
     )
 
