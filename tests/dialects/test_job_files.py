@@ -209,6 +209,8 @@ def test_a_binary_or_huge_file_is_refused(tmp_path: Path) -> None:
         (job("run: x", before="defaults: {retyr: {}}"), None, 2, "Did you mean 'retry'?"),
         (job("run: x", before="schedule: {timezone: Mars/Base, every: 3}"), None, 2, "no time zone"),
         (job("run: x", before="schedule: {timezone: UTC}"), None, 2, "either `cron` or `every`"),
+        (job("run: x", before="schedule: {every: 60, catch_up: 1001}"), None, 2, "0 to 1000"),
+        (job("run: x", before="schedule: {every: 60, timezone: localtime}"), None, 2, "no time zone"),
         (job("run: x", before="steps: []"), None, 2, "Did you mean 'tasks'?"),
         ("name: j\ntasks: []\n", None, 2, "at least one task"),
         ("name: j\ntasks: {a: b}\n", None, 2, "list of tasks"),

@@ -40,6 +40,13 @@ async def test_t1_a_registered_job_starts_by_its_schedule(store: Store) -> None:
         assert await plain.result() == {"send": ["all", None]}
 
 
+async def test_t1_the_jobs_of_a_schedule_have_its_correlation_key(store: Store) -> None:
+    async with with_handler(harness(store, nightly(every=60, correlation_key="night"))) as app:
+        await app.advance(60)
+        [schedule] = await app.schedules()
+        assert (await app.get("night")).id == schedule.last_id
+
+
 async def test_t1_a_job_that_is_deployed_again_keeps_its_tick_and_its_pause(store: Store) -> None:
     async with with_handler(harness(store)) as app:
         await app.register(nightly(every=60))

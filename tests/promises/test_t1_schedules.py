@@ -178,6 +178,20 @@ async def test_t1_a_replaced_schedule_keeps_its_tick_unless_its_timing_changes(s
         assert instance.result[0] == "c"
 
 
+async def test_t1_a_resumed_schedule_begins_at_the_present_time_also_if_the_clock_was_set_back(store: Store) -> None:
+    async with harness(store, report) as app:
+        begun = app.clock.now
+        await app.schedule("cron", report, cron="* * * * *")
+        await app.schedule("every", report, every=60)
+        await app.advance(timedelta(hours=2))
+        app.clock.now = begun
+        for name in ("cron", "every"):
+            await app.pause_schedule(name)
+            resumed = await app.resume_schedule(name)
+            assert resumed.next_at is not None
+            assert 0 < moment(resumed.next_at, "next") - begun <= 60_000_000
+
+
 async def test_t1_the_error_of_a_time_zone_ends_with_the_time_zone(store: Store) -> None:
     async with harness(store, report) as app:
         await app.schedule("s", report, every=10)

@@ -80,5 +80,5 @@ def schedule_of_job(name: str, spec: ScheduleSpec, state: str) -> AutomaticStart
     """
     return new_schedule(
         name, state, cron=spec.cron, every=spec.every, timezone=spec.timezone, overlap=spec.overlap,
-        catch_up=spec.catch_up,
+        catch_up=spec.catch_up, correlation_key=spec.correlation_key,
     )  # fmt: skip

@@ -61,7 +61,7 @@ class Timing(Struct, frozen=True):
         ticks: list[int] = []
         if self.cron is None:
             return ticks, False
-        zone, last = _zone(self.timezone), after
+        zone, last = time_zone(self.timezone), after
         try:
             for local in _matches(self.cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
                 tick = (_instant(local, zone) - _EPOCH) // _MICROSECOND
@@ -91,7 +91,7 @@ def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
     Raises:
         InvalidInput: One of them is malformed, or both or none of `cron` and `every` are given.
     """
-    _zone(timezone)
+    time_zone(timezone)
     if (cron is None) == (every is None):
         raise InvalidInput("Give a schedule either cron= (such as '0 9 * * MON') or every= (seconds).")
     if cron is None:
@@ -139,7 +139,8 @@ def _instant(local: datetime, zone: ZoneInfo) -> datetime:
     return high
 
 
-def _zone(name: Any) -> ZoneInfo:
+def time_zone(name: Any) -> ZoneInfo:
+    """The time zone of an IANA name. Raises InvalidInput if this process has none of that name."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:

@@ -99,6 +99,7 @@ class ScheduleSpec(Struct, frozen=True, omit_defaults=True):
     overlap: Literal["skip", "allow", "queue"] = "skip"
     catch_up: int = 1
     input: Any = None
+    correlation_key: str | None = None
 
 
 class JobSpec(Struct, frozen=True, omit_defaults=True):

@@ -34,6 +34,7 @@ from hark.dialects.job.kinds import (
     described,
 )
 from hark.dialects.job.tree import TreeNode
+from hark.model.automatic_starts import MAX_CATCH_UP
 from hark.model.job import AgentSpec, RegressSpec, ScheduleSpec, TaskType, When
 from hark.model.nearest import did_you_mean
 
@@ -170,8 +171,9 @@ SCHEDULE_KEYS = {
     "every": Key(Seconds(), "Seconds between two starts, instead of `cron`."),
     "timezone": Key(TimeZone(), "The time zone of `cron`, UTC unless given."),
     "overlap": Key(Choice(("skip", "allow", "queue")), "What happens while the last one still runs."),
-    "catch_up": Key(Whole(0), "How many missed starts are made up for, 1 unless given."),
+    "catch_up": Key(Whole(0, MAX_CATCH_UP), "How many missed starts are made up for, 1 unless given."),
     "input": Key(AnyJson(), "The input of each job that the schedule starts."),
+    "correlation_key": Key(Name("correlation key"), "The correlation key of each job that the schedule starts."),
 }
 
 _QUEUE = Key(Name("queue name"), "The queue its work runs in.", RUNNING)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo
 
 from hark.dialects.job.tree import TreeNode
+from hark.model.cron import time_zone
 from hark.model.errors import InvalidInput
 from hark.model.lanes import lane_name_problem
 from hark.model.names import check_name, micros
@@ -231,20 +231,21 @@ class Number:
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number of at least `least`."""
+    """A whole number from `least` to `most`."""
 
     least: int = 1
+    most: int = MAX_COUNT
 
     def read(self, node: TreeNode, key: str) -> int:
         value = node.value
-        if type(value) is not int or not self.least <= value <= MAX_COUNT:
+        if type(value) is not int or not self.least <= value <= self.most:
             raise Wrong(
-                node.line, f"{key} must be a whole number from {self.least} to {MAX_COUNT}, not {described(value)}."
+                node.line, f"{key} must be a whole number from {self.least} to {self.most}, not {described(value)}."
             )
         return value
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "integer", "minimum": self.least, "maximum": MAX_COUNT}
+        return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
 
 @dataclass(frozen=True)
@@ -365,8 +366,8 @@ class TimeZone:
     def read(self, node: TreeNode, key: str) -> str:
         name = Name("time zone").read(node, key)
         try:
-            ZoneInfo(name)
-        except Exception:  # ZoneInfo raises several, depending on what the name resembles
+            time_zone(name)
+        except InvalidInput:
             raise Wrong(node.line, f"{key}: there is no time zone {name!r}. Give one such as Europe/Berlin.") from None
         return name
 
