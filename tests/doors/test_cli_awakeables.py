@@ -131,6 +131,15 @@ def test_a5_await_with_wait_waits_for_the_answer(cli: Cli) -> None:
     answer.join()
 
 
+def test_a5_in_a_shell_task_await_stops_waiting_when_the_time_of_the_awakeable_is_over(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing times out what a running task has asked: its command suspends it, and the park does."""
+    cli.ask(timeout=0.000001)
+    monkeypatch.setenv("HARK_LEASE", "3.job-1.0")
+    assert "PENDING" in cli("awakeable", "await", ID, "--wait").error_line(75)
+
+
 async def _resolve(turns: object) -> None:
     from hark.kernel.requests import SettleAwakeable
     from hark.model.decisions import Settle

@@ -3,6 +3,7 @@
 import os
 import shlex
 import time
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -187,6 +188,13 @@ def create(
         print_json(app.awakeable(id).result()) if options.json else print(id)
 
 
+def _needs_a_park(found: Any) -> bool:
+    """In a shell task: the time of the awakeable is over. Nothing times out what a running task has asked, so the
+    command suspends itself, and the park does."""
+    is_in_task = bool(os.environ.get("HARK_LEASE"))
+    return is_in_task and found.timeout_at is not None and found.timeout_at <= datetime.now(UTC)
+
+
 @command(cli, "await")
 def await_(
     options: Options,
@@ -208,6 +216,8 @@ def await_(
     with open_engine(options, "read") as hark:
         found = hark.awakeable(id).result()
         while found.status == "PENDING" and (wait or timeout) and (until is None or time.monotonic() < until):
+            if _needs_a_park(found):
+                break
             time.sleep(_POLL_INTERVAL)
             found = hark.awakeable(id).result()
     match found.status:
