@@ -191,3 +191,57 @@ async def test_j9_a_retried_task_gets_the_outputs_of_what_was_undone_and_ran_aga
         await app.drain()
         assert (await job.get()).result == {"reserve": 2, "pay": "paid"}
         assert paid == [1, 2]
+
+
+@pytest.mark.parametrize("type", ["task", "map"])
+async def test_j9_a_task_that_was_cancelled_has_all_its_attempts_when_the_job_is_retried(type: str) -> None:
+    dag = Dag("again", fail_fast=True)
+    retry = {"limit": 2, "delay": 0}
+    dag.map("work", "work", [0], retry=retry) if type == "map" else dag.task("work", "work", retry=retry)
+    dag.task("bad", "any", after=[dag.sleep("moment", 1)])
+    async with Harness(dag) as app:
+        handlers(app, any=Script(bad=1))
+        attempts: list[int] = []
+
+        @app.handler("work")
+        async def work(task: Any) -> str:
+            attempts.append(task.attempt)
+            if len(attempts) == 2:
+                await task.wait_for_signal("never")
+            if len(attempts) in (1, 3):
+                raise ValueError("not yet")
+            return "worked"
+
+        job = await app.start(dag)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert statuses(await job.get())["work"] == "cancelled"
+        await app.retry(job)
+        await app.drain()
+        assert ((await job.get()).status, attempts) == ("done", [1, 2, 1, 2])
+
+
+async def test_j9_a_loop_that_was_cancelled_long_ago_has_all_its_time_when_the_job_is_retried() -> None:
+    dag = Dag("again", fail_fast=True)
+    dag.loop("loop", "loop", max_duration=10)
+    dag.task("bad", "any", after=[dag.sleep("moment", 1)])
+    async with Harness(dag) as app:
+        handlers(app, any=Script(bad=1))
+        ran: list[int] = []
+
+        @app.handler("loop")
+        async def loop(task: Any) -> Any:
+            ran.append(task.iteration)
+            if len(ran) == 1:
+                return task.continue_()
+            return task.complete() if len(ran) > 2 else await task.wait_for_signal("never")
+
+        job = await app.start(dag)
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        await app.advance(3600)
+        await app.retry(job)
+        await app.drain()
+        assert ((await job.get()).status, ran) == ("done", [0, 1, 1])

@@ -52,7 +52,7 @@ from hark.programs.jobs.states import (
     STARTED,
     UNREACHED,
 )
-from hark.programs.jobs.task_state import TaskState, load_task_state
+from hark.programs.jobs.task_state import TaskState, load_task_state, restarted
 from hark.programs.jobs.variables import Compiled, Scope, condition_of, tasks_read_by
 
 _NAMED_FAILURES = 3  # in the error of a job
@@ -116,7 +116,7 @@ class _Activation:
         scope = Scope(graph, claim.id, None, self._state.generations, absent=progress.absent)
         while ready := progress.ready():
             await self._start(progress, ready, scope)
-        self._collect(progress)
+        await self._collect(progress)
         progress.save()
         if not progress.finished or self._state.undoing is not None:
             return self._park()
@@ -237,20 +237,23 @@ class _Activation:
             self._limits[number] = limits_of(task, self._services, variables)
         return True
 
-    def _collect(self, progress: JobProgress) -> None:
+    async def _collect(self, progress: JobProgress) -> None:
         """The effects and events of what the progress has changed."""
         job, tasks = self._claim.id, self._graph.tasks
         for number, generation in progress.cancels:
             if generation == progress.generation(number) and progress.letter(number) != STARTED:
                 continue  # it has ended by itself
             self._effects.append(CancelChild(task_id(job, number, generation), "the job has cancelled it"))
-        for number in progress.starts:
-            id = task_id(job, number, progress.generation(number))
-            if progress.take_row(number):
-                self._effects.append(RetryChild(id, parent_wait=self._wait))
+        ids = {number: task_id(job, number, progress.generation(number)) for number in progress.starts}
+        again = {number: id for number, id in ids.items() if progress.take_row(number)}
+        rows = await self._services.outputs(again.values()) if again else {}
+        for number, id in ids.items():
+            if number in again:
+                state = restarted(rows[id].status, rows[id].state) if id in rows else None
+                self._effects.append(RetryChild(id, state=state, parent_wait=self._wait))
             else:
-                state = self._task_state(progress, number)
-                self._effects.append(self._new(state, id, **self._limits.get(number, {})))
+                new = self._task_state(progress, number)
+                self._effects.append(self._new(new, id, **self._limits.get(number, {})))
         for number, letter in progress.skipped:
             self._record("skipped", tasks[number].name, {"reason": _SKIPPED_BECAUSE[letter]})
         for one in progress.regressions:

@@ -22,9 +22,10 @@ from hark.programs.jobs import gates
 from hark.programs.jobs.addresses import item_id, last_part
 from hark.programs.jobs.new_tasks import lane_of, limit_templates, limits_of, new_task
 from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, NOT_STARTED, OF_STATUS, PENDING, STARTED
-from hark.programs.jobs.task_state import TaskState, dump_task_state
+from hark.programs.jobs.task_state import TaskState, dump_task_state, restarted
 
 if TYPE_CHECKING:
+    from hark.programs.jobs.services import TaskOutput
     from hark.programs.jobs.step_tasks import StepTask
 
 _LETTERS = "items"  # in the data of its state: one letter per item
@@ -53,8 +54,8 @@ async def run_map(step: StepTask) -> Decision:
     else:
         letters = list(state.data[_LETTERS])
         if arm or step.anew:  # the job was retried, or the gate of the map has rejected its output
-            await _read_ends(step, letters)
-            letters = [_again(claim.id, number, letter, wait, effects) for number, letter in enumerate(letters)]
+            rows = await _read_ends(step, letters)
+            letters = [_again(item_id(claim.id, n), letter, rows, wait, effects) for n, letter in enumerate(letters)]
             state.data.pop(_REFUSED, None)
             before = {row.seq for row in claim.inbox}  # ends that came before its own, such as of items it cancelled
     consumed = []
@@ -92,20 +93,23 @@ def _has_failed(letters: list[str]) -> bool:
     return not _FAILURES.isdisjoint(letters)
 
 
-async def _read_ends(step: StepTask, letters: list[str]) -> None:
-    """Items that were running when the map was cancelled, or cancelled them: some may have ended before."""
+async def _read_ends(step: StepTask, letters: list[str]) -> dict[str, TaskOutput]:
+    """Items that were running when the map was cancelled, or cancelled them: some may have ended before. Returns the
+    rows of these."""
     unknown = (STARTED, CANCELLED)
     started = {number: item_id(step.claim.id, number) for number, letter in enumerate(letters) if letter in unknown}
     rows = await step.services.outputs(started.values())
     for number, id in started.items():
         row = rows.get(id)
         letters[number] = NOT_STARTED if row is None else OF_STATUS.get(row.status, CANCELLED)
+    return rows
 
 
-def _again(map: str, number: int, letter: str, wait: str, effects: list[Effect]) -> str:
-    """The map runs again: the items that failed do so in their own rows."""
+def _again(id: str, letter: str, rows: dict[str, TaskOutput], wait: str, effects: list[Effect]) -> str:
+    """The map runs again: the items that failed or were cancelled do so in their own rows."""
     if letter in (FAILED, CANCELLED):
-        effects.append(RetryChild(item_id(map, number), parent_wait=wait))
+        state = restarted(rows[id].status, rows[id].state) if id in rows else None
+        effects.append(RetryChild(id, state=state, parent_wait=wait))
         return STARTED
     return PENDING if letter in (NOT_STARTED, INVALID) else letter
 

@@ -29,7 +29,8 @@ class TaskState(Struct, omit_defaults=True):
         attempt: From 1.
         iteration: Of a loop, from 0.
         phase: `run`; or `gate`, once it has an output that its gate has to accept.
-        ended: It has failed. When it runs again, the job was retried: it begins with attempt 1, and its checkpoint.
+        ended: It has failed or was cancelled. When it runs again, the job was retried: it begins with attempt 1, and
+            its checkpoint.
         checkpoint: What the handler last gave to `checkpoint`.
         output: In the phase `gate`, the output.
         since: When it first began, µs, for `max_duration` of a loop; 0: it has not.
@@ -78,3 +79,13 @@ def load_task_state(text: str) -> TaskState:
 def dump_task_state(state: TaskState) -> str:
     """The state of a task as the text for its row."""
     return _encoder.encode(state).decode()
+
+
+def restarted(status: str, state: str) -> str | None:
+    """The state with which a retry of the job runs a task again; None: the one in its row. A task that was cancelled
+    could not write that it has ended. At its gate it has its output, and asks again."""
+    task = load_task_state(state) if status == "cancelled" else None
+    if task is None or task.phase == "gate":
+        return None
+    task.ended = True
+    return dump_task_state(task)
