@@ -49,7 +49,7 @@ async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: 
     some = st.sets(st.sampled_from(names), max_size=3)
     inputs = {name: data.draw(st.booleans()) for name in names}
     failing, regressing, approvals = data.draw(some), data.draw(some), data.draw(some)
-    job = Job(_with_approvals(spec, approvals))
+    job = Job(_with_approvals(spec, approvals), {})
     left = {task.name: task.on_fail.limit if task.on_fail else 0 for task in spec.tasks if task.name in regressing}
     async with harness(store, job) as app:
 
