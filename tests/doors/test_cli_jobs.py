@@ -104,6 +104,7 @@ def test_j5_the_approval_flow_of_the_first_design_works_to_the_letter(jobs: Jobs
     assert "stream" in types  # the events of its tasks are among them
     assert "build | building\n" in jobs("logs", "test-job-1").out
     assert jobs("logs", "test-job-1", "--task", "deploy").out == ""
+    assert "Did you mean 'deploy'?" in jobs("logs", "test-job-1", "--task", "deplyo").error_line(2)
     assert jobs("logs", "test-job-1", "-f").out == jobs("logs", "test-job-1").out  # it has ended
 
 

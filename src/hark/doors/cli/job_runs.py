@@ -239,13 +239,19 @@ def list_(
 
 def _tasks(job: Any) -> str:
     """How far a job is: `3/5, 1 suspended`."""
-    tasks = job.state.get("tasks") if isinstance(job.state, dict) else None
-    if not isinstance(tasks, dict):
+    tasks = _tasks_of(job)
+    if not tasks:
         return "-"
     states = [task["status"] for task in tasks.values()]
     done = sum(state in ("completed", "skipped") for state in states)
     others = [f"{states.count(state)} {state}" for state in ("running", "suspended", "failed") if state in states]
     return ", ".join([f"{done}/{len(states)}", *others])
+
+
+def _tasks_of(job: Any) -> dict[str, Any]:
+    """The tasks of a job by name; none of an instance that is not a job."""
+    tasks = job.state.get("tasks") if isinstance(job.state, dict) else None
+    return tasks if isinstance(tasks, dict) else {}
 
 
 def cancel(
@@ -297,6 +303,11 @@ def logs(
     """
     with open_engine(options, "read") as hark:
         job = hark.get(find_target(hark, target)).result()
+        tasks = _tasks_of(job)
+        if task is not None and tasks and task not in tasks:
+            from hark.model.nearest import did_you_mean
+
+            raise InvalidInput(f"The job {job.definition!r} has no task {task!r}.{did_you_mean(task, tasks)}")
         for event in _streamed(hark, job.id, follow):
             data = event.data if isinstance(event.data, dict) else {}
             if task is not None and data.get("task") != task:
