@@ -279,6 +279,20 @@ async def test_j11_tasks_are_shared_between_workers_and_each_is_fetched_once(sto
         assert await job.result(timeout=30) == {f"t{n}": f"t{n}" for n in range(12)}
 
 
+async def test_j11_no_worker_is_missed_while_one_outside_waits_for_the_task(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    dag = thumbnails()
+    dag.task("publish", "publish")
+    async with outside(store) as (app, worker):
+        waiting = asyncio.create_task(worker.fetch())
+        await until(lambda: _true(bool(app._clerk.arrivals._waiting)), "the fetch to wait")
+        await app.start(dag)
+        await waiting
+        await until(lambda: _true("the handler 'publish'" in caplog.text), "the warning")
+        assert "the handler 'resize'" not in caplog.text
+
+
 async def test_j11_a_client_that_disconnects_gets_no_task(store: Store) -> None:
     async with outside(store) as (app, worker):
         waiting = asyncio.create_task(worker.fetch())

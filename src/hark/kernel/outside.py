@@ -7,7 +7,8 @@ fenced by the epoch of its claim (invariant 2).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -107,13 +108,13 @@ async def fetch(turn: Turn) -> None:
         for request in requests:
             for lane in request.lanes:
                 wanted[lane] = wanted.get(lane, 0) + free[id(request)]
-        size = max(_PAST_REFUSED, 1) if turn.buckets.refused else 0
+        size = _PAST_REFUSED if turn.buckets.refused else 0
         lanes = [(queue, lane, max(count, size)) for queue in queues for lane, count in wanted.items() if count]
         if not lanes:
             return
         rows = await turn.tx.fetch(sql.claimable_tasks, lanes, most=max(count for *_, count in lanes))
-        lane_of = {row[0]: row[7] for row in rows}
-        found = [Candidate(*row[:7]) for row in rows]
+        lane_of = {id: lane for id, *_, lane in rows}
+        found = [Candidate(*columns) for *columns, _ in rows]
         if turn.buckets.refused:
             found = await buckets.block_refused(turn, found)
         chosen, takers = _assign(found, lane_of, requests, dict(free))
@@ -127,7 +128,7 @@ async def fetch(turn: Turn) -> None:
 
 
 def _assign(
-    found: list[Candidate], lane_of: dict[str, str], requests: Any, free: dict[int, int]
+    found: list[Candidate], lane_of: dict[str, str], requests: Sequence[FetchTasks], free: dict[int, int]
 ) -> tuple[list[Candidate], dict[str, FetchTasks]]:
     """The candidates that a worker has room for, and which of them takes each."""
     chosen: list[Candidate] = []

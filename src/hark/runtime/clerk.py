@@ -347,9 +347,12 @@ class Clerk:
             self.loop.start(self.store.announce())
 
     def _warn_of_missing_code(self, result: TurnResult) -> None:
-        """Rows are claimable that this worker cannot run: find out whether another one can."""
+        """Rows are claimable that this worker cannot run, nor one outside that waits here: find out whether another one
+        can."""
         capacity = None if self.worker is None else self.worker.capacity(())
-        if capacity is not None and (lanes := self.missing_code.unknown(result.pending.lanes, capacity.lanes)):
+        if capacity is None or not (unknown := self.missing_code.unknown(result.pending.lanes, capacity.lanes)):
+            return
+        if lanes := [lane for lane in unknown if not self.arrivals.awaits(lane)]:
             warned: Reply[None] = Reply()
             warned.expect_nothing()
             self.read(lambda store: self.missing_code.warn(store, lanes), warned)

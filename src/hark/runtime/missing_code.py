@@ -41,6 +41,7 @@ class MissingCode:
         for lane in lanes:
             if not any(f",{lane}," in f",{names}," for names in live):
                 _log.warning(
-                    "A task waits: no live worker has %s. Start one with it: hark worker --app module:app",
+                    "A task waits: no live worker has %s. Start one with it (hark worker --app module:app), or fetch "
+                    "it over HTTP.",
                     what_runs(lane),
                 )

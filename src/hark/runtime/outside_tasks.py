@@ -70,7 +70,7 @@ class OutsideTasks:
         info = describe_outside(worker, lease)
         loop = asyncio.get_running_loop()
         end = loop.time() + wait
-        with self._clerk.arrivals.listen() as arrived:
+        with self._clerk.arrivals.listen(lanes) as arrived:
             while True:
                 arrived.clear()  # before the question: what comes after it is not missed
                 request = FetchTasks(lanes=lanes, most=most, lease=int(lease * SECOND), info=info)
