@@ -1,6 +1,6 @@
 """The public names: what `from hark import …` gives. Code inside the package imports from the modules instead.
 
-Those of jobs are imported at their first use: they are a third of all, and most programs have none.
+Those of jobs and of functions are imported at their first use: a program that has none does not wait for them.
 """
 
 from importlib import import_module
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hark.app import Handle, Hark, Start
 from hark.dialects.machine import Machine, step
-from hark.dialects.workflow import Workflow, workflow
 from hark.model.errors import (
     AlreadySettled,
     AwakeableRejected,
@@ -59,21 +58,26 @@ from hark.model.values import (
     Why,
     WorkerInfo,
 )
-from hark.programs.awakeable_handle import AwakeableHandle
-from hark.programs.functions import FunctionContext
 from hark.programs.steps import Context
 from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from hark.dialects.job import Dag, Job, load_job
+    from hark.dialects.workflow import Workflow, workflow
+    from hark.programs.awakeable_handle import AwakeableHandle
+    from hark.programs.functions import FunctionContext
     from hark.programs.jobs.task_context import TaskContext
 
 LATER: Final = {
+    "AwakeableHandle": "hark.programs.awakeable_handle",
     "Dag": "hark.dialects.job",
+    "FunctionContext": "hark.programs.functions",
     "Job": "hark.dialects.job",
-    "load_job": "hark.dialects.job",
     "TaskContext": "hark.programs.jobs.task_context",
+    "Workflow": "hark.dialects.workflow",
+    "load_job": "hark.dialects.job",
+    "workflow": "hark.dialects.workflow",
 }
 """The names that are imported at their first use, with their modules."""
 

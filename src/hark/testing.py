@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from hark.app import Hark
 from hark.dialects.machine import Machine
-from hark.dialects.workflow import Workflow
 from hark.model.lanes import GRAPHS
 from hark.model.names import micros
 from hark.model.outcomes import Duration
@@ -29,6 +28,7 @@ from hark.store import reads
 
 if TYPE_CHECKING:
     from hark.dialects.job import Dag, Job
+    from hark.dialects.workflow import Workflow
 
 
 class HandClock:

@@ -29,7 +29,6 @@ from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
 from hark.app.starts import StartBuilder, program_of
 from hark.dialects.machine import Machine
-from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Deploy, Register
 from hark.kernel.rules import Rules
@@ -54,6 +53,7 @@ from hark.store.protocol import Store
 
 if TYPE_CHECKING:
     from hark.dialects.job import Dag, Job
+    from hark.dialects.workflow import Workflow
 
 _BROADCAST_CHUNK = 5000
 

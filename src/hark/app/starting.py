@@ -12,7 +12,6 @@ from hark.app.handle import Handle
 from hark.app.jobs import gates_of, unknown_gates
 from hark.app.starts import Definition, Start, starts_of
 from hark.dialects.machine import Machine
-from hark.dialects.workflow import Workflow
 from hark.kernel.requests import Request, SignalWithStart, StartInstances
 from hark.model import json
 from hark.model.errors import Duplicate, NotFound
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from hark.dialects.job import Dag, Job
+    from hark.dialects.workflow import Workflow
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -6,14 +6,14 @@ in the turn.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from hark.app.arguments import check_tags, optional_name
 from hark.app.jobs import JobBook, job_of
-from hark.dialects import machine, workflow
+from hark.dialects import machine
 from hark.dialects.machine import Machine
-from hark.dialects.workflow import Workflow
 from hark.kernel.limits import Limits
 from hark.model import json
 from hark.model.decisions import NewInstance
@@ -24,6 +24,7 @@ from hark.runtime.registry import Program, Registry
 
 if TYPE_CHECKING:
     from hark.dialects.job import Dag, Job
+    from hark.dialects.workflow import Workflow
 
 Definition: TypeAlias = "Workflow[..., Any] | type[Machine] | Job | Dag | str"
 
@@ -170,7 +171,10 @@ class StartBuilder:
 
 def program_of(definition: Any) -> Program:
     """The program of a `Machine` class or a `@workflow`; raises `InvalidInput` for anything else."""
-    program: Program | None = machine.program_of(definition) or workflow.program_of(definition)
+    program: Program | None = machine.program_of(definition)
+    workflow = sys.modules.get("hark.dialects.workflow")  # while it is not imported, nothing can be a workflow
+    if program is None and workflow is not None:
+        program = workflow.program_of(definition)
     if program is None:
         raise InvalidInput(
             f"{definition!r} is not a definition. Give a Machine class, a @workflow, a job, or the name of one."
