@@ -202,7 +202,10 @@ def test_a_live_table_is_drawn_on_a_terminal(sqlite_store: Store, tmp_path: Path
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_leaves_the_job_to_other_workers(sqlite_store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_leave_the_job_to_other_workers(
+    sqlite_store: Store, tmp_path: Path, how: signal.Signals, code: int
+) -> None:
     jobs = Jobs(Cli(sqlite_store), tmp_path)
     file = jobs.file(APPROVAL)
     where = store_options(sqlite_store)
@@ -215,11 +218,12 @@ def test_ctrl_c_leaves_the_job_to_other_workers(sqlite_store: Store, tmp_path: P
         for line in process.stdout:
             if "[suspended]" in line:
                 break
-        process.send_signal(signal.SIGINT)
-        assert process.wait(100) == 130
+        process.send_signal(how)
+        assert process.wait(100) == code
         said = process.stderr.read()
         assert "hark worker" in said
         assert "`hark job status c-1" in said
+    assert run_cli("workers", "--json", *where).json == []  # it has given up its lease
     assert "[suspended]" in run_cli("job", "status", "c-1", *where).out
 
 

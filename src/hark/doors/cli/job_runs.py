@@ -1,6 +1,8 @@
 """`hark job run|status|list|cancel|retry|logs`: run a job here or on a server, and watch jobs."""
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -72,14 +74,35 @@ def run(
             return
         _silence_log()
         try:
-            with _working(hark, job):
+            with _sigterm_interrupts(), _working(hark, job):
                 started = _start(hark, job, data, inputs, more)
                 with job_view(options) as view:
                     report = _watch(hark, started, view, wait)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             print("hark:", options.add_to_commands(_interrupted(options, started)), file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise typer.Exit(143 if isinstance(interrupt, _Terminated) else 130) from None
     _end(options, report)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM stops the worker as Ctrl-C does: a worker that is killed keeps its tasks until its lease ends."""
+
+    def interrupt(*_: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may change what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _silence_log() -> None:
