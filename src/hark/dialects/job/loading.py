@@ -27,8 +27,8 @@ class Job:
 
     __slots__ = ("digest", "gate_lines", "name", "source", "spec")
 
-    def __init__(self, spec: JobSpec, gate_lines: Mapping[str, int | None]) -> None:
-        self.gate_lines = gate_lines
+    def __init__(self, spec: JobSpec, gate_lines: Mapping[str, int | None] | None = None) -> None:
+        self.gate_lines = gate_lines or {}
         self.spec = spec
         self.name = spec.name
         self.source = encode_job(spec)
