@@ -272,7 +272,7 @@ async def test_m4_a_step_that_cancels_itself_and_a_handle_that_does_not_survive_
         assert await asyncio.wait_for(app.drain(), 30) == {"steps": 2, "stop": 2}
         for handle in (one, two):
             kept = await handle.get()
-            assert (kept.status, kept.error) == ("failed", "CancelledError: again")
+            assert (kept.status, kept.error) == ("failed", "CancelledError: ; then handle raised CancelledError: again")
 
 
 async def test_m4_effects_of_a_step_that_raises_are_dropped_and_handle_may_issue_its_own(store: Store) -> None:
