@@ -8,6 +8,7 @@ import gc
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -93,6 +94,8 @@ def test_a_call_of_another_thread_does_not_rely_on_the_interrupted_one(
 
         loop = app._clerk.loop.running
         monkeypatch.setattr(app._clerk, "hint", lambda: None)  # a poll would wake the clerk by chance
+        while app._clerk.loop._woken:  # until the clerk sleeps: a call does not wake it otherwise
+            time.sleep(0.01)
         monkeypatch.setattr(app._clerk.loop, "_loop", InterruptedLoop(loop, call_in_another_thread))
         with pytest.raises(KeyboardInterrupt):
             CALLS[name](nap, app)
