@@ -532,9 +532,9 @@ async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: S
             worker: Any = app._clerk.worker
             notify = worker.notify
 
-            def notify_late(ids: set[str]) -> None:
+            def notify_late(*signalled: Any) -> None:
                 app.clock.now += 11_000_000
-                notify(ids)
+                notify(*signalled)
 
             worker.notify = notify_late
             await app.resolve(question.id, "in time")
