@@ -70,7 +70,9 @@ class ThreadLoop:
     async def leave(self) -> None:
         """Accept nothing more, and wait for the coroutines that run."""
         self._loop = None
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was accepted last begins
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, job: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine beside the present one."""
