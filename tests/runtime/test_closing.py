@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Context, Handle, Hark, Machine, NotOpen, Reply, step
+from tests.support.stores import Store
 
 CALLS: dict[str, Callable[[Handle[Any]], Reply[Any]]] = {
     "a wait for the end": lambda parked: parked.result(),
@@ -20,8 +21,10 @@ class Parked(Machine):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_that_is_accepted_just_before_the_close_is_answered(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    app = Hark("sqlite://")
+def test_a_call_that_is_accepted_just_before_the_close_is_answered(
+    store: Store, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    app = Hark(store.url, **store.options)
     replies: list[Reply[Any]] = []
     with app:
         parked = app.start(Parked).result()
