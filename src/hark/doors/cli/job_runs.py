@@ -283,7 +283,7 @@ def cancel(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason; it becomes the error of the job")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="End it now, without these")] = False,
+    force: Annotated[bool, typer.Option("--force", help="End it now, without its `finally` tasks and undos")] = False,
 ) -> None:
     """Cancel a job and its tasks.
 
@@ -330,7 +330,8 @@ def logs(
         if task is not None and tasks and task not in tasks:
             from hark.model.nearest import did_you_mean
 
-            raise InvalidInput(f"The job {job.definition!r} has no task {task!r}.{did_you_mean(task, tasks)}")
+            hint = did_you_mean(task, tasks) or f" See `hark job status {job.id}`."
+            raise InvalidInput(f"The job {job.definition!r} has no task {task!r}.{hint}")
         for event in _streamed(hark, job.id, follow):
             data = event.data if isinstance(event.data, dict) else {}
             if task is not None and data.get("task") != task:
