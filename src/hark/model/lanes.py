@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 JOB: Final = "job"  # the interpreter of jobs: every worker has it
+BPMN: Final = "bpmn"  # the interpreter of processes: every worker has it
 SHELL: Final = "task:shell"  # a task that runs a shell command
 GRAPHS: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
-INTERPRETED: Final = frozenset({JOB})  # the lanes of that queue, each with the name of its kind of definition
+INTERPRETED: Final = frozenset({JOB, BPMN})  # the lanes of that queue, each with the name of its kind of definition
 
 ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what Hark's own workers can run, whatever code they have
 
@@ -66,7 +67,7 @@ def what_runs(lane: str) -> str:
     if (gate := gate_of(lane)) is not None:
         return f"the gate {gate!r}"
     if lane in INTERPRETED:
-        return f"the interpreter of {lane}s"
+        return "the interpreter of jobs" if lane == JOB else "the interpreter of processes"
     definition, _, version = lane.rpartition("@")
     return f"the code of {definition} version {version}"
 
