@@ -13,7 +13,7 @@ from msgspec import Struct, field
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
 NoteType = Literal["stream", "heartbeat", "checkpoint"]
 # A program writes these with an outcome (`Decision.events`).
-ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown"]
+ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown", "moved"]
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
@@ -120,6 +120,13 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
             "to": "the task at which it begins again",
             "error": "the error of the task that failed",
             "count": "how often this task has regressed the job by now",
+        },
+    ),
+    "moved": EventInfo(
+        "Tokens of a process moved: one event per activation, before that of the outcome.",
+        {
+            "flows": "an object: how often each sequence flow was taken, by its id; those not taken are left out",
+            "elements": "an object: how often a token entered each element, by its id; the others are left out",
         },
     ),
     "reclaimed": EventInfo(
