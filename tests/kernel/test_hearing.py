@@ -11,7 +11,7 @@ import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Message, Publish
 from hark.model.activation import Claim
-from hark.model.decisions import Arm, Finish, Park, SendMessage, SendSignal
+from hark.model.decisions import Arm, Finish, Park, SendBroadcast, SendMessage, SendSignal
 from hark.model.errors import Duplicate, NoTarget
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.stores import Store
@@ -221,3 +221,30 @@ async def test_sending_a_message_is_an_effect(store: Store) -> None:
         [row] = (await turns.claim("M")).inbox
         assert (row.kind, row.name, row.wait_id, row.payload) == ("message", "paid", "w-m", '{"amount": 1}')
         assert await rows(store, "SELECT instance_id FROM events WHERE type = 'undelivered'") == [("sender",)]
+
+
+@pytest.mark.parametrize("limit", [50_000, 1])
+async def test_b5_a_broadcast_that_skips_its_sender_reaches_all_others_and_does_not_count_it(
+    store: Store, limit: int
+) -> None:
+    async with Turns(store, broadcast_limit=limit) as turns:
+        await turns.register("M")
+        await parked(turns, "sender", fresh("w-sender"), Arm("broadcast", "w-by-name", name="news"), poke())
+        await parked(turns, "a", fresh("w-a"))
+        await parked(turns, "b", Arm("broadcast", "w-b", name="news"))
+        claim = await poked(turns, "sender")
+        throw = outcome(
+            claim,
+            Park((), disarm=()),
+            effects=[SendBroadcast("news", "1", skip_sender=True)],
+            consume=[row.seq for row in claim.inbox],
+        )
+        await turns.run(throw)
+        while (await turns.run(marks=True)).pending.marks:
+            pass
+        assert await rows(store, "SELECT count FROM broadcasts") == [(2,)]
+        claims = {claim.id: claim for claim in (await turns.run(lanes=["M"], room=3)).claims}
+        assert sorted(claims) == ["a", "b"]
+        assert received(claims["a"]) == [("broadcast", "w-a")]
+        assert received(claims["b"]) == [("broadcast", None)]
+        assert await publish(turns) == 2  # the sender still waits; `a` has had its broadcast

@@ -45,7 +45,13 @@ class Broadcasts:
 
 @request_for(SendBroadcast)
 def _request(effect: SendBroadcast, sender: Commit) -> Publish:
-    return Publish(name=effect.name, payload=effect.payload, dedup_key=effect.dedup_key, sender=sender)
+    return Publish(
+        name=effect.name,
+        payload=effect.payload,
+        dedup_key=effect.dedup_key,
+        sender=sender,
+        skip_sender=effect.skip_sender,
+    )
 
 
 def plan_names(turn: Turn) -> None:
@@ -119,7 +125,7 @@ def publish(turn: Turn, request: Publish, published: Published) -> None:
             _repeat(turn, request, before)
             return
     if not broadcasts.large:
-        request.result = _deliver(turn, request.name, request.payload, broadcasts.subscribers.get(request.name, ()))
+        request.result = _deliver(turn, request, broadcasts.subscribers.get(request.name, ()))
     broadcasts.published.append((new_id(), request))
     if turn.has_triggered:
         for start in turn.triggered.starters.get(request.name, ()):
@@ -136,12 +142,12 @@ def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:
         turn.history.event(claim.id, "undelivered", claim.step, name=request.name, error=why)
 
 
-def _deliver(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
+def _deliver(turn: Turn, request: Publish, ids: Iterable[str]) -> int:
     """Post to those of these instances that are live and still subscribe. Returns how many."""
-    reached = 0
+    reached, name, skipped = 0, request.name, request.skipped
     for id in sorted(ids):
         row = turn.rows.get(id)
-        if row is None or row.terminal:
+        if row is None or row.terminal or id == skipped:
             continue
         by_name, fresh = False, []
         for wait in row.waits:
@@ -151,7 +157,7 @@ def _deliver(turn: Turn, name: str, payload: str, ids: Iterable[str]) -> int:
                 elif wait.fired_at is None:
                     fresh.append(wait)
         if by_name or fresh:
-            _post(turn, row, name, payload, fresh, by_name=by_name)
+            _post(turn, row, name, request.payload, fresh, by_name=by_name)
             reached += 1
     return reached
 
@@ -173,7 +179,7 @@ async def record(turn: Turn) -> None:
     if turn.broadcasts.answered:
         await turn.tx.fetch(sql.fire_waits, ids=turn.broadcasts.answered)
     if large and published:
-        await turn.tx.fetch(sql.mark, [(id, request.name) for id, request in published])
+        await turn.tx.fetch(sql.mark, [(id, request.name, request.skipped) for id, request in published])
         counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in published]))
         for id, request in published:
             request.result = counts.get(id, 0) + turn.triggered.started.get(request, 0)

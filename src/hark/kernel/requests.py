@@ -82,6 +82,12 @@ class Publish(Request, eq=False):
     payload: str = "null"
     dedup_key: str | None = None
     sender: Commit | None = None
+    skip_sender: bool = False  # the sender is not one of the subscribers
+
+    @property
+    def skipped(self) -> str:
+        """The instance that does not receive it, or ""."""
+        return self.sender.claim.id if self.skip_sender and self.sender is not None else ""
 
 
 class Message(Request, eq=False):

@@ -83,6 +83,7 @@ class SendBroadcast(Struct, gc=False):
     name: str
     payload: str
     dedup_key: str | None = None
+    skip_sender: bool = False  # the sender does not receive it: its interpreter has handled it already (B5)
 
 
 class SendMessage(Struct, gc=False):

@@ -33,13 +33,15 @@ insert_broadcasts = Sql(
 )
 
 # B1, invariant 9: a broadcast that is too large for one turn marks all its subscribers in one transaction and is
-# delivered in chunks. A fresh wait, whose key is its own id, has a mark of its own.
+# delivered in chunks. A fresh wait, whose key is its own id, has a mark of its own. `skipped` is a sender that does not
+# receive it, or empty.
 mark = Sql(
     """
     INSERT INTO deliveries (broadcast_id, instance_id, wait_id)
-    SELECT DISTINCT r.id, w.instance_id, coalesce(w.key, '') FROM {rows: id text, name text}
+    SELECT DISTINCT r.id, w.instance_id, coalesce(w.key, '') FROM {rows: id text, name text, skipped text}
     JOIN waits w ON w.kind = 'broadcast' AND w.closed_at IS NULL AND (w.key IS NULL OR w.fired_at IS NULL)
         AND w.name = r.name
+    WHERE w.instance_id <> r.skipped
     """
 )
 
