@@ -1,0 +1,1 @@
+"""BPMN 2.0 files of any modeler: reading, checking and drawing processes."""
