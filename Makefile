@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-compare format clean
+.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-compare format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ reference: $(STAMP)  ## write docs/reference.md from the docstrings
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
 	@$(BIN)/python examples/02_deploy.py $(ARGS)
 
-bench: bench-engine bench-functions bench-jobs  ## all benchmarks
+bench: bench-engine bench-functions bench-jobs bench-bpmn  ## all benchmarks
 
 bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
 	$(BIN)/python bench/engine.py
@@ -63,6 +63,9 @@ bench-functions: $(STAMP)  ## durable functions, awakeables and HTTP beside thei
 
 bench-jobs: $(STAMP)  ## jobs beside machines and beside a peer, as ratios
 	$(BIN)/python bench/jobs.py
+
+bench-bpmn: $(STAMP)  ## BPMN processes beside machines and beside peers, as ratios
+	$(BIN)/python bench/processes.py
 
 bench-http: $(STAMP)  ## resolving an awakeable over HTTP beside a trivial POST (a part of bench-functions)
 	$(BIN)/python bench/functions.py --only http
