@@ -88,6 +88,8 @@ class TaskSpec(Struct, frozen=True, omit_defaults=True):
     over: Any = None  # a template that gives a list, or a list
     as_: str = "item"  # `as:`; its name in templates
     concurrency: int | None = None
+    # a service task of a process
+    headers: dict[str, str] = {}
 
 
 class ScheduleSpec(Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,1 @@
+"""Processes: the interpreter of BPMN, and how it starts what handlers run."""

@@ -1,0 +1,153 @@
+"""Service tasks: the children of a process that a handler runs.
+
+They are run like the tasks of a job, by the same program (programs/jobs/task_program.py) and by the same workers. For
+them, a process is a job without needs: a task for each node, so that the number of a task is that of its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from hark.model.activation import Claim
+from hark.model.decisions import NewInstance
+from hark.model.errors import InvalidInput
+from hark.model.job import JobSpec, RetrySpec, TaskSpec
+from hark.model.lanes import lane_name_problem, task_lane
+from hark.model.names import check_name
+from hark.model.process import NodeSpec, ProcessSpec
+from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.new_tasks import KIND
+from hark.programs.jobs.task_state import MAX_EMBEDDED, TaskState, dump_task_state
+
+BPMN_ERROR: Final = "bpmn_error"  # in TaskState.data: the error that the handler threw
+LOCAL: Final = "local"  # in TaskState.data: the variables that are not those of the process itself
+_QUEUE: Final = "default"
+
+_encode = msgspec.json.Encoder().encode
+
+
+def service_nodes(spec: ProcessSpec) -> tuple[int, ...]:
+    """The numbers of the nodes that a handler runs."""
+    return tuple(number for number, node in enumerate(spec.nodes) if node.kind == "service")
+
+
+def task_graph(spec: ProcessSpec) -> JobGraph:
+    """The process as the program of its service tasks sees it."""
+    return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes))), is_process=True)
+
+
+def _task_spec(node: NodeSpec) -> TaskSpec:
+    if node.kind != "service":
+        return TaskSpec(node.id)
+    limit = max(1, node.retries)
+    retry = RetrySpec(limit) if node.retry_delay is None else RetrySpec(limit, node.retry_delay, scaling=1.0)
+    handler = node.handler if isinstance(node.handler, str) else None
+    return TaskSpec(node.id, handler=handler, retry=retry, headers=node.headers)
+
+
+def new_service_task(
+    claim: Claim,
+    spec: ProcessSpec,
+    number: int,
+    id: str,
+    *,
+    local: Mapping[str, Any],
+    root: Mapping[str, Any],
+    handler: str,
+) -> NewInstance:
+    """The row of a service task.
+
+    Args:
+        claim: The process instance.
+        spec: The process.
+        number: The number of the node.
+        id: The id of the task.
+        local: The variables that it sees beside those of the process itself; they hide those of the same name.
+        root: The variables of the process itself.
+        handler: The name of the handler.
+
+    Raises:
+        InvalidInput: A handler cannot have this name.
+    """
+    return NewInstance(
+        definition=claim.definition,
+        version=claim.version,
+        state=dump_task_state(_first_state(claim.id, number, local, root)),
+        id=id,
+        named=True,
+        step=spec.nodes[number].id,
+        queue=_QUEUE,
+        priority=claim.priority,
+        trace=claim.trace,
+        scheduled_at=claim.scheduled_at,
+        lane=service_lane(handler),
+        kind=KIND,
+    )
+
+
+def service_lane(handler: str) -> str:
+    """The lane of the tasks of a handler; raises InvalidInput if a handler cannot have this name."""
+    problem = lane_name_problem(check_name(handler, "name of a handler"), "handler")
+    if problem is not None:
+        raise InvalidInput(problem)
+    return task_lane(handler)
+
+
+def retried_state(claim: Claim, number: int, *, local: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    """The state with which a service task runs again after an incident, from its first attempt on and with the
+    variables of now: for `RetryChild`, whose `step` and `lane` stay as they are or are given too."""
+    return dump_task_state(_first_state(claim.id, number, local, root))
+
+
+def _first_state(run: str, number: int, local: Mapping[str, Any], root: Mapping[str, Any]) -> TaskState:
+    if _is_small(local, root) and len(text := _encode({**root, **local})) <= MAX_EMBEDDED:
+        return TaskState(number, run, inputs=Raw(text))
+    return TaskState(number, run, inputs=UNSET, data={LOCAL: dict(local)} if local else {})
+
+
+def _is_small(*values: Any) -> bool:
+    """False if the JSON of these is certainly longer than a task's state may embed. It looks at no more of them than
+    it needs: thousands of tasks may start beside the same large variables."""
+    left, size = list(values), 0
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping | list | tuple | str):
+            size += len(value)
+            if size > MAX_EMBEDDED:
+                return False
+            if isinstance(value, Mapping):
+                left.extend(value)
+                left.extend(value.values())
+            elif not isinstance(value, str):
+                left.extend(value)
+        else:
+            size += 1
+    return size <= MAX_EMBEDDED
+
+
+class ThrownError(Struct, frozen=True):
+    """A BPMN error that a handler threw."""
+
+    code: str
+    message: str = ""
+    variables: dict[str, Any] | None = None
+
+
+class _ThrowingData(Struct, frozen=True):
+    bpmn_error: ThrownError | None = None
+
+
+class _ThrowingState(Struct, frozen=True):
+    data: _ThrowingData = _ThrowingData()
+
+
+_thrown_decoder = msgspec.json.Decoder(_ThrowingState)
+
+
+def thrown_by(state: str) -> ThrownError | None:
+    """The BPMN error in the state of a service task that has failed; None if it failed in another way."""
+    return _thrown_decoder.decode(state).data.bpmn_error
