@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from hark.kernel.requests import Cancel, Request, RetryInstance, StartInstances
+from hark.kernel.requests import Cancel, Request, RetryInstance, StartInstances, TakeNote
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
-from hark.model.decisions import Arm, Effect, NewInstance, NewTask, RetryChild
+from hark.model.decisions import Arm, Effect, NewInstance, NewTask, RetryChild, TellParent
 from hark.model.errors import Conflict, Duplicate
+from hark.model.notes import NoteParent
 from hark.store.protocol import Conflicted
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import DEFINITION, done, new, park, stop
@@ -193,3 +194,37 @@ async def test_a_task_and_another_start_of_its_id_are_not_both_inserted(stage: S
         await stage.one.run(starting)
         assert await ends(stage) == [("p.1", "refused")]
     await stage.audited_content()
+
+
+@pytest.mark.parametrize("how", ["effect", "note"])
+async def test_b4_what_a_child_tells_its_parent_while_that_parks_wakes_it(stage: Stage, how: str) -> None:
+    async def prepare() -> Duel:
+        first, second = await parked(stage, "p.0", "p.1")
+        parent = await woken(stage, done(first))
+        payload = '{"status":"escalated"}'
+        telling: Request = TakeNote(note=NoteParent(second.id, second.epoch, "p", ENDS, payload=payload))
+        if how == "effect":
+            telling = park(second, effects=[TellParent(payload)], disarm=())
+            telling.decision.move.arm = (Arm("timer", "w-later", timeout=10**9),)
+
+        async def check(one: TurnResult, two: TurnResult) -> None:
+            assert await ends(stage) == [("p.1", "escalated")]
+            assert (await stage.content()).instances["p"].status == "runnable"
+
+        return Duel(part(park(parent, disarm=())), part(telling), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_b4_a_child_that_tells_its_parent_while_that_is_cancelled_does_not_deadlock(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        [child] = await parked(stage, "p.0")
+        telling = TakeNote(note=NoteParent(child.id, child.epoch, "p", ENDS, payload='{"status":"escalated"}'))
+
+        async def check(one: TurnResult, two: TurnResult) -> None:
+            content = await stage.content()
+            assert content.instances["p"].status == content.instances["p.0"].status == "cancelled"
+
+        return Duel(part(telling), part(Cancel(target="p")), check)
+
+    await stage.explore(prepare, deep=True)

@@ -232,6 +232,9 @@ TURN: dict[str, Question] = {
     "waits_of": Question(
         sql.waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size) + ids("mailed")}
     ),
+    "waits_for_each_end": Question(
+        sql.waits_for_each_end, {"waits_pkey"}, None, lambda size: {"ids": ids("wait", size)}
+    ),
     "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
     # Runs, and notes of their tasks.
     "run_waits": Question(

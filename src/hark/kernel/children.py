@@ -1,23 +1,37 @@
 """Count the children that ended against the waits of their parents (M8).
 
 Each end counts once, against its own wait and no other; the last one that the wait needs is its answer. With
-`answers_each`, every end is an answer: an inbox row with the id of the child, how it ended, and its error.
+`answers_each`, every end is an answer: an inbox row with the id of the child, how it ended, and its error. A child can
+also tell such a parent something before it ends (`TellParent`): a row of the same kind, which counts nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from hark.kernel.effects import request_for
+from hark.kernel.requests import Commit, InformParent
 from hark.kernel.rows import LockedRow
+from hark.model.decisions import TellParent
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _encode = msgspec.json.Encoder().encode
+
+
+class ChildNews(NamedTuple):
+    """What a live child tells its parent: the parent and its wait, the child, and the payload of the row."""
+
+    parent: str
+    wait: str
+    id: str
+    payload: str
 
 
 class ChildEnd(NamedTuple):
@@ -80,3 +94,44 @@ async def count_ended(turn: Turn) -> None:
         if end.wait in each:
             post_end(turn, each[end.wait], end)
     await turn.inbox.flush()
+
+
+# -- what children tell before they end --------------------------------------------------------------
+
+
+@request_for(TellParent)
+def _request(effect: TellParent, sender: Commit) -> InformParent:
+    return InformParent(payload=effect.payload, sender=sender)
+
+
+def plan_news(turn: Turn) -> None:
+    for request in turn.batch.of(InformParent):
+        if request.sender.claim.parent_id is not None:
+            turn.locks.ids.add(request.sender.claim.parent_id)
+
+
+async def apply_news(turn: Turn) -> None:
+    """Post what outcomes tell: before the ends of the same turn are counted, so that it arrives before the end."""
+    news = []
+    for request in turn.batch.of(InformParent):
+        claim = request.sender.claim
+        if not request.sender.fenced and claim.parent_id is not None and claim.parent_wait is not None:
+            news.append(ChildNews(claim.parent_id, claim.parent_wait, claim.id, request.payload))
+    await post_news(turn, news)
+
+
+async def post_news(turn: Turn, news: Sequence[ChildNews]) -> list[bool]:
+    """Post these to the parents that wait for each end of their children, and say which of them do.
+
+    Also to a failed parent, as ends are: its retry must find it in the inbox."""
+    if not news:
+        return []
+    waits = {id for (id,) in await turn.tx.fetch(sql.waits_for_each_end, ids=sorted({one.wait for one in news}))}
+    told = []
+    for one in news:
+        row = turn.rows.get(one.parent)
+        told.append(row is not None and one.wait in waits)
+        if row is not None and one.wait in waits:
+            turn.inbox.post(row, "children", one.id, one.payload, wait_id=one.wait)
+    await turn.inbox.flush()
+    return told

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, assert_never
 
-from hark.kernel import expire, run_awakeables, run_signals, settle
+from hark.kernel import children, expire, run_awakeables, run_signals, settle
 from hark.kernel.inbox import load_inboxes, read_waits
 from hark.kernel.park import new_wait, wait_columns
 from hark.kernel.requests import TakeNote
@@ -23,6 +23,7 @@ from hark.model.notes import (
     NotedEvent,
     NoteEvents,
     NoteInbox,
+    NoteParent,
     NoteState,
     NoteTimeout,
     NoteWait,
@@ -44,6 +45,8 @@ def plan(turn: Turn) -> None:
                 turn.locks.ids.add(arm.run)
             case NoteAwakeable(run_id=run) | NoteState(run_id=run) if run is not None:
                 turn.locks.ids.add(run)
+            case NoteParent():
+                turn.locks.ids.add(note.parent_id)
             case _:
                 pass
 
@@ -57,6 +60,7 @@ async def apply(turn: Turn) -> None:
     waiting: list[_Waiting] = []
     late: list[tuple[TakeNote, NoteTimeout, LockedRow]] = []
     reading: list[tuple[TakeNote, NoteInbox]] = []
+    telling: list[tuple[TakeNote, NoteParent]] = []
     progress: dict[str, str] = {}
     for request in requests:
         note, row = request.note, turn.rows.get(request.note.task_id)
@@ -80,6 +84,9 @@ async def apply(turn: Turn) -> None:
                 late.append((request, note, row))
             case NoteInbox():
                 reading.append((request, note))
+            case NoteParent():
+                _write_events(turn, note.task_id, note.step, note.events)
+                telling.append((request, note))
             case _ as never:
                 assert_never(never)
     if progress:
@@ -88,6 +95,9 @@ async def apply(turn: Turn) -> None:
     await run_awakeables.create(turn, asked)
     await _arm(turn, waiting)
     await _time_out(turn, late)
+    news = [children.ChildNews(note.parent_id, note.parent_wait, note.task_id, note.payload) for _, note in telling]
+    for (request, _), told in zip(telling, await children.post_news(turn, news), strict=True):
+        request.result = told
     if reading:
         after: dict[str, int] = {}
         for _, inbox in reading:

@@ -142,6 +142,13 @@ class RunChildAgain(Request, eq=False):
     sender: Commit = None  # type: ignore[assignment]
 
 
+class InformParent(Request, eq=False):
+    """Post a row to the parent of the sender, as the effect `TellParent` says."""
+
+    payload: str = "null"
+    sender: Commit = None  # type: ignore[assignment]
+
+
 class HandBack(Request, eq=False):
     """Return the claims that a stopping worker will not finish; `retire` is the worker that leaves. Those of a worker
     outside have a lease each, which ends too."""

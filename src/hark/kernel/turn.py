@@ -16,6 +16,7 @@ from hark.kernel import (
     broadcast,
     buckets,
     cancel,
+    children,
     claim,
     commit,
     counts,
@@ -122,6 +123,7 @@ async def run_turn(
         await message.plan(turn)
         outside.plan(turn)
         notes.plan(turn)
+        children.plan_news(turn)
     if rare or marks:
         await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
     commit.plan(turn)
@@ -154,6 +156,7 @@ async def run_turn(
     if rare:
         await message.apply(turn)
         await automatic_starts.apply(turn)
+        await children.apply_news(turn)
     await turn.inbox.flush()
     if rare or marks:
         await broadcast.record(turn)

@@ -112,7 +112,19 @@ class CancelChild(Struct, gc=False):
     reason: str
 
 
-Effect = SendSignal | SendBroadcast | SendMessage | NewInstance | NewTask | RetryChild | Settle | CancelChild
+class TellParent(Struct, gc=False):
+    """Effect: tell the parent something before the sender ends, such as an escalation.
+
+    The parent gets a row of kind `children` with the id of the sender as its name, directed to the wait that the end of
+    the sender will count against. It does not count as an end. Without a parent that waits for each end, nothing
+    happens."""
+
+    payload: str
+
+
+Effect = (
+    SendSignal | SendBroadcast | SendMessage | NewInstance | NewTask | RetryChild | Settle | CancelChild | TellParent
+)
 
 
 class Arm(Struct, gc=False):

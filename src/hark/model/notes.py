@@ -97,6 +97,20 @@ class NoteAwakeable(Note):
     assignees: str | None = None
 
 
+class NoteParent(Note):
+    """Tell the parent of the task something, as the effect `TellParent` does. The result is True, or False if the
+    parent does not wait for its children any more.
+
+    `parent_id` and `parent_wait` are those of the claim.
+    """
+
+    parent_id: str = ""
+    parent_wait: str = ""
+    payload: str = "null"
+    events: tuple[NotedEvent, ...] = ()
+    step: str | None = None
+
+
 class TaskAwakeable(Struct, frozen=True, gc=False):
     """An awakeable of a task, as the store has it."""
 
@@ -107,4 +121,4 @@ class TaskAwakeable(Struct, frozen=True, gc=False):
     status: str
 
 
-AnyNote = NoteEvents | NoteState | NoteWait | NoteInbox | NoteTimeout | NoteAwakeable
+AnyNote = NoteEvents | NoteState | NoteWait | NoteInbox | NoteTimeout | NoteAwakeable | NoteParent

@@ -70,6 +70,9 @@ count_children = Sql(
     """,
 )
 
+# B4: which of these waits of parents receive what a child tells before its end; those of a failed parent too.
+waits_for_each_end = Sql("SELECT id FROM waits WHERE id IN :ids[text] AND kind = 'children' AND answers_each")
+
 
 class MessageReceiver(Row, frozen=True):
     """An open wait for a message, or an automatic start, of which only `name` and `start` are set."""
