@@ -99,7 +99,7 @@ async def signal(url: str, n: int) -> dict[str, float]:
         async with app.worker():
             for first in range(0, n, 5000):
                 await app.start_many([("listening", {})] * min(5000, n - first))
-            while len(await app.waits(kind="broadcast", limit=n)) < n:
+            while len(await app.waits(kind="broadcast")) < n:
                 await asyncio.sleep(0.05)
         begin = time.perf_counter()
         count = await app.broadcast("go", {"price": 1})
