@@ -36,7 +36,7 @@ SECTIONS: dict[str, list[str]] = {
         "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
         "NearMiss", "Schedule", "Token", "WorkerInfo",
     ],
-    "Tests": ["Harness"],
+    "Tests": ["Harness", "PathCoverage"],
 }  # fmt: skip
 ALIASES = {
     "Outcome": "What a step returns: `Next`, `Retry`, `Await`, `Spawn`, `Done` or `Stop`.",
@@ -122,7 +122,7 @@ def is_error(thing: Any) -> bool:
 def undocumented() -> Iterator[str]:
     """Each public name, method, parameter or attribute that no docstring explains."""
     listed = {name for names in SECTIONS.values() for name in names}
-    for name in [*hark.__all__, "Harness"]:
+    for name in [*hark.__all__, "Harness", "PathCoverage"]:
         thing = public(name)
         if name not in listed and not is_error(thing):
             yield f"{name} is in no section of {Path(__file__).name}"

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `hark_app`.
+"""The pytest plugin: the fixture `hark_app`, and the option `--hark-coverage`.
 
 pytest imports this module at every start, also for projects that never use it: it imports nothing of the engine.
 """
@@ -6,11 +6,12 @@ pytest imports this module at every start, also for projects that never use it: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from hark.runtime.process_coverage import PathCoverage
     from hark.testing import Harness
 
 
@@ -22,3 +23,56 @@ def hark_app() -> Iterator[Harness]:
     # Opened synchronously: an async fixture would need a plugin that runs it, in a mode that does.
     with Harness() as app:
         yield app
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option `--hark-coverage`."""
+    parser.getgroup("hark").addoption(
+        "--hark-coverage", action="store_true", help="print which sequence flows of BPMN processes the tests took"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With the option, collect the coverage of every Harness that is closed."""
+    if config.getoption("--hark-coverage"):
+        config.pluginmanager.register(CoverageReport(config), "hark-coverage")
+
+
+class CoverageReport:
+    """Adds up the coverage of all tests, also of those that other processes of pytest-xdist run, and prints it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from hark.testing import Harness
+
+        self._found: list[PathCoverage] = []
+        self._config = config
+        Harness._on_close = self._found.extend
+
+    def pytest_sessionfinish(self) -> None:
+        """In a process of pytest-xdist: give what was found to the process that prints it."""
+        output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            from hark.runtime.process_coverage import added
+
+            output["hark-coverage"] = [
+                (one.process, one.version, [(flow.id, flow.text, flow.count) for flow in one.flows])
+                for one in added(self._found)
+            ]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a process of pytest-xdist found."""
+        from hark.runtime.process_coverage import CoveredFlow, PathCoverage
+
+        for process, version, flows in getattr(node, "workeroutput", {}).get("hark-coverage", ()):
+            found = tuple(CoveredFlow(*flow) for flow in flows)
+            self._found.append(PathCoverage(process, version, found))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print a paragraph for each process."""
+        from hark.runtime.process_coverage import added
+
+        terminalreporter.section("coverage of BPMN processes")
+        lines = [str(one) for one in added(self._found)] or ["no process was deployed in a Harness"]
+        for line in lines:
+            terminalreporter.write_line(line)

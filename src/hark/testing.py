@@ -7,6 +7,8 @@
 
     app.answer("Deploy?", {"approved": True})    # a scripted answer, given by `drain()` from then on
 
+    print(await app.coverage("order"))           # which sequence flows of a BPMN process were taken, and which missed
+
 A Harness is a Hark: the same engine, the same statements, the same worker. Only the clock is different. The pytest
 fixture `hark_app` is in hark/pytest_plugin.py.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hark.app import Hark
 from hark.dialects.machine import Machine
@@ -24,6 +26,8 @@ from hark.model.lanes import GRAPHS
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
+from hark.runtime.process_coverage import MovedFeed, PathCoverage
+from hark.runtime.reply import Reply
 from hark.store import reads
 
 if TYPE_CHECKING:
@@ -69,6 +73,8 @@ class Harness(Hark):
                 assert (await order.get()).status == "failed"
     """
 
+    _on_close: ClassVar[Callable[[list[PathCoverage]], None] | None] = None  # set by `pytest --hark-coverage`
+
     def __init__(
         self, *definitions: Workflow[..., Any] | type[Machine] | Job | Dag, url: str = "sqlite://", **options: Any
     ) -> None:
@@ -76,6 +82,7 @@ class Harness(Hark):
         super().__init__(url, **{"linger": 0.0, **options}, clock=self.clock)
         self.register(*definitions)
         self._script: list[tuple[Callable[[Awakeable], bool], Any, str | None]] = []
+        self._moved = MovedFeed()
 
     def answer(
         self, question: str | Callable[[Awakeable], bool], payload: Any = None, *, reject: str | None = None
@@ -144,3 +151,35 @@ class Harness(Hark):
         """
         self.clock.now += micros(seconds, "advance", zero=True)
         await self.sweep()
+
+    def coverage(self, process: str, *, version: int | None = None) -> Reply[PathCoverage]:
+        """Which sequence flows of a BPMN process its instances have taken so far, in this Harness.
+
+        It is counted from the events of the instances, so what was removed with `forget` before is not in it.
+        `pytest --hark-coverage` prints the sums over all tests.
+
+        Args:
+            process: The id of the process.
+            version: Its version; by default the newest. Instances of other versions are not counted.
+
+        Returns:
+            A reply with a `PathCoverage`: `.taken` and `.missed` are lists of ids of flows, `.ratio` is a number
+            from 0 to 1, and `str()` lists the missed ones with the names of their source and target.
+
+        Raises:
+            NotFound: There is no such process, or no such version of it.
+
+        Example:
+            assert (await app.coverage("order")).missed == []
+        """
+        return self._read(lambda store: self._moved.coverage(store, process, version))
+
+    async def __aexit__(self, *exc: object) -> None:
+        if Harness._on_close is not None:
+            Harness._on_close(await self._read(self._moved.all))
+        await super().__aexit__(*exc)
+
+    def __exit__(self, *exc: object) -> None:
+        if Harness._on_close is not None:
+            Harness._on_close(self._read(self._moved.all).result())
+        super().__exit__(*exc)
