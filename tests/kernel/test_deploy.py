@@ -19,7 +19,7 @@ async def turns(store: Store) -> AsyncIterator[Turns]:
 
 
 def deploy(name: str, digest: str, **more: Any) -> Deploy:
-    return Deploy(name=name, kind="job", source=f'"{digest}"', digest=digest, **more)
+    return Deploy(**{"name": name, "kind": "job", "source": f'"{digest}"', "digest": digest, **more})
 
 
 async def answer(turns: Turns, *requests: Request) -> list[Any]:
@@ -79,9 +79,10 @@ async def test_what_is_not_there_or_is_code_cannot_be_undeployed(turns: Turns) -
     assert isinstance(code, InvalidDefinition)
 
 
-async def test_code_and_deployed_definitions_do_not_take_each_others_names(turns: Turns) -> None:
+@pytest.mark.parametrize("kind", ["job", "bpmn"])
+async def test_code_and_deployed_definitions_do_not_take_each_others_names(turns: Turns, kind: str) -> None:
     await turns.register("M")
-    [refused, fine] = await answer(turns, deploy("M", "a"), deploy("etl", "a"))
+    [refused, fine] = await answer(turns, deploy("M", "a", kind=kind), deploy("etl", "a", kind=kind))
     assert isinstance(refused, InvalidDefinition)
     assert fine == 1
     rows_of_code = [
@@ -92,7 +93,7 @@ async def test_code_and_deployed_definitions_do_not_take_each_others_names(turns
     assert isinstance(refused, InvalidDefinition)
     assert fine is None
     found = await rows(turns.made_for, "SELECT name, kind FROM definitions ORDER BY name")
-    assert [tuple(row) for row in found] == [("M", "machine"), ("N", "machine"), ("etl", "job")]
+    assert [tuple(row) for row in found] == [("M", "machine"), ("N", "machine"), ("etl", kind)]
 
 
 async def test_workers_record_their_definitions_again_and_again(turns: Turns) -> None:

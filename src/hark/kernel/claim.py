@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hark.kernel import buckets, commit, journal
 from hark.kernel.buckets import Candidate
-from hark.kernel.inbox import DIRECTED, load_inboxes, read_before, read_waits
+from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import ChildRow, Claim, WaitRow
@@ -207,7 +207,7 @@ async def _load(turn: Turn) -> None:
         for claim in result.claims
         if claim.has_signals or (claim.traits.waits_while_executing and claim.epoch > 1)
     }
-    readers = {id: DIRECTED if claim.kind == "job" else 0 for id, claim in claims.items() if claim.has_signals}
+    readers = {id: NO_SIGNALS if claim.kind in INTERPRETED else 0 for id, claim in claims.items() if claim.has_signals}
     for request in result.ran_ahead:
         if turn.rows[request.claim.id].has_signals:
             readers[request.claim.id] = read_before(request.claim, request.decision)

@@ -14,6 +14,7 @@ from hark.kernel.requests import Commit, Deliver, Publish, SignalWithStart
 from hark.kernel.rows import LockedRow
 from hark.model.decisions import SendSignal
 from hark.model.errors import HarkError, NoTarget
+from hark.model.lanes import INTERPRETED
 from hark.model.values import Delivery
 from hark.store import statements as sql
 
@@ -148,7 +149,7 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
     else:
         if request.dedup_key is not None:
             seen.add((row.id, request.dedup_key))
-        if row.kind == "job":
+        if row.kind in INTERPRETED:
             woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)
         else:
             woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
@@ -174,7 +175,7 @@ def _deliver_with_start(
             turn.history.near_miss("signal", key, request.name, "duplicate", row.id)
             return
         seen.add((row.id, request.dedup_key))
-    if row.kind == "job":
+    if row.kind in INTERPRETED:
         woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)
     else:
         woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)

@@ -16,6 +16,7 @@ from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
 from hark.model.decisions import Finish
 from hark.model.errors import unfinished_undo
+from hark.model.lanes import INTERPRETED
 from hark.model.outside import OWNER
 from hark.store import statements as sql
 
@@ -46,7 +47,7 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         r.claim.id
         for r, _ in finishes
         if r.claim.traits.creates_awakeables
-        or r.claim.kind == "job"
+        or r.claim.kind in INTERPRETED
         or any(WAIT_KINDS[w.kind].has_awakeable for w in r.claim.waits)
     ]
     if asking:

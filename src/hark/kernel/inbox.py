@@ -14,10 +14,11 @@ from typing import Any
 from hark.kernel.rows import LockedRow
 from hark.model.activation import Arrived, Claim, InboxRow, WaitRow
 from hark.model.decisions import Decision
+from hark.model.lanes import INTERPRETED
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
-DIRECTED = -1  # instead of a number: only what is directed to a wait
+NO_SIGNALS = -1  # instead of a number: all but signals, which the tasks of a run receive
 _Post = tuple[str, str, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
 
 
@@ -127,7 +128,7 @@ async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
 async def load_inboxes(
     tx: Tx, after: Mapping[str, int], complete: Mapping[str, list[InboxRow]] | None = None
 ) -> dict[str, list[InboxRow]]:
-    """The unconsumed rows in the inboxes of these instances, above the number that `after` has for each, or DIRECTED;
+    """The unconsumed rows in the inboxes of these instances, above the number that `after` has for each, or NO_SIGNALS;
     those in `complete` are not read again."""
     complete = complete or {}
     inboxes = {id: complete.get(id, []) for id in after}
@@ -142,6 +143,6 @@ def read_before(claim: Claim, decision: Decision) -> int:
     """Up to which number the activation that decided this knows its inbox, and need not be given it again.
 
     A retry of a function restores rows with lower numbers."""
-    if claim.kind == "job":
-        return DIRECTED
+    if claim.kind in INTERPRETED:
+        return NO_SIGNALS
     return claim.read_to if claim.traits.remembers_inbox and not decision.restore else 0

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable
 
 from hark.kernel.rows import LockedRow
+from hark.model.lanes import INTERPRETED
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
@@ -29,7 +30,7 @@ class Locks:
         self._addresses: dict[str, str] = {}
         self.ids: set[str] = set()  # the rows to lock
         self.rows: dict[str, LockedRow] = {}  # the rows that are locked, or were inserted by this turn
-        self.has_runs = False  # one of the rows that `acquire` locked is a job
+        self.has_runs = False  # one of the rows that `acquire` locked is a job or a process
         self.started: dict[str, str] = {}  # ids of instances started in this turn, by id and correlation key
 
     # -- before the lock --------------------------------------------------------------------------
@@ -77,7 +78,7 @@ class Locks:
         if self.ids:
             for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
                 self.rows[id] = LockedRow(id, status, epoch, bool(has_signals), kind)
-                if kind == "job":
+                if kind in INTERPRETED:
                     self.has_runs = True
 
     async def acquire_free(self, ids: Iterable[str]) -> list[LockedRow]:

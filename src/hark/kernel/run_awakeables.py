@@ -1,16 +1,19 @@
 """Awakeables of tasks: under the address of the run, answered in the inbox of the task (A3).
 
-The id of an awakeable contains the id of its instance (A2), which is the job; `task_id` is the task that asked. Numbers
-are taken from the row of the job, under its lock. The turn that settles one holds both rows, see settle.py.
+The id of an awakeable contains the id of its instance (A2), which is the job or process; `task_id` is the task that
+asked. Numbers are taken from the row of the run, under its lock. A process has awakeables of its own, too, its user
+tasks: its interpreter counts those from 0 on, so the tasks have other numbers. The turn that settles one holds both
+rows, see settle.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hark.kernel.requests import TakeNote
+from hark.model.lanes import BPMN
 from hark.model.names import awakeable_id
 from hark.model.notes import NoteAwakeable, TaskAwakeable
 from hark.store import statements as sql
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _Place = tuple[str, str]  # a task, and the place of a question in it
+_FIRST_OF_PROCESS: Final = 1 << 30  # the lowest number of what the tasks of a process ask
 
 
 async def create(turn: Turn, asked: Sequence[tuple[TakeNote, NoteAwakeable]]) -> None:
@@ -42,7 +46,8 @@ async def create(turn: Turn, asked: Sequence[tuple[TakeNote, NoteAwakeable]]) ->
 async def _insert(turn: Turn, new: dict[_Place, NoteAwakeable]) -> dict[_Place, TaskAwakeable]:
     sizes = Counter(note.run_id for note in new.values())
     following = {
-        run: entries - sizes[run] for run, entries in await turn.tx.fetch(sql.take_entries, sorted(sizes.items()))
+        run: entries - sizes[run] + (_FIRST_OF_PROCESS if turn.rows[run].kind == BPMN else 0)
+        for run, entries in await turn.tx.fetch(sql.take_entries, sorted(sizes.items()))
     }
     made: dict[_Place, TaskAwakeable] = {}
     rows: list[tuple[Any, ...]] = []

@@ -1,12 +1,12 @@
 """The signals of a run: one queue per name, which the waits of its tasks take from (J6).
 
-A signal to a job is received by its tasks, not by the job: the oldest open wait for the name gets it, as a row of the
-inbox of its task that is directed to that wait. Without such a wait it stays in the inbox of the job, for the next one.
-So a run never has both a signal that no wait has received and an open wait for its name. Whatever would change that is
-done under the lock of the job: a delivery, a new wait, a signal that is given back. The row of the task is locked too,
-as that of every receiver (invariant 4).
+A run is a job or a process. Its tasks receive its signals, the run itself does not: the oldest open wait for the name
+gets one, as a row of the inbox of its task that is directed to that wait. Without such a wait it stays in the inbox
+of the run, for the next one. So a run never has both a signal that no wait has received and an open wait for its name.
+Whatever would change that is done under the lock of the run: a delivery, a new wait, a signal that is given back. The
+row of the task is locked too, as that of every receiver (invariant 4).
 
-Which tasks wait is known only after the job is locked. Their rows are then locked if they are free, without waiting
+Which tasks wait is known only after the run is locked. Their rows are then locked if they are free, without waiting
 (invariant 3); if one is not, the requests run again, and the next turn locks it with all others. A wait that is gone by
 the time its task is locked is noticed when it is to be fired: then the turn runs again.
 
@@ -24,6 +24,7 @@ from hark.kernel.inbox import load_waits
 from hark.kernel.requests import Deliver, Publish, SignalWithStart
 from hark.kernel.rows import LockedRow
 from hark.model.activation import WaitRow
+from hark.model.lanes import INTERPRETED
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted
 
@@ -66,7 +67,7 @@ async def prepare(
     wanted = Counter(
         (row.id, request.name)
         for request, row in target.items()
-        if row is not None and row.kind == "job" and not isinstance(request, Publish)
+        if row is not None and row.kind in INTERPRETED and not isinstance(request, Publish)
     )
     if not wanted:
         return deliveries

@@ -54,6 +54,7 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.run_signals import RunQueues
 from hark.kernel.schedules import Schedules
+from hark.model.lanes import INTERPRETED
 from hark.model.values import PARKED
 from hark.store.protocol import Tx
 
@@ -133,7 +134,7 @@ async def run_turn(
     receivers = broadcast.receivers(turn)
     parked = [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers]
     if locks.has_runs and len(batch.of(Deliver)) == len(requests):
-        parked = [row for row in parked if row.kind != "job"]  # no signal wakes a job
+        parked = [row for row in parked if row.kind not in INTERPRETED]  # no signal wakes a run
     await load_waits(tx, parked)
     # The verbs, in an order in which each sees what the ones before it did.
     if rare:

@@ -121,7 +121,8 @@ unreceived = Sql(
         SELECT i.id, i.id, i.kind, i.parent_id FROM instances i WHERE i.id IN (SELECT u.instance_id FROM unused u)
         UNION ALL SELECT a.task, p.id, p.kind, p.parent_id FROM above a JOIN instances p ON p.id = a.parent_id
         WHERE a.kind = 'task')
-    SELECT u.seq, a.id, u.name FROM unused u JOIN above a ON a.task = u.instance_id AND a.kind = 'job' ORDER BY u.seq
+    SELECT u.seq, a.id, u.name FROM unused u
+    JOIN above a ON a.task = u.instance_id AND a.kind IN ('job', 'bpmn') ORDER BY u.seq
     """
 )
 

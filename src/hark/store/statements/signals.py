@@ -59,15 +59,15 @@ insert_same_signal = Sql(
 
 # The unconsumed signals of each inbox with a number above `after`, in the order of arrival. Numbers are drawn under the
 # lock of the instance, so in one inbox they rise in the order of the commits: nothing can appear later below a number
-# that was read. With `after` -1, only what is directed to a wait: the signals of a run are received by its tasks, and
-# any number of them may wait in the inbox of the job.
+# that was read. With `after` -1, all but signals: those of a run are received by its tasks, and any number of them may
+# wait in the inbox of the job or process.
 _UNREAD = """FROM {rows: id text, after bigint} CROSS JOIN LATERAL (
         SELECT seq, kind, name, wait_id, payload, at FROM signals
-        WHERE instance_id = r.id AND seq > r.after AND consumed_at IS NULL AND (r.after >= 0 OR wait_id IS NOT NULL)
+        WHERE instance_id = r.id AND seq > r.after AND consumed_at IS NULL AND (r.after >= 0 OR kind <> 'signal')
         ORDER BY seq) s"""
 _UNREAD_SQLITE = """FROM {rows: id text, after bigint}
     CROSS JOIN signals s ON s.instance_id = r.id AND s.seq > r.after AND s.consumed_at IS NULL
-        AND (r.after >= 0 OR s.wait_id IS NOT NULL) ORDER BY r.ord, s.seq"""
+        AND (r.after >= 0 OR s.kind <> 'signal') ORDER BY r.ord, s.seq"""
 
 # S2: what an activation may read.
 inbox = Sql(

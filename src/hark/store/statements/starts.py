@@ -56,7 +56,7 @@ record_definitions = Sql(
     WHERE true ORDER BY r.name, r.version
     ON CONFLICT (name, version) DO UPDATE SET kind = excluded.kind, queue = excluded.queue,
         initial = excluded.initial, source = excluded.source, digest = excluded.digest, on_cancel = excluded.on_cancel
-        WHERE definitions.kind <> 'job'
+        WHERE definitions.kind NOT IN ('job', 'bpmn')
     RETURNING name, version
     """
 )
