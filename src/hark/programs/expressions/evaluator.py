@@ -6,7 +6,7 @@ Types are never guessed: an operator that does not fit its values is an error wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from hark.programs.expressions.budget import Budget, OverBudget
 from hark.programs.expressions.error import ExpressionError, MissingValue, suggestion
@@ -70,9 +70,10 @@ class Evaluation:
                     return [self.value(item) for item in node.items]
                 case ObjectOf():
                     return {self._key(key): self.value(item) for key, item in node.items}
+                case _:
+                    raise AssertionError(f"{type(node).__name__} is a node of FEEL")
         except (OverBudget, WrongValue) as problem:
             raise ExpressionError(str(problem), self._text, node.at) from None
-        assert_never(node)
 
     def truth(self, node: Node, what: str) -> bool:
         """Whether a condition holds: it is true, false, or null, which counts as false. Anything else is an error."""

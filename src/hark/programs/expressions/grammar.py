@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 from hark.programs.expressions.error import ExpressionError, suggestion
 from hark.programs.expressions.functions import FUNCTIONS
 from hark.programs.expressions.tokens import Kind, Lexeme
-from hark.programs.expressions.tree import Arithmetic, FunctionCall, Node, parts
+from hark.programs.expressions.tree import Arithmetic, Constant, FunctionCall, Node, Variable, parts
 
 MAX_DEPTH = 50  # levels; an evaluation needs two frames per level, of Python's thousand
 
@@ -20,10 +21,11 @@ class TokenReader:
         self._tokens = tokens
         self._next = 0
         self._depth = 0
+        self.range_ends = 0  # how many ranges of FEEL are open whose end is being read
 
-    def peek(self) -> Lexeme:
-        """The next token, which stays the next one."""
-        return self._tokens[self._next]
+    def peek(self, further: int = 0) -> Lexeme:
+        """The next token, or one further on; the next one stays the next one."""
+        return self._tokens[min(self._next + further, len(self._tokens) - 1)]
 
     def take(self) -> Lexeme:
         """The next token. The last one, `end`, can be taken any number of times."""
@@ -65,6 +67,31 @@ class TokenReader:
 
     def ascend(self) -> None:
         self._depth -= 1
+
+
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
+
+
+def read_simple_operand(
+    reader: TokenReader,
+    token: Lexeme,
+    reserved: Collection[str],
+    call: Callable[[TokenReader, Lexeme], Node],
+) -> Node:
+    """The operand that begins with this token, if it is one that all syntaxes have: a constant, a variable or a call.
+
+    `reserved` are the names that are not variables; `call` reads a call from behind its `(`. Raises ExpressionError.
+    """
+    match token.kind, token.value:
+        case (("number" | "text"), value):
+            return Constant(value, token.at)
+        case ("name", "true" | "false" | "null" as name):
+            return Constant(_CONSTANTS[name], token.at)
+        case ("name", name) if name not in reserved:
+            return call(reader, token) if reader.take_if("sign", "(") else Variable(name, token.at)
+        case ("end", _):
+            raise reader.error("A value is expected, not the end of the expression", token.at)
+    raise reader.error(f"A value is expected, not {token.value!r}", token.at)
 
 
 def check_call(reader: TokenReader, call: FunctionCall) -> FunctionCall:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hark.programs.expressions.grammar import TokenReader, check_call, check_depth
+from hark.programs.expressions.grammar import TokenReader, check_call, check_depth, read_simple_operand
 from hark.programs.expressions.tokens import Lexeme, Lexicon, read_tokens
 from hark.programs.expressions.tree import (
     Arithmetic,
@@ -21,14 +21,12 @@ from hark.programs.expressions.tree import (
     Comparison,
     ComparisonOperator,
     Conditional,
-    Constant,
     FunctionCall,
     Index,
     Logical,
     Negative,
     Node,
     Not,
-    Variable,
 )
 
 _ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"'}
@@ -36,12 +34,11 @@ _SIGNS = re.compile(r"==|!=|<=|>=|&&|\|\||[-+*/%<>!.,:?()\[\]{}]")
 _LEXICON = Lexicon(_SIGNS, re.compile(r"[^\W\d]\w*"), _ESCAPES, unicode_escapes=False, close=None)
 _LEXICON_IN_TEMPLATE = Lexicon(_SIGNS, re.compile(r"[^\W\d]\w*"), _ESCAPES, unicode_escapes=False, close="}")
 
-_CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _WORDS: Final = {
     "and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">=",
     "div": "/", "mod": "%",
 }  # fmt: skip
-_RESERVED = frozenset({*_CONSTANTS, *_WORDS, "empty", "instanceof"})
+_RESERVED = frozenset({*_WORDS, "empty", "instanceof"})
 
 _CONDITIONAL, _OR, _AND, _EQUALITY, _ORDER, _SUM, _PRODUCT, _UNARY = range(1, 9)
 _LOGICAL: Final[dict[str, tuple[int, str]]] = {"&&": (_AND, "and"), "||": (_OR, "or")}
@@ -122,22 +119,15 @@ def _operand(reader: TokenReader) -> Node:
 
 
 def _primary(reader: TokenReader, token: Lexeme) -> Node:
-    match token.kind, token.value:
-        case (("number" | "text"), value):
-            return Constant(value, token.at)
-        case ("name", "true" | "false" | "null" as name):
-            return Constant(_CONSTANTS[name], token.at)
-        case ("name", name) if name not in _RESERVED:
-            if reader.take_if("sign", "("):
-                return check_call(reader, FunctionCall(name, tuple(_arguments(reader)), token.at))
-            return Variable(name, token.at)
-        case ("sign", "("):
-            inner = _expression(reader, _CONDITIONAL)
-            reader.expect_sign(")")
-            return inner
-        case ("end", _):
-            raise reader.error("A value is expected, not the end of the expression", token.at)
-    raise reader.error(f"A value is expected, not {token.value!r}", token.at)
+    if token.kind == "sign" and token.value == "(":
+        inner = _expression(reader, _CONDITIONAL)
+        reader.expect_sign(")")
+        return inner
+    return read_simple_operand(reader, token, _RESERVED, _call)
+
+
+def _call(reader: TokenReader, token: Lexeme) -> Node:
+    return check_call(reader, FunctionCall(token.value, tuple(_arguments(reader)), token.at))
 
 
 def _arguments(reader: TokenReader) -> list[Node]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, cast
 
-from hark.programs.expressions.grammar import TokenReader, check_call, check_depth
+from hark.programs.expressions.grammar import TokenReader, check_call, check_depth, read_simple_operand
 from hark.programs.expressions.tokens import Lexeme, Lexicon, read_tokens
 from hark.programs.expressions.tree import (
     Arithmetic,
@@ -18,7 +18,6 @@ from hark.programs.expressions.tree import (
     Comparison,
     ComparisonOperator,
     Conditional,
-    Constant,
     FunctionCall,
     Index,
     ListOf,
@@ -27,7 +26,6 @@ from hark.programs.expressions.tree import (
     Node,
     Not,
     ObjectOf,
-    Variable,
 )
 
 _ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"', "/": "/", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -38,8 +36,7 @@ _ATTRIBUTE = re.compile(r"\w+(?:-\w+)*")
 LEXICON = Lexicon(_SIGNS, _ATTRIBUTE, _ESCAPES, unicode_escapes=True, close=None)
 LEXICON_IN_TEMPLATE = Lexicon(_SIGNS, _ATTRIBUTE, _ESCAPES, unicode_escapes=True, close="}}")
 
-_CONSTANTS: Final = {"true": True, "false": False, "null": None}
-_RESERVED = frozenset({*_CONSTANTS, "and", "or", "not", "in", "if", "else"})
+_RESERVED = frozenset({"and", "or", "not", "in", "if", "else"})
 _INSTEAD: Final = {"&&": "and", "||": "or", "!": "not", "=": "=="}
 
 # How tightly a binary operator binds; what follows it is read with one more.
@@ -132,14 +129,6 @@ def _operand(reader: TokenReader, least: int) -> Node:
 
 def _primary(reader: TokenReader, token: Lexeme) -> Node:
     match token.kind, token.value:
-        case (("number" | "text"), value):
-            return Constant(value, token.at)
-        case ("name", "true" | "false" | "null" as name):
-            return Constant(_CONSTANTS[name], token.at)
-        case ("name", name) if name not in _RESERVED:
-            if reader.take_if("sign", "("):
-                return check_call(reader, FunctionCall(name, _arguments(reader), token.at))
-            return Variable(name, token.at)
         case ("sign", "("):
             inner = _expression(reader, _CONDITIONAL)
             reader.expect_sign(")")
@@ -150,9 +139,11 @@ def _primary(reader: TokenReader, token: Lexeme) -> Node:
             return ObjectOf(_pairs(reader), token.at)
         case ("sign", sign) if sign in _INSTEAD:
             raise reader.error(f"Write {_INSTEAD[sign]!r} instead of {sign!r}", token.at)
-        case ("end", _):
-            raise reader.error("A value is expected, not the end of the expression", token.at)
-    raise reader.error(f"A value is expected, not {token.value!r}", token.at)
+    return read_simple_operand(reader, token, _RESERVED, _call)
+
+
+def _call(reader: TokenReader, token: Lexeme) -> Node:
+    return check_call(reader, FunctionCall(token.value, _arguments(reader), token.at))
 
 
 def _postfix(reader: TokenReader, node: Node) -> Node:

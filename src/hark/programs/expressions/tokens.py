@@ -119,7 +119,7 @@ def _read_text(text: str, at: int, lexicon: Lexicon) -> tuple[str, int]:
             place = found.end()
         elif text[place] == quote:
             value = "".join(pieces)
-            _check_text(text, at, value)
+            check_text(text, at, value)
             return value, place + 1
         elif text[place] == "\\":
             piece, place = _read_escape(text, place, lexicon)
@@ -147,7 +147,7 @@ def _read_escape(text: str, at: int, lexicon: Lexicon) -> tuple[str, int]:
     raise ExpressionError(f"\\{following} is not an escape in a text; use one of {known}", text, at)
 
 
-def _check_text(text: str, at: int, value: str) -> None:
+def check_text(text: str, at: int, value: str) -> None:
     """Refuse what no JSON of Hark may contain."""
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise ExpressionError("The text contains NUL or half of a surrogate pair", text, at)

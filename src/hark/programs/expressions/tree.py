@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-ArithmeticOperator = Literal["+", "-", "*", "/", "//", "%"]
+ArithmeticOperator = Literal["+", "-", "*", "/", "//", "%", "**"]
 ComparisonOperator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 
 
@@ -127,6 +127,77 @@ class ObjectOf:
     at: int
 
 
+# -- nodes of FEEL alone --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOf:
+    """`{a: 1, b: a + 1}`: an object in which an entry sees those before it."""
+
+    entries: tuple[tuple[str, Node], ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOf:
+    """`[low..high]`, `(low..high)` and the like."""
+
+    low: Node
+    high: Node
+    low_included: bool
+    high_included: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`of[condition]`: the items for which it holds, or the item with that number, counted from 1."""
+
+    of: Node
+    condition: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`of between low and high`."""
+
+    of: Node
+    low: Node
+    high: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryTest:
+    """`< limit` on the right side of `in`."""
+
+    operator: ComparisonOperator
+    limit: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsIn:
+    """`of in test`, `of in (test, test)`: whether one of the tests is met."""
+
+    of: Node
+    tests: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """`some x in list, y in other satisfies body`, `every …`, and `for x in list return body`."""
+
+    kind: Literal["some", "every", "for"]
+    over: tuple[tuple[str, Node], ...]
+    body: Node
+    at: int
+
+
+FeelNode: TypeAlias = ContextOf | RangeOf | Filter | Between | UnaryTest | IsIn | Iteration
+
 Node: TypeAlias = (
     Constant
     | Variable
@@ -141,6 +212,7 @@ Node: TypeAlias = (
     | Conditional
     | ListOf
     | ObjectOf
+    | FeelNode
 )
 
 
@@ -163,6 +235,20 @@ def parts(node: Node) -> tuple[Node, ...]:
             return node.items
         case ObjectOf():
             return tuple(part for pair in node.items for part in pair)
+        case ContextOf():
+            return tuple(value for _, value in node.entries)
+        case RangeOf():
+            return (node.low, node.high)
+        case Filter():
+            return (node.of, node.condition)
+        case Between():
+            return (node.of, node.low, node.high)
+        case UnaryTest():
+            return (node.limit,)
+        case IsIn():
+            return (node.of, *node.tests)
+        case Iteration():
+            return (*(source for _, source in node.over), node.body)
     return ()
 
 

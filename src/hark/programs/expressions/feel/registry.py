@@ -1,0 +1,65 @@
+"""How FEEL functions are declared: a name, the types of their parameters, and what they do.
+
+An argument that does not fit its parameter makes the call null, as does a wrong number of arguments. Before that, FEEL
+converts between a value and the list that has only this value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hark.programs.expressions.budget import Budget
+from hark.programs.expressions.feel.values import feel_kind
+
+ANY = "any"
+"""A parameter that may be everything, null too."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeelFunction:
+    """A function, called as `run(budget, *arguments)`. The last parameter may be repeated `repeats` times more."""
+
+    parameters: tuple[str, ...]
+    least: int
+    repeats: int
+    run: Callable[..., Any]
+
+    def __call__(self, budget: Budget, arguments: list[Any]) -> Any:
+        count = len(arguments)
+        if not self.least <= count <= len(self.parameters) + self.repeats:
+            return None
+        parameters = self.parameters
+        for index, argument in enumerate(arguments):
+            wanted = parameters[min(index, len(parameters) - 1)]
+            if wanted == ANY:
+                continue
+            kind = feel_kind(argument)
+            if kind == wanted:
+                continue
+            if wanted == "list" and kind != "null":
+                arguments[index] = [argument]
+            elif kind == "list" and len(argument) == 1 and feel_kind(argument[0]) == wanted:
+                arguments[index] = argument[0]
+            else:
+                return None
+        return self.run(budget, *arguments)
+
+
+FEEL_FUNCTIONS: Final[dict[str, FeelFunction]] = {}
+
+_MOST_REPEATS = 10_000
+
+
+def feel_function(
+    name: str, *parameters: str, optional: int = 0, repeated: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function. The last `optional` parameters may be left out; the last one of all may be `repeated`."""
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        least = len(parameters) - optional
+        FEEL_FUNCTIONS[name] = FeelFunction(parameters, least, _MOST_REPEATS if repeated else 0, run)
+        return run
+
+    return register
