@@ -41,7 +41,7 @@ def evaluate(source: Any, variables: Mapping[str, Any], now: int | None = None) 
     Args:
         source: JSON; each text in it may be an expression. Keys of objects are not.
         variables: What expressions see.
-        now: The time for `now()` and `today()` of FEEL, in µs since 1970; None: that of this machine.
+        now: The time for `now()` and `today()` of FEEL, in µs since 1970; without it they are an error.
 
     Raises:
         ExpressionError: A text cannot be compiled or evaluated. In FEEL an unknown name is null, in JUEL an error.

@@ -5,7 +5,6 @@ The tree is that of feel/parser.py. Reads the variables it is given and, in `now
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -217,8 +216,9 @@ class FeelEvaluation:
         return FEEL_FUNCTIONS[node.function](self.budget, [self.value(argument) for argument in node.arguments])
 
     def _time(self, function: str) -> Any:
-        nanos = time.time_ns() // 1000 * 1000 if self._now is None else self._now * 1000
-        at = from_local_nanos(nanos, 0)
+        if self._now is None:
+            raise WrongValue(f"{function}() does not know the time here")
+        at = from_local_nanos(self._now * 1000, 0)
         return at if at is None or function == "now" else at.date
 
     def _filter(self, node: Filter) -> Any:
