@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import DefinitionRow, Deploy, Register, Request, StartInstances
+from hark.kernel.requests import DefinitionRow, Deploy, DeployGroup, Register, Request, StartInstances
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidDefinition, NotFound
 from tests.promises.support_signals import Turns, rows
@@ -100,3 +100,24 @@ async def test_workers_record_their_definitions_again_and_again(turns: Turns) ->
     for _ in range(2):
         [result] = await answer(turns, Register(rows=[DefinitionRow("M", 1, "machine", "default", "start")]))
         assert result is None
+
+
+async def test_b2_definitions_of_one_file_are_deployed_together_or_not_at_all(turns: Turns) -> None:
+    await turns.register("M")
+    broken = DeployGroup(deploys=[deploy("a", "1"), deploy("M", "1"), deploy("b", "1")])
+    [refused] = await answer(turns, broken)
+    assert isinstance(refused, InvalidDefinition)
+    assert await rows(turns.made_for, "SELECT name FROM definitions WHERE kind = 'job'") == []
+    file = [deploy("a", "1"), deploy("b", "1")]
+    assert await answer(turns, DeployGroup(deploys=file), broken, deploy("a", "2")) == [[1, 1], broken.result, 2]
+    assert isinstance(broken.result, InvalidDefinition)
+    assert await answer(turns, DeployGroup(deploys=file)) == [[3, 1]]
+    assert await answer(turns, DeployGroup()) == [[]]
+
+
+async def test_b2_deploys_are_carried_out_in_the_order_of_the_calls(turns: Turns) -> None:
+    group = DeployGroup(deploys=[deploy("etl", "a")])
+    assert await answer(turns, group, Deploy(name="etl", remove=True)) == [[1], 1]
+    assert isinstance(await start(turns, "one"), NotFound)
+    assert await answer(turns, Deploy(name="etl", remove=True), group) == [1, [1]]
+    assert await start(turns, "one") == "one"

@@ -235,6 +235,10 @@ TURN: dict[str, Question] = {
     "waits_for_each_end": Question(
         sql.waits_for_each_end, {"waits_pkey"}, None, lambda size: {"ids": ids("wait", size)}
     ),
+    "process_states": Question(sql.process_states, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
+    "set_process_states": Question(
+        sql.set_process_states, {"instances_pkey"}, lambda size: [(id, "{}") for id in ids("mailed")]
+    ),
     "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
     # Runs, and notes of their tasks.
     "run_waits": Question(

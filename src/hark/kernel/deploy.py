@@ -1,15 +1,17 @@
 """Deploy definitions that are data, and undeploy them.
 
 A name is reserved, so two deploys of one name come one after the other: the same source gives one version, two sources
-give two. A definition keeps all its versions for the instances that run them.
+give two. A definition keeps all its versions for the instances that run them. The definitions of one file are a group:
+all of them are deployed, or none is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hark.kernel import automatic_starts, definitions
-from hark.kernel.requests import DefinitionRow, Deploy
+from hark.kernel.requests import DefinitionRow, Deploy, DeployGroup, Request
 from hark.model.errors import InvalidDefinition, NotFound
 from hark.model.lanes import INTERPRETED
 from hark.store import statements as sql
@@ -24,27 +26,35 @@ _Newest = dict[str, tuple[int, str, str | None]]  # version, kind and digest by 
 def plan(turn: Turn) -> None:
     for request in turn.batch.of(Deploy):
         turn.locks.reserve(f"definition\0{request.name}")
+    for group in turn.batch.of(DeployGroup):
+        for request in group.deploys:
+            turn.locks.reserve(f"definition\0{request.name}")
 
 
-async def apply(turn: Turn) -> None:
-    requests = turn.batch.of(Deploy)
-    if not requests:
+async def apply(turn: Turn, requests: Sequence[Request]) -> None:
+    """Carry out the deploys among the requests of the turn, in the order of the calls."""
+    if not turn.batch.of(Deploy) and not turn.batch.of(DeployGroup):
         return
-    names = sorted({request.name for request in requests})
+    asked = [request for request in requests if isinstance(request, Deploy | DeployGroup)]
+    groups = [request.deploys if isinstance(request, DeployGroup) else [request] for request in asked]
+    names = sorted({deploy.name for group in groups for deploy in group})
     found = await turn.tx.fetch(sql.newest_definitions, names=names)
     newest: _Newest = {name: (version, kind, digest) for name, version, kind, digest in found}
     rows: list[DefinitionRow] = []
     undeployed: dict[str, int | None] = {}
-    for request in requests:
-        refusal = _refusal(request, newest)
+    for request, group in zip(asked, groups, strict=True):
+        refusal = next((error for error in (_refusal(deploy, newest) for deploy in group) if error is not None), None)
         if refusal is not None:
             request.result = refusal
             continue
-        if not request.remove:
-            rows += _new_version(request, newest)
-        undeployed[request.name] = turn.now if request.remove else None
-        request.result = newest[request.name][0]
-        automatic_starts.replace(turn, request, request.result)
+        for deploy in group:
+            if not deploy.remove:
+                rows += _new_version(deploy, newest)
+            undeployed[deploy.name] = turn.now if deploy.remove else None
+            deploy.result = newest[deploy.name][0]
+            automatic_starts.replace(turn, deploy, deploy.result)
+        if isinstance(request, DeployGroup):
+            request.result = [deploy.result for deploy in group]
     if rows:
         written = await turn.tx.fetch(sql.deploy_definitions, rows)
         if len(written) < len(rows):

@@ -124,9 +124,17 @@ class Cancel(Request, eq=False):
 
 
 class RetryInstance(Request, eq=False):
-    """Run a failed instance again from its failed step. The result is its id."""
+    """Run a failed instance again from its failed step, or resume the incidents of a live process. The result is its
+    id."""
 
     target: str = ""
+
+
+class SetVariables(Request, eq=False):
+    """Set variables of a process. The result is its id."""
+
+    target: str = ""
+    payload: str = "{}"  # the JSON text of an object
 
 
 class TakeNote(Request, eq=False):
@@ -207,6 +215,13 @@ class Deploy(Request, eq=False):
     on_cancel: str | None = None
     starts: list[AutomaticStart] = field(default_factory=list)  # its automatic starts, which replace those it had
     remove: bool = False
+
+
+class DeployGroup(Request, eq=False):
+    """Deploy definitions that belong together: all of them or none. The result is a list of their versions, or the
+    error of the first one that is refused."""
+
+    deploys: list[Deploy] = field(default_factory=list)
 
 
 class FetchTasks(Request, eq=False):

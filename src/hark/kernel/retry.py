@@ -1,4 +1,4 @@
-"""Retry failed instances: all of an instance, or nothing.
+"""Retry failed instances: all of an instance, or nothing. A live process resumes its incidents.
 
 A retry takes back what the failure released: the correlation key, the waits and the awakeables. It is refused when
 another instance holds the key or waits for the same message by now.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hark.kernel import process_control
 from hark.kernel.requests import RetryInstance
 from hark.kernel.rows import LockedRow
 from hark.model.errors import Conflict, Duplicate, no_instance
+from hark.model.lanes import BPMN
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -34,14 +36,19 @@ async def plan(turn: Turn) -> None:
 
 async def apply(turn: Turn) -> None:
     asked: list[tuple[RetryInstance, LockedRow]] = []
+    live: list[tuple[RetryInstance, LockedRow]] = []
     for request in turn.batch.of(RetryInstance):
         row = turn.locks.find(request.target)
         if row is None:
             request.result = no_instance(request.target)
+        elif row.kind == BPMN and not row.terminal:
+            live.append((request, row))
         elif row.status != "failed":
             request.result = _not_failed(request.target, row.status)
         else:
             asked.append((request, row))
+    if live:
+        await _resume(turn, live)
     if not asked:
         return
     ids = sorted({row.id for _, row in asked})
@@ -87,6 +94,22 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.reopen_awakeables, ids=back)
         await turn.tx.fetch(sql.reopen_waits, ids=back)
         turn.result.pending.made_claimable = True
+
+
+async def _resume(turn: Turn, asked: list[tuple[RetryInstance, LockedRow]]) -> None:
+    """Resume the incidents of live processes."""
+    stuck = await process_control.with_incidents(turn, [row for _, row in asked])
+    for request, row in asked:
+        if row.id in stuck:
+            process_control.post(turn, row, "retry")
+            turn.history.event(row.id, "retried")
+            request.result = row.id
+        else:
+            request.result = Conflict(
+                f"{request.target!r} is {row.status} and has no incidents: there is nothing to retry.",
+                status=row.status,
+            )
+    await turn.inbox.flush()
 
 
 def _not_failed(target: str, status: str) -> Conflict:

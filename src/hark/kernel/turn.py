@@ -29,6 +29,7 @@ from hark.kernel import (
     message,
     notes,
     outside,
+    process_control,
     reclaim,
     retain,
     retry,
@@ -110,6 +111,7 @@ async def run_turn(
         broadcast.plan_names(turn)
         cancel.plan(turn)
         reclaim.plan(turn)
+        process_control.plan(turn)
         await retry.plan(turn)
         run_again.plan(turn)
         message.plan_names(turn)
@@ -140,6 +142,7 @@ async def run_turn(
     if rare:
         await cancel.apply(turn)
         await reclaim.apply(turn, abandoned)
+        await process_control.apply(turn)
         await retry.apply(turn)
         await run_again.apply(turn)
         commit.fence_again(turn)
@@ -147,7 +150,7 @@ async def run_turn(
         await outside.apply(turn)
     seen_before = await deliver.find_seen_before(turn)
     if rare:
-        await deploy.apply(turn)
+        await deploy.apply(turn, requests)
     await schedules.apply(turn)
     await start.apply(turn, seen_before)
     await schedules.record(turn)

@@ -17,6 +17,7 @@ ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed"
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
+    "variables",
 ]  # fmt: skip
 
 
@@ -133,7 +134,8 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         "The worker that executed the instance is dead: the step runs again.", {"worker": "the id of that worker"}
     ),
     "handed_back": EventInfo("A worker that stops handed the instance back before its step had finished."),
-    "retried": EventInfo("`retry` made the failed instance runnable again."),
+    "retried": EventInfo("`retry` made the failed instance runnable again, or resumed the incidents of a process."),
+    "variables": EventInfo("Variables of the process were set from outside.", {"names": "their names"}),
     "undelivered": EventInfo(
         "A signal or broadcast sent by the instance was not delivered.",
         {"target?": "the target of a signal", "name": "the name of the signal or broadcast", "error": "why"},

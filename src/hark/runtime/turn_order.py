@@ -6,7 +6,7 @@ one instance that were made in another order must not share a turn.
 
 from __future__ import annotations
 
-from hark.kernel.requests import Cancel, Deliver, Request, RetryInstance, SignalWithStart, StartInstances
+from hark.kernel.requests import Cancel, Deliver, Request, RetryInstance, SetVariables, SignalWithStart, StartInstances
 
 
 class TurnOrder:
@@ -20,7 +20,7 @@ class TurnOrder:
     def fits(self, request: Request) -> bool:
         """False when the turn would handle this request before one that was made earlier."""
         match request:
-            case Cancel(target=target) | RetryInstance(target=target):
+            case Cancel(target=target) | RetryInstance(target=target) | SetVariables(target=target):
                 return target not in self._started and target not in self._signalled
             case StartInstances():
                 return self._signalled.isdisjoint(_started_names(request))

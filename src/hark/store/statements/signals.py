@@ -94,12 +94,12 @@ consume_directed = Sql(
 )
 
 # What was directed to the waits of a child that its parent runs again: it starts without them, unless they are for
-# children of its own. Signals of its run are given back instead (kernel/run_signals.py).
+# children of its own, or what operators asked of it. Signals of its run are given back instead (kernel/run_signals.py).
 consume_answers = Sql(
     """
     UPDATE signals SET consumed_at = :now::bigint
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL
-        AND kind NOT IN ('signal', 'children') AND (wait_id IS NOT NULL OR kind <> 'broadcast')
+        AND kind NOT IN ('signal', 'children', 'control') AND (wait_id IS NOT NULL OR kind <> 'broadcast')
     """
 )
 
