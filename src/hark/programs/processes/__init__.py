@@ -1,1 +1,1 @@
-"""Processes: the interpreter of BPMN, and how it starts what handlers run."""
+"""The interpreter of BPMN processes: tokens move through the graph of a process, one activation at a time."""

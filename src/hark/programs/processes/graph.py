@@ -1,0 +1,127 @@
+"""ProcessGraph: the spec of a process with its indexes, built once per version and shared by all its instances."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from hark.model.process import ROOT, FlowSpec, NodeSpec, ProcessSpec, decode_process
+
+_ACTIVITIES = frozenset(("task", "service", "send", "script", "user", "receive", "subprocess", "call"))
+
+
+class EventSubprocess(NamedTuple):
+    """An event sub-process, and its start event."""
+
+    node: NodeSpec
+    number: int
+    start: NodeSpec
+    start_number: int
+
+
+class ProcessGraph:
+    """A process's nodes by number, and what is asked of them often.
+
+    Attributes:
+        spec: The spec.
+        nodes: Its nodes; the index of a node is its number.
+        flows: Its flows; the index of a flow is its number.
+        ids: The ids of the nodes, by number.
+        numbers: The numbers of the nodes, by id.
+        joins_by_reach: It has gateways that depend on where other tokens are.
+    """
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self.nodes: tuple[NodeSpec, ...] = spec.nodes
+        self.flows: tuple[FlowSpec, ...] = spec.flows
+        self.ids = [node.id for node in spec.nodes]
+        self.numbers = {node.id: number for number, node in enumerate(spec.nodes)}
+        self._event_subprocesses: dict[int, tuple[EventSubprocess, ...]] = {}
+        self._begins: dict[int, tuple[int, ...]] = {}
+        self._links: dict[tuple[int, str], int] = {}
+        for number, node in enumerate(spec.nodes):
+            if node.kind == "catch" and node.event is not None and node.event.kind == "link":
+                self._links[node.scope, str(node.event.name)] = number
+        self.joins_by_reach = any(node.kind in ("inclusive", "complex") for node in spec.nodes)
+        self._reach_without: dict[tuple[int, int], frozenset[int]] = {}
+
+    def children(self, scope: int) -> tuple[int, ...]:
+        """The nodes directly in a sub-process, or in the process."""
+        if scope != ROOT:
+            return self.nodes[scope].children
+        return tuple(number for number, node in enumerate(self.nodes) if node.scope == ROOT)
+
+    def event_subprocesses(self, scope: int) -> tuple[EventSubprocess, ...]:
+        """The event sub-processes directly in a sub-process, or in the process."""
+        known = self._event_subprocesses.get(scope)
+        if known is None:
+            found = []
+            for number in self.children(scope):
+                node = self.nodes[number]
+                if node.event_subprocess:
+                    start = next(child for child in node.children if self.nodes[child].kind == "start")
+                    found.append(EventSubprocess(node, number, self.nodes[start], start))
+            known = self._event_subprocesses[scope] = tuple(found)
+        return known
+
+    def begins(self, scope: int) -> tuple[int, ...]:
+        """Where tokens begin in a sub-process: its start events or, without one, its nodes without incoming flows."""
+        known = self._begins.get(scope)
+        if known is None:
+            nodes = [(number, self.nodes[number]) for number in self.children(scope)]
+            known = tuple(number for number, node in nodes if node.kind == "start")
+            if not known:
+                known = tuple(
+                    number
+                    for number, node in nodes
+                    if not node.incoming
+                    and node.kind != "boundary"
+                    and not node.event_subprocess
+                    and not node.for_compensation
+                    and not (node.kind == "catch" and node.event is not None and node.event.kind == "link")
+                )
+            self._begins[scope] = known
+        return known
+
+    def link_target(self, node: NodeSpec) -> int:
+        """The catching event of a throwing link."""
+        assert node.event is not None
+        return self._links[node.scope, str(node.event.name)]
+
+    def is_activity(self, number: int) -> bool:
+        """Whether this node is a task, a sub-process or a call activity."""
+        return self.nodes[number].kind in _ACTIVITIES
+
+    # -- reachability, for joins by reachability -----------------------------------------------------
+
+    def following(self, number: int) -> list[int]:
+        """Where a token at this node may be next, in the same scope."""
+        node = self.nodes[number]
+        after = [self.flows[flow].target for flow in node.outgoing]
+        after.extend(node.boundaries)
+        if node.kind == "throw" and node.event is not None and node.event.kind == "link":
+            after.append(self.link_target(node))
+        return after
+
+    def reaches_flow(self, start: int, flow: int, gateway: int) -> bool:
+        """Whether a token that leaves `start` may come to `gateway` by `flow`, without passing the gateway before."""
+        key = (start, gateway)
+        reached = self._reach_without.get(key)
+        if reached is None:
+            found: set[int] = set()
+            pending = [start] if start != gateway else []
+            while pending:
+                number = pending.pop()
+                if number in found or number == gateway:
+                    continue
+                found.add(number)
+                pending.extend(self.following(number))
+            reached = self._reach_without[key] = frozenset(found)
+        return self.flows[flow].source in reached
+
+
+@lru_cache(256)
+def process_graph(source: str) -> ProcessGraph:
+    """The process of a stored source, with its indexes. All instances of a version share it."""
+    return ProcessGraph(decode_process(source).process)

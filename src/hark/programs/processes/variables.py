@@ -1,0 +1,69 @@
+"""The variables that a scope sees: its own, and those of the scopes around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Variables(Mapping[str, Any]):
+    """Several layers of variables as one: the first layer that has a name counts."""
+
+    __slots__ = ("layers",)
+
+    def __init__(self, layers: list[dict[str, Any]]) -> None:
+        self.layers = layers
+
+    def __getitem__(self, name: str) -> Any:
+        for layer in self.layers:
+            if name in layer:
+                return layer[name]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in layer for layer in self.layers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(flattened(self.layers))
+
+    def __len__(self) -> int:
+        return len(flattened(self.layers))
+
+
+def flattened(layers: list[dict[str, Any]]) -> dict[str, Any]:
+    """All variables of some layers as one object."""
+    flat: dict[str, Any] = {}
+    for layer in reversed(layers):
+        flat |= layer
+    return flat
+
+
+def assigned(old: Any, path: list[str], value: Any) -> Any:
+    """A value with one part replaced: `["total"]` of `{"id": 1}` gives `{"id": 1, "total": value}`."""
+    if not path:
+        return value
+    part = old if isinstance(old, dict) else {}
+    return {**part, path[0]: assigned(part.get(path[0]), path[1:], value)}
+
+
+def as_name(value: Any, what: str) -> str:
+    """The value of an expression as a name, a code or a key.
+
+    Raises:
+        StuckToken: It is null, or a list or an object.
+    """
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise StuckToken(f"the {what} is {'empty' if value == '' else _kind(value)}; it has to be a text")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {bool: "true or false", list: "a list", dict: "an object"}.get(type(value), "not a text")
+
+
+class StuckToken(Exception):
+    """A token cannot go on: what it needs is not there, or wrong. It fails the instance, which can be retried."""
