@@ -51,6 +51,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
         activity: Of a thrown compensation: the number of the activity to compensate; None: all of the scope.
         code_variable: Of a caught error or escalation: the variable that gets the code.
         message_variable: Of a caught error: the variable that gets the message.
+        message: Of a thrown error: a source that gives its message.
         payload: Of a thrown signal or message: the variables that travel with it.
         copies_all: Of a thrown signal: all variables travel with it.
     """
@@ -65,6 +66,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
     activity: int | None = None
     code_variable: str | None = None
     message_variable: str | None = None
+    message: Any = None
     payload: tuple[Assignment, ...] = ()
     copies_all: bool = False
 

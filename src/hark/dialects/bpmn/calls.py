@@ -1,0 +1,78 @@
+"""Call activities: the process they call, and the variables that go in and come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
+from hark.dialects.bpmn.extensions import attribute, named, zeebe
+from hark.dialects.bpmn.mappings import PassedVariables
+from hark.dialects.bpmn.sources import is_expression, source
+from hark.model.process import CallSpec
+
+
+def read_call(process: ProcessDraft, node: NodeDraft) -> None:
+    """Read a call activity; its mappings have been read."""
+    called = zeebe(node.extensions, "calledElement")
+    if called is not None:
+        name, binding, version = called.get("processId"), called.get("bindingType"), None
+    else:
+        name = node.element.get("calledElement")
+        binding = attribute(node.element, "calledElementBinding")
+        version = attribute(node.element, "calledElementVersion")
+    if not name or not name.strip():
+        process.report(node, "It does not say which process it calls. Set calledElement to the id of a process.")
+        return
+    fields: dict[str, Any] = {"process": source(process, node, _local(process, name), "The process it calls")}
+    if binding == "versionTag":
+        process.file.report_extension(
+            node.id, node.line, "It calls a process by its version tag, which Hark does not have. Use a version number."
+        )
+    if binding == "version" or (binding is None and version is not None):
+        fields["version"] = _version(process, node, version)
+    if called is not None:
+        _zeebe_variables(
+            node, called.get("propagateAllParentVariables"), called.get("propagateAllChildVariables"), fields
+        )
+    else:
+        _vendor_variables(process, node, fields)
+    node.fields["call"] = CallSpec(**fields)
+
+
+def _local(process: ProcessDraft, name: str) -> str:
+    """The id of a process; as it is a reference, it may have the prefix of the file's own namespace."""
+    name = name.strip()
+    known = {element.get("id") for element in process.file.root.all("bpmn:process")}
+    local = name.rpartition(":")[2]
+    return local if not is_expression(name) and name not in known and local in known else name
+
+
+def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any:
+    text = (version or "").strip()
+    if not is_expression(text) and not (text.isdigit() and 0 < int(text[:10]) < 2**31):
+        process.report(node, f"It calls the version {text!r} of a process. Write a number from 1.")
+        return None
+    return source(process, node, text, "The version it calls")
+
+
+def _zeebe_variables(node: NodeDraft, all_in: str | None, all_out: str | None, fields: dict[str, Any]) -> None:
+    """In Zeebe, all variables go in unless that is switched off, and come out unless there are output mappings."""
+    outputs = node.fields.pop("outputs", ())
+    fields["outputs"] = outputs
+    fields["all_out"] = not outputs if all_out is None else all_out != "false"
+    if all_in == "false":
+        fields["all_in"] = False
+        fields["inputs"] = node.fields.pop("inputs", ())
+
+
+def _vendor_variables(process: ProcessDraft, node: NodeDraft, fields: dict[str, Any]) -> None:
+    """`in` and `out` of Camunda and Flowable: once there is one, only what they name is passed."""
+    given = PassedVariables(process, node, named(node.extensions, "in"))
+    returned = PassedVariables(process, node, named(node.extensions, "out"))
+    inherits = attribute(node.element, "inheritVariables") == "true"
+    fields["inputs"] = tuple(given.assignments)
+    fields["outputs"] = tuple(returned.assignments)
+    fields["all_in"] = inherits or given.copies_all or not given.is_given
+    fields["all_out"] = returned.copies_all or not (returned.is_given or given.is_given)
+    key = attribute(node.element, "businessKey")
+    fields["key"] = given.key if key is None else source(process, node, key, "The key")

@@ -1,0 +1,175 @@
+"""What the nodes of a process mean together: starts, flows, links, transactions, gateways, and what can be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
+
+
+def check_process(process: ProcessDraft) -> None:
+    """Report what cannot be executed although each node of the process is right by itself."""
+    for node in process.nodes:
+        _check_flows(process, node)
+        _check_event_gateway(process, node)
+        _check_cancel(process, node)
+        _check_compensation(process, node)
+    is_connected = sum(len(node.outgoing) for node in process.nodes) == len(process.flows)
+    for scope in (None, *(node for node in process.nodes if node.kind == "subprocess")):
+        members = process.members(scope)
+        _check_starts(process, scope, members)
+        _check_links(process, members)
+        if is_connected:  # otherwise it is reported that flows have no end
+            _check_reached(process, members)
+
+
+def _check_flows(process: ProcessDraft, node: NodeDraft) -> None:
+    into, out = process.flows[node.incoming[0]] if node.incoming else None, bool(node.outgoing)
+    tag = node.element.tag
+    if into is not None and tag == "bpmn:startEvent":
+        process.report(node, f"The flow {into.id!r} goes into a start event. Let it go to the element after it.")
+    if into is not None and tag == "bpmn:boundaryEvent":
+        process.report(node, f"The flow {into.id!r} goes into a boundary event. Remove the flow.")
+    if out and tag == "bpmn:endEvent":
+        process.report(node, "A flow leaves the end event. Remove the flow, or use an intermediate throw event.")
+    if (into is not None or out) and node.is_event_subprocess:
+        process.report(node, "An event sub-process has no flows into it or out of it. Remove them.")
+    elif (into is not None or out) and node.is_for_compensation:
+        process.report(node, "An activity for compensation has no flows into it or out of it. Remove them.")
+    if node.event is not None and node.event.kind == "link":
+        if node.kind == "throw" and out:
+            process.report(node, "A flow leaves the throwing end of a link. Remove the flow: the catching end goes on.")
+        if node.kind == "catch" and into is not None:
+            process.report(node, f"The flow {into.id!r} goes into the catching end of a link. Remove the flow.")
+    if out and node.kind == "boundary" and node.event is not None and node.event.kind == "compensation":
+        process.report(node, "A flow leaves a boundary event for compensation. Use an association instead.")
+
+
+def _check_event_gateway(process: ProcessDraft, node: NodeDraft) -> None:
+    if node.kind != "event_gateway":
+        return
+    if not node.outgoing:
+        process.report(node, "Nothing follows the event gateway. Connect it with the events that it waits for.")
+    for number in node.outgoing:
+        target = process.flows[number].target
+        if target is None or target.kind == "receive":
+            continue
+        if target.kind != "catch":
+            process.report(
+                node, f"{target.id!r} follows the event gateway, but is neither a catch event nor a receive task."
+            )
+
+
+def _check_cancel(process: ProcessDraft, node: NodeDraft) -> None:
+    if node.event is None or node.event.kind != "cancel":
+        return
+    if node.kind == "end":
+        scope = process.scope_of(node)
+        if scope is None or not scope.fields["transaction"]:
+            process.report(
+                node, "A cancel end event is only possible directly in a transaction. Use an error end event."
+            )
+    elif "host" in node.fields and not process.nodes[node.fields["host"]].fields.get("transaction"):
+        process.report(node, "A cancel boundary event is only possible on a transaction. Use an error boundary event.")
+
+
+def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
+    """The activity that a compensation names is in the scope of the event, or around the event sub-process it is in."""
+    if node.event is None or node.event.kind != "compensation" or node.event.activity is None:
+        return
+    activity = process.nodes[node.event.activity]
+    scope = node.scope
+    around = process.scope_of(node)
+    while activity.scope != scope and around is not None and around.is_event_subprocess:
+        scope = around.scope
+        around = process.scope_of(around)
+    if activity.scope != scope:
+        process.report(node, f"It compensates {activity.id!r}, which is not in the same scope. Throw it where that is.")
+
+
+def _check_starts(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
+    starts = [node for node in members if node.kind == "start"]
+    if scope is not None and scope.is_event_subprocess:
+        if len(starts) != 1:
+            process.report(scope, f"An event sub-process needs one start event; this one has {len(starts)}.")
+        return
+    plain = [node for node in starts if node.event is None and not _has_definition(node)]
+    for second in plain[1:]:
+        process.report(
+            second, f"There are two start events without a trigger, {plain[0].id!r} is the first. Leave one."
+        )
+    if scope is not None and not members:
+        process.report(scope, "The sub-process is empty. Put something into it, or use a task.")
+
+
+def _has_definition(node: NodeDraft) -> bool:
+    return any(child.tag.endswith(("EventDefinition", "eventDefinitionRef")) for child in node.element.children)
+
+
+def _check_links(process: ProcessDraft, members: list[NodeDraft]) -> None:
+    """Each thrown link has exactly one other end in its scope."""
+    links = [node for node in members if node.event is not None and node.event.kind == "link"]
+    catches: dict[str, NodeDraft] = {}
+    for node in links:
+        assert node.event is not None
+        if node.kind != "catch":
+            continue
+        if (first := catches.setdefault(node.event.name, node)) is not node:
+            process.report(
+                node, f"Two events catch the link {node.event.name!r}; the other is {first.id!r}. Rename one."
+            )
+    thrown = {node.event.name for node in links if node.event is not None and node.kind == "throw"}
+    for node in links:
+        assert node.event is not None
+        if node.kind == "throw" and node.event.name not in catches:
+            process.report(node, f"No event in the same scope catches the link {node.event.name!r}. Add one.")
+        if node.kind == "catch" and node.event.name not in thrown:
+            process.report(node, f"No event in the same scope throws the link {node.event.name!r}. Add one, or a flow.")
+
+
+def _check_reached(process: ProcessDraft, members: list[NodeDraft]) -> None:
+    """Report the nodes that no token can reach; of those that only lead to each other, the first."""
+    starts = [node for node in members if node.kind == "start"]
+    if not starts:
+        starts = [node for node in members if not node.incoming]  # BPMN starts them all
+    reached = {node.number for node in members if _begins(node)}
+    todo = [*starts, *(node for node in members if node.number in reached)]
+    reached |= {node.number for node in starts}
+    while todo:
+        for following in _after(process, todo.pop()):
+            if following.number not in reached:
+                reached.add(following.number)
+                todo.append(following)
+    hidden = [node for node in members if node.number not in reached]
+    covered: set[int] = set()
+    for node in [*(node for node in hidden if not node.incoming), *hidden]:
+        if node.number in covered:
+            continue
+        todo = [node]
+        while todo:
+            for following in _after(process, todo.pop()):
+                if following.number not in covered:
+                    covered.add(following.number)
+                    todo.append(following)
+        covered.add(node.number)
+        process.report(node, "Nothing leads to this element, so it can never run. Connect it, or remove it.")
+
+
+def _begins(node: NodeDraft) -> bool:
+    """Whether something other than a flow or a host leads to a node: an event, a compensation, a link, or a problem."""
+    if node.is_event_subprocess or node.is_for_compensation:
+        return True
+    if node.kind == "boundary":
+        return node.event is None or node.event.kind == "compensation" or "host" not in node.fields
+    return node.kind == "catch" and node.event is not None and node.event.kind == "link"
+
+
+def _after(process: ProcessDraft, node: NodeDraft) -> Iterator[NodeDraft]:
+    for number in node.outgoing:
+        target = process.flows[number].target
+        if target is not None:
+            yield target
+    for number in node.fields.get("boundaries", ()):
+        yield process.nodes[number]
+    if node.fields.get("compensation") is not None:
+        yield process.nodes[node.fields["compensation"]]

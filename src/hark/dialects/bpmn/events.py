@@ -1,0 +1,285 @@
+"""Events: what an event catches or throws, and which events can be where."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
+from hark.dialects.bpmn.extensions import attribute, extensions_of, named, zeebe
+from hark.dialects.bpmn.mappings import PassedVariables
+from hark.dialects.bpmn.sources import condition, source
+from hark.dialects.bpmn.timer_checks import timer_problem
+from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.process import EventKind, EventSpec
+
+_KINDS: dict[str, EventKind] = {
+    "bpmn:signalEventDefinition": "signal",
+    "bpmn:messageEventDefinition": "message",
+    "bpmn:timerEventDefinition": "timer",
+    "bpmn:errorEventDefinition": "error",
+    "bpmn:escalationEventDefinition": "escalation",
+    "bpmn:conditionalEventDefinition": "conditional",
+    "bpmn:compensateEventDefinition": "compensation",
+    "bpmn:cancelEventDefinition": "cancel",
+    "bpmn:terminateEventDefinition": "terminate",
+    "bpmn:linkEventDefinition": "link",
+}
+_POSSIBLE: dict[str, tuple[EventKind, ...]] = {
+    "a start event of a process": ("none", "signal", "message", "timer"),
+    "the start event of a sub-process": ("none",),
+    "the start event of an event sub-process": (
+        "signal", "message", "timer", "error", "escalation", "conditional", "compensation",
+    ),
+    "a boundary event": (
+        "signal", "message", "timer", "error", "escalation", "conditional", "compensation", "cancel",
+    ),
+    "an intermediate catch event": ("signal", "message", "timer", "conditional", "link"),
+    "an intermediate throw event": ("none", "signal", "message", "escalation", "compensation", "link"),
+    "an end event": (
+        "none", "signal", "message", "error", "escalation", "compensation", "cancel", "terminate",
+    ),
+}  # fmt: skip
+_TIMERS: dict[str, Literal["date", "duration", "cycle"]] = {
+    "bpmn:timeDate": "date",
+    "bpmn:timeDuration": "duration",
+    "bpmn:timeCycle": "cycle",
+}
+
+
+def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
+    """Read what an event catches or throws. Returns its definition; None if it has none, or a problem."""
+    definitions = _definitions(process, node)
+    if len(definitions) > 1 or node.element.get("parallelMultiple") == "true":
+        process.report(node, "It has several event definitions, which Hark does not execute. Use one event for each.")
+        return None
+    kind = _KINDS[definitions[0].tag] if definitions else "none"
+    where = _where(process, node)
+    if kind not in _POSSIBLE[where]:
+        process.report(node, _impossible(kind, where))
+        return None
+    if not definitions:
+        return None
+    definition = definitions[0]
+    node.event = _Reader(process, node, definition).read(kind)
+    if node.event is None:
+        return None
+    if node.kind == "boundary":
+        node.fields["interrupting"] = node.element.get("cancelActivity") != "false" or kind in ("error", "cancel")
+    elif node.kind == "start" and where.endswith("an event sub-process"):
+        interrupts = node.element.get("isInterrupting") != "false" or kind in ("error", "compensation")
+        node.fields["interrupting"] = interrupts
+    return definition
+
+
+def _definitions(process: ProcessDraft, node: NodeDraft) -> list[XmlElement]:
+    found = [child for child in node.element.children if child.tag in _KINDS]
+    for reference in node.element.all("bpmn:eventDefinitionRef"):
+        id = reference.text.strip()
+        definition = process.file.definitions.get(id) or process.file.definitions.get(id.rpartition(":")[2])
+        if definition is None or definition.tag not in _KINDS:
+            process.report(node, f"It refers to the event definition {id!r}, which is not in the file.", reference.line)
+        else:
+            found.append(definition)
+    return found
+
+
+def _where(process: ProcessDraft, node: NodeDraft) -> str:
+    match node.kind:
+        case "boundary":
+            return "a boundary event"
+        case "catch":
+            return "an intermediate catch event"
+        case "throw":
+            return "an intermediate throw event"
+        case "end":
+            return "an end event"
+    scope = process.scope_of(node)
+    if scope is None:
+        return "a start event of a process"
+    return f"the start event of {'an event' if scope.is_event_subprocess else 'a'} sub-process"
+
+
+def _impossible(kind: EventKind, where: str) -> str:
+    possible = ", ".join(_POSSIBLE[where])
+    if kind == "none":
+        return f"It has no event definition, but {where} needs one of: {possible}."
+    if where == "the start event of a sub-process":
+        return (
+            f"A sub-process cannot start with a {kind} event, unless triggeredByEvent is true. Remove the definition."
+        )
+    return f"A {kind} event cannot be {where}. Possible are: {possible}."
+
+
+class _Reader:
+    """Reads one definition of one event."""
+
+    def __init__(self, process: ProcessDraft, node: NodeDraft, definition: XmlElement) -> None:
+        self.process = process
+        self.node = node
+        self.definition = definition
+        self.throws = node.kind in ("throw", "end")
+
+    def read(self, kind: EventKind) -> EventSpec | None:
+        match kind:
+            case "signal":
+                return self._signal()
+            case "message":
+                return self._message()
+            case "timer":
+                return self._timer()
+            case "error":
+                return self._error()
+            case "escalation":
+                return self._escalation()
+            case "conditional":
+                return self._conditional()
+            case "compensation":
+                return self._compensation()
+            case "link":
+                return self._link()
+            case _:
+                return EventSpec(kind)
+
+    def _report(self, message: str, line: int | None = None) -> None:
+        self.process.report(self.node, message, line or self.definition.line)
+
+    def _referred(self, kind: str, attribute: str, *, needed: bool) -> XmlElement | None:
+        """The signal, message, error or escalation that the definition refers to."""
+        reference = (self.definition.get(attribute) or "").strip()
+        if not reference:
+            if needed:
+                self._report(f"It does not say which {kind} it {self._verb}. Set {attribute} to the id of a {kind}.")
+            return None
+        found = self.process.file.definition(f"bpmn:{kind}", reference)
+        if found is None:
+            hint = self.process.file.suggestion(f"bpmn:{kind}", reference)
+            self._report(f"It refers to the {kind} {reference!r}, which is not in the file.{hint}")
+        return found
+
+    @property
+    def _verb(self) -> str:
+        return "throws" if self.throws else "catches"
+
+    def _signal(self) -> EventSpec | None:
+        signal = self._referred("signal", "signalRef", needed=True)
+        if signal is None:
+            return None
+        name = name_of(self.process, self.node, signal, "signal")
+        if name is None:
+            return None
+        return EventSpec("signal", name=name, **self._payload())
+
+    def _message(self) -> EventSpec | None:
+        if self.throws and is_handled(self.definition, self.node):
+            return EventSpec("message")  # its handler sends it
+        message = self._referred("message", "messageRef", needed=True)
+        spec = None if message is None else message_event(self.process, self.node, message)
+        if spec is None or not self.throws:
+            return spec
+        return EventSpec("message", name=spec.name, key=spec.key, **self._payload())
+
+    def _payload(self) -> dict[str, Any]:
+        """The variables that travel with what is thrown."""
+        if not self.throws:
+            return {}
+        passed = PassedVariables(self.process, self.node, named(extensions_of(self.definition), "in"))
+        is_zeebe = zeebe(self.node.extensions, "ioMapping") is not None
+        inputs = self.node.fields.get("inputs", ()) if is_zeebe else ()  # there, what is mapped travels with it
+        return {"payload": (*inputs, *passed.assignments), "copies_all": passed.copies_all}
+
+    def _timer(self) -> EventSpec | None:
+        timers = [child for child in self.definition.children if child.tag in _TIMERS]
+        if len(timers) != 1 or not timers[0].text.strip():
+            self._report("Its timer needs one of timeDate, timeDuration or timeCycle, with a text such as PT5M.")
+            return None
+        kind = _TIMERS[timers[0].tag]
+        text = source(self.process, self.node, timers[0].text, "Its timer", timers[0].line)
+        if (problem := timer_problem(kind, text)) is not None:
+            self._report(f"Its timer: {problem}", timers[0].line)
+            return None
+        return EventSpec("timer", timer=kind, text=text)
+
+    def _error(self) -> EventSpec | None:
+        error = self._referred("error", "errorRef", needed=self.throws)
+        if error is None and (self.throws or self.definition.get("errorRef")):
+            return None
+        code = None if error is None else source(self.process, self.node, error.get("errorCode"), "The error code")
+        if error is not None and code is None and (self.throws or error.get("errorCode") is not None):
+            self._report(f"The error {error.get('id')!r} has no code. Set its errorCode.")
+            return None
+        message = None if error is None or not self.throws else attribute(error, "errorMessage")
+        return EventSpec(
+            "error",
+            name=code,
+            code_variable=attribute(self.definition, "errorCodeVariable"),
+            message_variable=attribute(self.definition, "errorMessageVariable"),
+            message=source(self.process, self.node, message, "The error message"),
+        )
+
+    def _escalation(self) -> EventSpec | None:
+        escalation = self._referred("escalation", "escalationRef", needed=self.throws)
+        if escalation is None and (self.throws or self.definition.get("escalationRef")):
+            return None
+        given = None if escalation is None else escalation.get("escalationCode")
+        code = source(self.process, self.node, given, "The escalation code")
+        if escalation is not None and code is None and (self.throws or given is not None):
+            self._report(f"The escalation {escalation.get('id')!r} has no code. Set its escalationCode.")
+            return None
+        return EventSpec("escalation", name=code, code_variable=attribute(self.definition, "escalationCodeVariable"))
+
+    def _conditional(self) -> EventSpec | None:
+        element = self.definition.first("bpmn:condition")
+        if element is None:
+            self._report("It has no condition. Write one, such as =total > 100.")
+            return None
+        text = condition(self.process, self.node, element, "Its condition")
+        names = attribute(self.definition, "variableName")
+        if text is None:
+            return None
+        return EventSpec("conditional", condition=text, variables=tuple(re.split(r"[\s,]+", names)) if names else ())
+
+    def _compensation(self) -> EventSpec | None:
+        reference = (self.definition.get("activityRef") or "").strip()
+        if not reference or not self.throws:
+            return EventSpec("compensation")
+        activity = self.process.find(reference)
+        if activity is None or not activity.is_activity:
+            self._report(f"It compensates {reference!r}, which is not an activity of this process.")
+            return None
+        return EventSpec("compensation", activity=activity.number)
+
+    def _link(self) -> EventSpec | None:
+        name = (self.definition.get("name") or self.node.element.get("name") or "").strip()
+        if not name:
+            self._report("Its link has no name. Give the link event definition the name that its other end has.")
+            return None
+        return EventSpec("link", name=name)
+
+
+def is_handled(definition: XmlElement, node: NodeDraft) -> bool:
+    """Whether a handler does what a message event throws."""
+    return zeebe(node.extensions, "taskDefinition") is not None or any(
+        attribute(definition, name) for name in ("topic", "class", "delegateExpression", "expression")
+    )
+
+
+def name_of(process: ProcessDraft, node: NodeDraft, definition: XmlElement, what: str) -> Any:
+    """The name of a signal or message, a source; None if it has a problem, which is the one of the definition."""
+    name = (definition.get("name") or "").strip()
+    if not name:
+        process.file.report(
+            definition.get("id"), definition.line, f"The {what} has no name. Give it the name that it is sent with."
+        )
+        return None
+    return source(process, node, name, f"The name of the {what}")
+
+
+def message_event(process: ProcessDraft, node: NodeDraft, message: XmlElement) -> EventSpec | None:
+    """What catches or throws this message."""
+    name = name_of(process, node, message, "message")
+    if name is None:
+        return None
+    subscription = zeebe(extensions_of(message), "subscription")
+    key = None if subscription is None else subscription.get("correlationKey")
+    return EventSpec("message", name=name, key=source(process, node, key, "The correlation key"))
