@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hark.model.errors import InvalidInput
+from hark.model.iso8601 import parse_repeat
 from hark.model.names import from_micros, micros
+from hark.model.time_zones import instant_of, time_zone
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
     from cronsim import CronSim
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_SECOND = timedelta(seconds=1)
-_MAX_TEXT = 255  # characters of a cron expression or the name of a time zone
+_MAX_TEXT = 255  # characters of a cron expression
 _MIN_INTERVAL = 10_000  # µs
-_NOT_ZONES = ("localtime", "posixrules", "right/")  # another one on each machine, or with leap seconds
 
 
 class Timing(Struct, frozen=True):
-    """The ticks of a schedule: those of `cron` in `timezone`, or one each `every` µs; with neither there are none."""
+    """The ticks of a schedule: those of `cron` in `timezone`, or one each `every` µs; with neither there are none.
+
+    The timer of a process may have a repeating interval of the calendar in `cron`: `R/2026-01-31T09:00:00Z/P1M`.
+    """
 
     cron: str | None = None
     every: int | None = None
@@ -61,10 +62,12 @@ class Timing(Struct, frozen=True):
         ticks: list[int] = []
         if self.cron is None:
             return ticks, False
+        if self.cron.startswith("R"):
+            return _repeated(self.cron, after, until, limit)
         zone, last = time_zone(self.timezone), after
         try:
             for local in _matches(self.cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
-                tick = (_instant(local, zone) - _EPOCH) // _MICROSECOND
+                tick = (instant_of(local, zone) - _EPOCH) // _MICROSECOND
                 if tick <= last:  # in the second of two equal hours, or moved to the end of a gap like the one before
                     continue
                 if until is not None and tick > until:
@@ -78,6 +81,20 @@ class Timing(Struct, frozen=True):
         except OverflowError:  # after the year 9999
             pass
         return ticks, False
+
+
+def _repeated(text: str, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:
+    """The ticks of a repeating interval, as `Timing.due` gives them."""
+    repeat = parse_repeat(text)
+    ticks: list[int] = []
+    while (tick := repeat.after(after)) is not None and (until is None or tick <= until):
+        if len(ticks) == limit:
+            return ticks, True
+        ticks.append(tick)
+        after = tick
+        if until is None and len(ticks) == limit:
+            break
+    return ticks, False
 
 
 def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
@@ -119,36 +136,6 @@ def _matches(cron: str, after: datetime) -> CronSim:
             f"cron={cron!r} is not a cron expression ({error}). Give five fields (minute hour day month weekday), or "
             "six with seconds first, such as '0 9 * * MON'."
         ) from error
-
-
-def _instant(local: datetime, zone: ZoneInfo) -> datetime:
-    """The instant of a local time: the first one if it occurs twice, the end of the gap if it is skipped."""
-    at = local.replace(tzinfo=zone).astimezone(UTC)
-    if at.astimezone(zone).replace(tzinfo=None) == local:
-        return at
-    # In a gap `at` uses the offset from before it and lies after the change, `low` uses that from after it and lies
-    # before the change. The change is on a whole second.
-    low, high = local.replace(tzinfo=zone, fold=1).astimezone(UTC), at
-    offset = high.astimezone(zone).utcoffset()
-    while high - low > _SECOND:
-        middle = low + timedelta(seconds=(high - low) // _SECOND // 2)
-        if middle.astimezone(zone).utcoffset() == offset:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def time_zone(name: Any) -> ZoneInfo:
-    """The time zone of an IANA name. Raises InvalidInput if this process has none of that name."""
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        if isinstance(name, str) and 0 < len(name) <= _MAX_TEXT and not name.startswith(_NOT_ZONES):
-            return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
-        pass
-    raise InvalidInput(f"timezone={_shown(name)} is not a time zone. Give an IANA name such as 'Europe/Berlin'.")
 
 
 def _shown(value: Any) -> str:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hark.dialects.job.tree import TreeNode
-from hark.model.cron import time_zone
 from hark.model.errors import InvalidInput
 from hark.model.lanes import lane_name_problem
 from hark.model.names import check_name, micros
 from hark.model.nearest import did_you_mean
 from hark.model.schema import compile_schema
+from hark.model.time_zones import time_zone
 
 MAX_NAME = 128
 MAX_COUNT = 1_000_000

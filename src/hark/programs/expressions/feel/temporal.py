@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from hark.model.cron import time_zone
 from hark.model.errors import InvalidInput
+from hark.model.time_zones import time_zone
 
 SECOND: Final = 1_000_000_000  # nanoseconds
 MINUTE: Final = 60 * SECOND
