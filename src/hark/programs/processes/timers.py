@@ -90,8 +90,8 @@ def cron_timing(text: str) -> Timing:
     """The timing of a cron expression, as Unix, Spring, Zeebe or Quartz write it.
 
     Five fields, six with seconds first, or seven with years last; or a macro such as `@daily`. `TZ=Europe/Berlin`
-    before it or `[Europe/Berlin]` behind it names its time zone. With seven fields, or with a `?`, weekdays are those of
-    Quartz: 1 is Sunday.
+    before it or `[Europe/Berlin]` behind it names its time zone. With seven fields, or with a `?`, weekdays are those
+    of Quartz: 1 is Sunday.
 
     Raises:
         InvalidInput: It is malformed.
