@@ -29,7 +29,8 @@ NAMES = {
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
-    "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadySettled",
+    "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadyClaimed",
+    "AlreadySettled",
     "TaskLost",
     "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
     "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WouldBlockEventLoop",
@@ -63,11 +64,11 @@ def test_every_error_is_importable_from_hark() -> None:
 
 
 VERBS = {
-    "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "awakeable",
-    "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after", "waits", "why", "workers",
-    "cancel", "retry", "schedule", "schedules", "pause_schedule", "resume_schedule", "trigger_schedule", "unschedule",
-    "sweep", "export", "forget", "create_token", "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret",
-    "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
+    "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "claim",
+    "unclaim", "awakeable", "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after",
+    "waits", "why", "workers", "cancel", "retry", "schedule", "schedules", "pause_schedule", "resume_schedule",
+    "trigger_schedule", "unschedule", "sweep", "export", "forget", "create_token", "deploy", "undeploy", "tokens",
+    "revoke_token", "rotate_secret", "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlreadyClaimed",
     "AlreadySettled",
     "Await",
     "Awakeable",

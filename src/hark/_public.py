@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hark.app import Handle, Hark, Start
 from hark.dialects.machine import Machine, step
 from hark.model.errors import (
+    AlreadyClaimed,
     AlreadySettled,
     AwakeableRejected,
     AwakeableTimedOut,
@@ -82,6 +83,7 @@ LATER: Final = {
 """The names that are imported at their first use, with their modules."""
 
 __all__ = [
+    "AlreadyClaimed",
     "AlreadySettled",
     "Await",
     "Awakeable",

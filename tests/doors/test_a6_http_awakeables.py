@@ -162,3 +162,23 @@ async def test_a6_the_keys_are_the_attribute_names(http: httpx.AsyncClient, stor
     assert set(shown) == {field.name for field in fields(Awakeable)}
     assert (shown["title"], shown["schema"]) == ("Deploy?", {"type": "object"})
     assert shown["url"].startswith(f"{http.base_url}/a/prom_1")
+
+
+async def test_b6_claim_and_unclaim_over_http(http: httpx.AsyncClient, store: Store) -> None:
+    await ask(store, "prom_1", groups='["managers"]', due_at=1_800_000_000_000_000)
+    claimed = await http.post("/awakeables/prom_1/claim", json={"by": "ann"})
+    assert (claimed.status_code, claimed.json()["claimed_by"], claimed.json()["groups"]) == (200, "ann", ["managers"])
+    assert claimed.json() == (await http.get("/awakeables/prom_1")).json()
+    refused = await http.post("/awakeables/prom_1/claim", json={"by": "bob"})
+    assert (refused.status_code, refused.json()["type"], refused.json()["by"]) == (409, "AlreadyClaimed", "ann")
+    given_back = await http.post("/awakeables/prom_1/unclaim")
+    assert (given_back.status_code, given_back.json()["claimed_by"]) == (200, None)
+    assert (await http.get("/events")).json()["items"][-1]["data"] == {
+        "awakeable": "prom_1", "by": "ann", "via": "http",
+    }  # fmt: skip
+    for body in ({}, {"by": 1}, {"by": ""}, {"by": "ann", "more": 1}, [], None):
+        assert (await http.post("/awakeables/prom_1/claim", json=body)).status_code == 422
+    await http.post("/awakeables/prom_1/resolve")
+    for verb, body in (("claim", {"by": "ann"}), ("unclaim", None)):
+        assert (await http.post(f"/awakeables/prom_1/{verb}", json=body)).status_code == 409
+        assert (await http.post(f"/awakeables/prom_1nobody/{verb}", json=body)).status_code == 404

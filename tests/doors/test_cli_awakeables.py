@@ -167,3 +167,13 @@ def test_a8_an_answer_that_does_not_match_its_schema_exits_2_and_says_why(cli: C
     assert result.code == 2
     assert 'answer: "many" is not of type "integer"' in result.err
     assert cli("awakeable", "show", ID, "--json").json["status"] == "PENDING"
+
+
+def test_b6_claim_and_unclaim(cli: Cli) -> None:
+    cli.ask()
+    assert cli("awakeable", "claim", ID, "--by", "ann").out == f"[·] {ID} claimed by ann\n"
+    assert "  Claimed by: ann\n" in cli("awakeable", "list").out
+    assert "ann" in cli("awakeable", "claim", ID, "--by", "bob").error_line(4)
+    assert cli("awakeable", "unclaim", ID, "--json").json["claimed_by"] is None
+    assert cli("awakeable", "unclaim", ID).out == f"[·] {ID} not claimed\n"
+    cli("awakeable", "claim", "prom_1unknown", "--by", "ann").error_line(3)

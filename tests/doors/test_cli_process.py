@@ -20,10 +20,10 @@ from tests.support.stores import Store, sqlite_file
 COMMANDS = [
     "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor", "events",
     "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
-    "awakeable reject", "awakeable list", "awakeable show", "awakeable create", "awakeable await", "timeout check",
-    "schedule create", "schedule list", "schedule pause", "schedule resume", "schedule trigger", "schedule delete",
-    "token create", "token list", "token revoke", "secret rotate", "workers", "job check", "job graph", "job schema",
-    "job run", "job status", "job list", "job cancel", "job retry", "job logs",
+    "awakeable reject", "awakeable claim", "awakeable unclaim", "awakeable list", "awakeable show", "awakeable create",
+    "awakeable await", "timeout check", "schedule create", "schedule list", "schedule pause", "schedule resume",
+    "schedule trigger", "schedule delete", "token create", "token list", "token revoke", "secret rotate", "workers",
+    "job check", "job graph", "job schema", "job run", "job status", "job list", "job cancel", "job retry", "job logs",
 ]  # fmt: skip
 
 

@@ -129,6 +129,9 @@ def test_d4_starts_signals_and_answers_go_through_a_server(server_cli: ServerCli
     assert server_cli("broadcast", "open", "--payload", "x").out == "1\n"
     assert server_cli("signal", "order/1 ü", "go", "--dedup-key", "schlüssel %20").out == "stored\n"
     assert server_cli.on_store("signal", "order/1 ü", "go", "--dedup-key", "schlüssel %20").out == "duplicate\n"
+    assert server_cli("awakeable", "claim", "prom_1a", "--by", "ann").out == "[·] prom_1a claimed by ann\n"
+    assert "ann" in server_cli("awakeable", "claim", "prom_1a", "--by", "bob").error_line(4)
+    assert server_cli("awakeable", "unclaim", "prom_1a").out == "[·] prom_1a not claimed\n"
     assert server_cli("awakeable", "await", "prom_1a").code == 75
     assert server_cli("awakeable", "resolve", "prom_1a", "--payload", "yes").out == "[✓] prom_1a RESOLVED\n"
     assert server_cli("awakeable", "await", "prom_1a").out == "yes\n"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hark.kernel.requests import Cancel, Deliver, Message, SettleAwakeable
+from hark.kernel.requests import Cancel, ClaimAwakeable, Deliver, Message, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
-from hark.model.errors import AlreadySettled, NoTarget
+from hark.model.errors import AlreadyClaimed, AlreadySettled, NoTarget
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE, asked, done, on, park
 
@@ -163,3 +163,39 @@ async def test_b4_a_message_concurrent_with_the_park_on_it_is_delivered_or_refus
         return Duel(part(park(claim, on("payment", "message", key="order-42"))), part(message), check)
 
     await stage.explore(prepare, deep=True)
+
+
+async def test_b6_of_two_concurrent_claims_one_is_refused(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _asking(stage)
+        claims = [ClaimAwakeable(awakeable="question", by=by, read_owner=True) for by in ("ann", "bob")]
+
+        async def check(one: TurnResult, two: TurnResult) -> None:
+            [refused] = [claim for claim in claims if isinstance(claim.result, AlreadyClaimed)]
+            [[holder]] = await stage.eye.fetch("SELECT claimed_by FROM awakeables")
+            assert refused.result.by == holder == ({"ann", "bob"} - {refused.by}).pop()
+
+        return Duel(part(claims[0]), part(claims[1]), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+@pytest.mark.parametrize("end", ["answer", "timeout", "cancel"])
+async def test_b6_a_claim_concurrent_with_the_end_of_an_awakeable_comes_first_or_is_refused(
+    stage: Stage, end: str
+) -> None:
+    async def prepare() -> Duel:
+        await _asking(stage, timeout=MINUTE)
+        claim = ClaimAwakeable(awakeable="question", by="ann", read_owner=True)
+        ending = part(_resolve()) if end == "answer" else part(Cancel(target="x"))
+        if end == "timeout":
+            stage.clock.advance(MINUTE - 10_000)
+            ending = part(sweep=True)
+
+        async def check(ended: TurnResult, claiming: TurnResult) -> None:
+            [[holder]] = await stage.eye.fetch("SELECT claimed_by FROM awakeables")
+            assert holder == (None if isinstance(claim.result, AlreadySettled) else "ann")
+
+        return Duel(ending, part(claim), check)
+
+    await stage.explore(prepare)

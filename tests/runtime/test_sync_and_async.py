@@ -301,6 +301,8 @@ VERBS = {
     "message": lambda app: app.message("x", "key"),
     "resolve": lambda app: app.resolve("prom_1x"),
     "reject": lambda app: app.reject("prom_1x"),
+    "claim": lambda app: app.claim("prom_1x", "ann"),
+    "unclaim": lambda app: app.unclaim("prom_1x"),
     "awakeable": lambda app: app.awakeable("prom_1x"),
     "awakeables": lambda app: app.awakeables(),
     "get": lambda app: app.get("x"),

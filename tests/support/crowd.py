@@ -235,6 +235,9 @@ TURN: dict[str, Question] = {
     "waits_for_each_end": Question(
         sql.waits_for_each_end, {"waits_pkey"}, None, lambda size: {"ids": ids("wait", size)}
     ),
+    "claim_awakeables": Question(
+        sql.claim_awakeables, {"awakeables_pkey"}, lambda size: [(f"prom-{id}", "ann") for id in ids("parked", size)]
+    ),
     "process_states": Question(sql.process_states, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
     "set_process_states": Question(
         sql.set_process_states, {"instances_pkey"}, lambda size: [(id, "{}") for id in ids("mailed")]

@@ -15,11 +15,11 @@ from hark.app.arguments import (
 )
 from hark.app.core import Core
 from hark.app.handle import Target
-from hark.kernel.requests import SettleAwakeable
+from hark.kernel.requests import ClaimAwakeable, SettleAwakeable
 from hark.model import json
 from hark.model.decisions import Settle
 from hark.model.errors import NotFound
-from hark.model.names import check_awakeable_id
+from hark.model.names import check_awakeable_id, check_name
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, AwakeableStatus
 from hark.runtime import views
@@ -31,7 +31,7 @@ from hark.store.statements import AwakeableRow
 
 
 class AnswerVerbs(Core):
-    """resolve, reject, awakeable, awakeables, wait_for_awakeable."""
+    """resolve, reject, claim, unclaim, awakeable, awakeables, wait_for_awakeable."""
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "python"
@@ -81,6 +81,49 @@ class AnswerVerbs(Core):
         reason = json.check_text(error, "error")
         settle = Settle(check_awakeable_id(awakeable_id), "REJECTED", None, reason, by, via)
         return self._ask(_settlement(settle), self._show)
+
+    def claim(self, awakeable_id: str, by: str, *, via: str = "python") -> Reply[Awakeable]:
+        """Claim an awakeable, such as a user task of a process: record who works on it.
+
+        A claim keeps others from claiming, and is advice otherwise: any person who may answer still can. To claim it
+        again by the same name changes nothing.
+
+        Args:
+            awakeable_id: The id of the awakeable.
+            by: The name of the person; it must be among the assignees, if there are any and no groups.
+            via: Which door the claim came through, for the record.
+
+        Returns:
+            A reply with the `Awakeable`; its `.claimed_by` is `by`.
+
+        Raises:
+            NotFound: There is no such awakeable.
+            AlreadyClaimed: Another person has claimed it; `.by` is that person.
+            AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
+            NotAssigned: `by` is not one of the assignees.
+
+        Example:
+            task = await app.claim(question.id, by="ann")
+        """
+        id, name = check_awakeable_id(awakeable_id), check_name(by, "by")
+        return self._ask(ClaimAwakeable(awakeable=id, by=name, via=check_name(via, "via")), self._show)
+
+    def unclaim(self, awakeable_id: str, *, via: str = "python") -> Reply[Awakeable]:
+        """Give a claimed awakeable back, so that another person can claim it. Without a claim this changes nothing.
+
+        Args:
+            awakeable_id: The id of the awakeable.
+            via: Which door it came through, for the record.
+
+        Returns:
+            A reply with the `Awakeable`; its `.claimed_by` is None.
+
+        Raises:
+            NotFound: There is no such awakeable.
+            AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
+        """
+        request = ClaimAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
+        return self._ask(request, self._show)
 
     def _resolution(self, awakeable_id: str, payload: Any, by: str | None, via: str) -> SettleAwakeable:
         """The request of `resolve`."""

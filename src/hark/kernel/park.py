@@ -89,6 +89,7 @@ def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:
     timeout = None if a.timeout is None else turn.now + a.timeout
     return (
         a.id, claim.id, a.task, a.place, a.entry_index, timeout, a.nonce, a.title, a.description, a.schema, a.assignees,
+        a.groups, a.due_at,
     )  # fmt: skip
 
 

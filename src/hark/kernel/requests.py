@@ -114,6 +114,17 @@ class SettleAwakeable(Request, eq=False):
         return self.result if isinstance(self.result, Exception) else None
 
 
+class ClaimAwakeable(Request, eq=False):
+    """Record who works on an awakeable; None: no person does any more. The result is its row, as `read_awakeables`
+    shows it."""
+
+    awakeable: str = ""
+    by: str | None = None
+    via: str = "python"  # the door
+    read_owner: bool = False  # as in `SettleAwakeable`
+    task_id: str | None = None
+
+
 class Cancel(Request, eq=False):
     """Cancel an instance and all its live descendants; undo first, unless it is forced. The result is its id."""
 

@@ -75,7 +75,7 @@ async def apply(turn: Turn) -> None:
         return
     ids = sorted({request.settle.awakeable for request in requests})
     states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
-    if await _lock_tasks(turn, states.values()):
+    if await lock_tasks(turn, states.values()):
         states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
     settled: dict[str, _Settled] = {}
     for request in requests:
@@ -96,7 +96,7 @@ async def apply(turn: Turn) -> None:
     await turn.inbox.flush()
 
 
-async def _lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> bool:
+async def lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> bool:
     """Lock the tasks that asked, if they are free: that an awakeable belongs to a task is known only now. Returns True
     if there are any; the states were read before their lock then (invariant 3)."""
     tasks = [state.task_id for state in states if state.task_id is not None and state.task_id not in turn.rows]
@@ -114,10 +114,10 @@ def _settle(
     if state is None or row is None:
         _refuse(turn, request, NotFound(f"There is no awakeable {settle.awakeable!r}. Check the id."))
         return
-    if settle.awakeable not in settled and _is_late(turn, state):
+    if settle.awakeable not in settled and is_late(turn, state):
         _close(turn, row, Settle(settle.awakeable, "TIMEOUT"), settled)
     if settle.awakeable in settled or state.status != "PENDING":
-        _refuse(turn, request, _already_settled(turn, state, settled.get(settle.awakeable)))
+        _refuse(turn, request, _settled_before(turn, state, settled.get(settle.awakeable)))
     elif (not_assigned := _not_assigned(state, settle)) is not None:
         _refuse(turn, request, not_assigned)
     elif (problems := _problems(request, state.schema)) is None:
@@ -129,7 +129,7 @@ def _settle(
         request.result = _shown(state, settle, turn.now)
 
 
-def _is_late(turn: Turn, state: sql.AwakeableState) -> bool:
+def is_late(turn: Turn, state: sql.AwakeableState) -> bool:
     """Pending after its timeout: no timer fires while its instance is executing."""
     return state.status == "PENDING" and state.timeout_at is not None and state.timeout_at <= turn.now
 
@@ -149,15 +149,18 @@ def _close(turn: Turn, row: LockedRow, settle: Settle, settled: dict[str, _Settl
                 wait.fired_at = turn.now
 
 
-def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settled | None) -> AlreadySettled:
+def _settled_before(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settled | None) -> AlreadySettled:
     if in_this_turn is not None:
-        status, by, at = in_this_turn.status, in_this_turn.answered_by, turn.now
-    else:
-        assert state.resolved_at is not None
-        status, by, at = state.status, state.answered_by, state.resolved_at
+        return already_settled(state.id, in_this_turn.status, in_this_turn.answered_by, turn.now)
+    assert state.resolved_at is not None
+    return already_settled(state.id, state.status, state.answered_by, state.resolved_at)
+
+
+def already_settled(id: str, status: str, by: str | None, at: int) -> AlreadySettled:
+    """The error about an awakeable that was settled at this time, µs."""
     when = from_micros(at)
     return AlreadySettled(
-        f"Awakeable {state.id} was {status} at {when:%Y-%m-%d %H:%M:%S} UTC"
+        f"Awakeable {id} was {status} at {when:%Y-%m-%d %H:%M:%S} UTC"
         f"{f', by {by}' if by else ''}. An awakeable settles once; nothing was changed.",
         status=status,
         by=by,
@@ -166,15 +169,21 @@ def _already_settled(turn: Turn, state: sql.AwakeableState, in_this_turn: _Settl
 
 
 def _not_assigned(state: sql.AwakeableState, settle: Settle) -> NotAssigned | None:
+    # Anyone with the link, and any step, may answer without being an assignee (decision 6).
+    return None if settle.via in ("link", "step") else not_assigned(state, settle.by, "answer")
+
+
+def not_assigned(state: sql.AwakeableState, by: str | None, verb: str) -> NotAssigned | None:
+    """Why this person may not answer or claim an awakeable, or None. With groups, who is a member is not known here."""
     assignees = json.load(state.assignees) if state.assignees is not None else []
-    # Anyone with the link, and any step, may answer without being an assignee (decision 6). A caller without `by` is
-    # code with access to the store. `by` is what the door says: auth.py takes it from the API token.
-    if not assignees or settle.by is None or settle.by in assignees or settle.via in ("link", "step"):
+    # A caller without `by` is code with access to the store. `by` is what the door says: auth.py takes it from the API
+    # token.
+    if not assignees or by is None or by in assignees or state.groups is not None:
         return None
     return NotAssigned(
-        f"{settle.by} may not answer awakeable {settle.awakeable}; it is assigned to {', '.join(assignees)}. "
-        "Nothing was changed; one of them can answer.",
-        problems=[f"by: {settle.by} is not an assignee ({', '.join(assignees)})"],
+        f"{by} may not {verb} awakeable {state.id}; it is assigned to {', '.join(assignees)}. "
+        f"Nothing was changed; one of them can {verb} it.",
+        problems=[f"by: {by} is not an assignee ({', '.join(assignees)})"],
     )
 
 
@@ -212,7 +221,7 @@ def _shown(state: sql.AwakeableState, settle: Settle, now: int) -> sql.Awakeable
     return sql.AwakeableRow(
         state.id, state.instance_id, state.task, state.entry_index, settle.status, settle.payload, settle.error,
         state.timeout_at, state.created_at, now, state.title, state.description, state.schema, state.assignees,
-        settle.by, state.nonce,
+        settle.by, state.nonce, state.groups, state.claimed_by, state.due_at,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from hark.kernel import (
     cancel,
     children,
     claim,
+    claim_awakeables,
     commit,
     counts,
     definitions,
@@ -123,6 +124,7 @@ async def run_turn(
     if rare:
         await cancel.plan_tree(turn)
         abandoned = await reclaim.plan_abandoned(turn)
+        await claim_awakeables.plan(turn)
         await message.plan(turn)
         outside.plan(turn)
         notes.plan(turn)
@@ -166,6 +168,7 @@ async def run_turn(
         await broadcast.record(turn)
     await settle.apply(turn)
     if rare:
+        await claim_awakeables.apply(turn)
         await notes.apply(turn)
     running = await commit.apply(turn, run_ahead=run_ahead)
     if turn.runs is not None:

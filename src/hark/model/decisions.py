@@ -165,6 +165,8 @@ class NewAwakeable(Struct, gc=False):
     description: str | None = None
     schema: str | None = None
     assignees: str | None = None
+    groups: str | None = None  # JSON list: groups whose members may answer, for people; who is a member is not checked
+    due_at: int | None = None  # µs since 1970, when it should be answered; nothing happens then
 
 
 class Advance(Struct, gc=False):

@@ -13,6 +13,7 @@
     ├── NoTarget (LookupError)         .target
     ├── Duplicate                      .holder
     ├── Conflict                       .status
+    │   ├── AlreadyClaimed             .status .by
     │   ├── AlreadySettled             .status .by .at
     │   └── TaskLost                   .status
     ├── InstanceFailed                 .id .error
@@ -206,6 +207,21 @@ class Conflict(HarkError):
     def __init__(self, message: str, *, status: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class AlreadyClaimed(Conflict):
+    """Another person has claimed the awakeable.
+
+    Raised by `claim`. Leave it to that person, or unclaim it first.
+
+    Attributes:
+        status: The status of the awakeable, PENDING.
+        by: The name of the person who has claimed it.
+    """
+
+    def __init__(self, message: str, *, status: str, by: str) -> None:
+        super().__init__(message, status=status)
+        self.by = by
 
 
 class AlreadySettled(Conflict):

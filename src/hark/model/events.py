@@ -17,7 +17,7 @@ ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed"
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
-    "variables",
+    "variables", "claimed", "unclaimed",
 ]  # fmt: skip
 
 
@@ -94,6 +94,14 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
             "by?": "the name of the person or program that answered",
             "via?": "the door: `python`, `step`, `cli`, `http` or `link`",
         },
+    ),
+    "claimed": EventInfo(
+        "A person claimed an awakeable of the instance, to work on it.",
+        {"awakeable": "the id of the awakeable", "by": "the name of the person", "via": "the door"},
+    ),
+    "unclaimed": EventInfo(
+        "An awakeable of the instance is not claimed any more.",
+        {"awakeable": "the id of the awakeable", "by": "the name of the person who had claimed it", "via": "the door"},
     ),
     "joined": EventInfo("The children the instance waited for have finished."),
     "cancelling": EventInfo(

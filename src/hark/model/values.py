@@ -186,6 +186,9 @@ class Awakeable:
         answered_by: The answerer's name, or None.
         url: The signed link to its answer page, only a path while no server is known. It is a credential: anyone who
             has it can answer.
+        groups: Groups whose members may answer, for user tasks of processes. Hark does not know who is a member.
+        claimed_by: The name of the person who works on it (`Hark.claim`), or None.
+        due_at: When it should be answered, or None. Nothing happens then.
     """
 
     id: str
@@ -204,6 +207,9 @@ class Awakeable:
     assignees: tuple[str, ...]
     answered_by: str | None
     url: str = field(repr=False)  # a credential: not in logs and tracebacks
+    groups: tuple[str, ...] = ()
+    claimed_by: str | None = None
+    due_at: datetime | None = None
 
 
 class _ReadLink:

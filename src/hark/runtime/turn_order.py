@@ -1,12 +1,22 @@
 """TurnOrder: which requests may share a turn.
 
-A turn first ends instances, then starts them, then delivers signals, whatever the order of the requests. Requests about
-one instance that were made in another order must not share a turn.
+A turn first ends instances, then starts them, delivers signals, settles awakeables and claims awakeables, whatever the
+order of the requests. Requests about one instance or awakeable that were made in another order must not share a turn.
 """
 
 from __future__ import annotations
 
-from hark.kernel.requests import Cancel, Deliver, Request, RetryInstance, SetVariables, SignalWithStart, StartInstances
+from hark.kernel.requests import (
+    Cancel,
+    ClaimAwakeable,
+    Deliver,
+    Request,
+    RetryInstance,
+    SettleAwakeable,
+    SetVariables,
+    SignalWithStart,
+    StartInstances,
+)
 
 
 class TurnOrder:
@@ -16,6 +26,7 @@ class TurnOrder:
         self._started: set[str] = set()  # ids and correlation keys
         self._signalled: set[str] = set()
         self._signalled_with_start: set[str | None] = set()
+        self._claimed: set[str] = set()  # awakeables
 
     def fits(self, request: Request) -> bool:
         """False when the turn would handle this request before one that was made earlier."""
@@ -28,6 +39,8 @@ class TurnOrder:
                 return item.correlation_key not in self._signalled and item.correlation_key not in self._started
             case Deliver(target=target):
                 return target not in self._signalled_with_start
+            case SettleAwakeable(settle=settle):
+                return settle.awakeable not in self._claimed
             case _:
                 return True
 
@@ -40,6 +53,8 @@ class TurnOrder:
                 self._signalled_with_start.add(item.correlation_key)
             case Deliver(target=target):
                 self._signalled.add(target)
+            case ClaimAwakeable(awakeable=awakeable):
+                self._claimed.add(awakeable)
             case _:
                 pass
 

@@ -62,6 +62,32 @@ def reject(
         _print_settled(options, hark.reject(id, error, by=by, via="cli").result())
 
 
+@command(cli)
+def claim(
+    options: Options,
+    id: Id,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="The name of the person who works on it")],
+) -> None:
+    """Claim an awakeable: others see who works on it, and cannot claim it too.
+
+    hark awakeable claim prom_1abc123 --by ann
+    """
+    with open_engine(options) as hark:
+        found = hark.claim(id, by, via="cli").result()
+    print_json(found) if options.json else print(f"{_mark(found)} {found.id} claimed by {printable(by)}")
+
+
+@command(cli)
+def unclaim(options: Options, id: Id) -> None:
+    """Give a claimed awakeable back.
+
+    hark awakeable unclaim prom_1abc123
+    """
+    with open_engine(options) as hark:
+        found = hark.unclaim(id, via="cli").result()
+    print_json(found) if options.json else print(f"{_mark(found)} {found.id} not claimed")
+
+
 def _print_settled(options: Options, found: Any) -> None:
     print_json(found) if options.json else print(f"{_mark(found)} {found.id} {colored(found.status)}")
 
@@ -108,6 +134,8 @@ def list_(
             print(f"  Title: {printable(one.title)}")
         if one.timeout_at and one.status == "PENDING":
             print(f"  Until: {when(one.timeout_at)}")
+        if one.claimed_by and one.status == "PENDING":
+            print(f"  Claimed by: {printable(one.claimed_by)}")
     print_next_page(found, limit)
 
 
@@ -127,7 +155,8 @@ def show(options: Options, id: Id) -> None:
         [
             ("Status", found.status), ("Job", found.instance_id), ("Task", found.task), ("Title", found.title),
             ("Description", found.description), ("Schema", found.schema),
-            ("Assignees", ", ".join(found.assignees) or None), ("Created", when(found.created_at)),
+            ("Assignees", ", ".join(found.assignees) or None), ("Groups", ", ".join(found.groups) or None),
+            ("Claimed by", found.claimed_by), ("Due", when(found.due_at)), ("Created", when(found.created_at)),
             ("Until", when(found.timeout_at)), ("Settled", when(found.resolved_at)), ("By", found.answered_by),
             ("Payload", found.payload if found.status == "RESOLVED" else None), ("Error", found.error),
             ("Link", found.url), ("", _MISSING_ADDRESS if found.url.startswith("/") else None),

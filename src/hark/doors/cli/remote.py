@@ -107,6 +107,14 @@ class RemoteHark:
         self._post(f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/reject", {"error": error})
         return self.awakeable(awakeable_id)
 
+    def claim(self, awakeable_id: str, by: str, *, via: str = "cli") -> RemoteReply[Awakeable]:
+        path = f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/claim"
+        return RemoteReply(_convert(Awakeable, self._post(path, {"by": by})))
+
+    def unclaim(self, awakeable_id: str, *, via: str = "cli") -> RemoteReply[Awakeable]:
+        path = f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/unclaim"
+        return RemoteReply(_convert(Awakeable, self._post(path, None)))
+
     # -- schedules --------------------------------------------------------------------------------
 
     def schedule(self, name: str, definition: str, input: Any = None, **options: Any) -> RemoteReply[Schedule]:

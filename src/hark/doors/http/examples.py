@@ -25,7 +25,7 @@ _AWAKEABLE: Final = {
     "id": _QUESTION, "instance_id": _ORDER, "task": None, "entry_index": 2, "status": "PENDING", "payload": None,
     "error": None, "timeout_at": None, "created_at": "2026-03-01T09:00:00Z", "resolved_at": None,
     "title": "Refund order 42?", "description": None, "schema": {"type": "boolean"}, "assignees": ["ann"],
-    "answered_by": None, "url": None,
+    "answered_by": None, "url": None, "groups": ["managers"], "claimed_by": None, "due_at": "2026-03-08T09:00:00Z",
 }  # fmt: skip
 _WAITING: Final = {
     "kind": "signal", "name": "paid", "key": None, "place": "start", "since": "2026-03-01T09:00:00Z",
@@ -129,6 +129,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         "definition": "Report", "input": {"to": "ann"}, "cron": "0 9 * * MON", "timezone": "Europe/Berlin",
     },
     "RejectBody": {"error": "too late"},
+    "ClaimBody": {"by": "ann"},
     "CancelBody": {"reason": "ordered twice", "force": False},
     # queries
     "InstancesQuery": {

@@ -19,7 +19,7 @@ _TAGS = {
     "Instances": "Start, read, cancel and retry instances.",
     "Signals": "Send signals, broadcasts and messages.",
     "Schedules": "Start instances at given times.",
-    "Awakeables": "Questions to the outside world: list, answer and reject them.",
+    "Awakeables": "Questions to the outside world: list, claim, answer and reject them.",
     "Definitions": "Deploy jobs, and list what can be started.",
     "Events": "What happened, and what instances wait for.",
     "Links": "The page behind the link of an awakeable. The link is the credential.",
@@ -42,8 +42,11 @@ _ERROR = {
         "error": {"type": "string", "description": "What went wrong and what to do, for people."},
         "type": {"type": "string", "description": "The class of the error, for programs. New ones may be added."},
         "holder": {"type": "string", "description": "Duplicate: the instance that has the id or the key."},
-        "status": {"type": "string", "description": "Conflict, AlreadySettled: the present status."},
-        "by": {"type": ["string", "null"], "description": "AlreadySettled: the name of the answerer."},
+        "status": {"type": "string", "description": "Conflict, AlreadyClaimed, AlreadySettled: the present status."},
+        "by": {
+            "type": ["string", "null"],
+            "description": "AlreadySettled: the name of the answerer. AlreadyClaimed: the person who has claimed it.",
+        },
         "at": {"anyOf": [_TIME, {"type": "null"}], "description": "AlreadySettled: when it was settled."},
         "target": {"type": "string", "description": "NoTarget: the target or the correlation key of the request."},
         "problems": {

@@ -224,12 +224,12 @@ async def awakeables(request: HttpRequest) -> Response:
     found, after = await request.access.awakeable_page(
         job=query.job, status=status, limit=query.limit, after=query.after
     )
-    return json_response(Awakeables([_view(request, awakeable) for awakeable in found], after))
+    return json_response(Awakeables([view_awakeable(request, awakeable) for awakeable in found], after))
 
 
 async def awakeable(request: HttpRequest) -> Response:
     [id] = request.args
-    return json_response(_view(request, await request.app.awakeable(id)))
+    return json_response(view_awakeable(request, await request.app.awakeable(id)))
 
 
 async def history(request: HttpRequest) -> Response:
@@ -302,7 +302,7 @@ def _parse_cursor(after: str) -> tuple[int, int]:
     return cursor_number(tx), cursor_number(seq)
 
 
-def _view(request: HttpRequest, awakeable: Awakeable) -> Any:
+def view_awakeable(request: HttpRequest, awakeable: Awakeable) -> Any:
     """The awakeable as this caller may see it: with a complete link, or without one."""
     values = {name: getattr(awakeable, name) for name in AwakeableView.__struct_fields__ if name != "url"}
     link = awakeable.url if "answer" in request.caller.scopes else None

@@ -21,6 +21,7 @@ from hark.doors.errors import (
 )
 from hark.model.error_codec import data_of
 from hark.model.errors import (
+    AlreadyClaimed,
     AlreadySettled,
     Conflict,
     Duplicate,
@@ -54,6 +55,7 @@ STATUSES: Final[dict[type[HarkError], int]] = {
     RequestTooSlow: 408,
     Duplicate: 409,
     Conflict: 409,
+    AlreadyClaimed: 409,
     AlreadySettled: 409,
     PayloadTooLarge: 413,
     UrlTooLong: 414,

@@ -1,4 +1,4 @@
-"""The handlers that write: start, signal, broadcast, message, resolve, reject, cancel, retry."""
+"""The handlers that write: start, signal, broadcast, message, resolve, reject, claim, unclaim, cancel, retry."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import msgspec
 
 from hark.doors.http import parsing
 from hark.doors.http.parsing import Id, Name
+from hark.doors.http.read_routes import view_awakeable
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
+from hark.model.errors import InvalidInput
 from hark.model.values import Instance
 
 # The limits are for /openapi.json only, as those of a name are.
@@ -91,6 +93,16 @@ class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
     """
 
     error: str = "rejected"
+
+
+class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Who claims an awakeable.
+
+    Attributes:
+        by: The name of the person; by default that of the token.
+    """
+
+    by: Name | None = None
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -209,6 +221,20 @@ async def reject(request: HttpRequest) -> Response:
     body = await request.body_as(RejectBody)
     await request.app.reject(id, body.error, by=request.caller.name, via="http")
     return json_response(Rejected(id, body.error))
+
+
+async def claim(request: HttpRequest) -> Response:
+    [id] = request.args
+    body = await request.body_as(ClaimBody)
+    by = body.by or request.caller.name
+    if by is None:
+        raise InvalidInput("`by` is missing: send the name of the person who claims it.")
+    return json_response(view_awakeable(request, await request.app.claim(id, by, via="http")))
+
+
+async def unclaim(request: HttpRequest) -> Response:
+    [id] = request.args
+    return json_response(view_awakeable(request, await request.app.unclaim(id, via="http")))
 
 
 async def cancel(request: HttpRequest) -> Response:

@@ -7,7 +7,7 @@ from hark.store.sql import Sql
 from hark.store.statements import AwakeableRow
 
 _AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
-        title, description, schema, assignees, answered_by, nonce"""
+        title, description, schema, assignees, answered_by, nonce, groups, claimed_by, due_at"""
 
 # A5: what `show` shows.
 read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[text]", row=AwakeableRow)
@@ -28,7 +28,8 @@ pending_of_task = Sql(
 
 _BYTES = """coalesce(octet_length(a.payload), 0) + coalesce(octet_length(a.error), 0)
         + coalesce(octet_length(a.title), 0) + coalesce(octet_length(a.description), 0)
-        + coalesce(octet_length(a.schema), 0) + coalesce(octet_length(a.assignees), 0)"""
+        + coalesce(octet_length(a.schema), 0) + coalesce(octet_length(a.assignees), 0)
+        + coalesce(octet_length(a.groups), 0)"""
 _AFTER = """(:status::text IS NULL OR a.status = :status::text)
         AND (a.created_at, a.instance_id, a.entry_index) < (:at::bigint, :instance::text, :entry::bigint)"""
 _NEWEST = "ORDER BY a.created_at DESC, a.instance_id DESC, a.entry_index DESC LIMIT :size::bigint"

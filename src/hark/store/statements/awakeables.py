@@ -9,11 +9,11 @@ from hark.store.sql import Row, Sql
 insert_awakeables = Sql(
     """
     INSERT INTO awakeables (id, instance_id, task, place, entry_index, timeout_at, nonce, title, description,
-        schema, assignees, created_at)
+        schema, assignees, groups, due_at, created_at)
     SELECT r.id, r.instance_id, r.task, r.place, r.entry_index, r.timeout_at, r.nonce, r.title, r.description,
-        r.schema, r.assignees, :now::bigint
+        r.schema, r.assignees, r.groups, r.due_at, :now::bigint
     FROM {rows: id text, instance_id text, task text, place text, entry_index integer, timeout_at bigint,
-        nonce text, title text, description text, schema text, assignees text}
+        nonce text, title text, description text, schema text, assignees text, groups text, due_at bigint}
     WHERE true
     ON CONFLICT (instance_id, entry_index) DO UPDATE SET status = 'PENDING', timeout_at = excluded.timeout_at,
         resolved_at = NULL, answered_by = NULL
@@ -45,6 +45,9 @@ class AwakeableRow(Row, frozen=True):
     assignees: str | None
     answered_by: str | None
     nonce: str
+    groups: str | None
+    claimed_by: str | None
+    due_at: int | None
 
 
 class AwakeableState(Row, frozen=True):
@@ -65,13 +68,16 @@ class AwakeableState(Row, frozen=True):
     assignees: str | None
     nonce: str
     task_id: str | None
+    groups: str | None
+    claimed_by: str | None
+    due_at: int | None
 
 
 # A4, A8: what a settlement is validated against. Under lock of the owner.
 awakeable_states = Sql(
     """
     SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
-        title, description, assignees, nonce, task_id
+        title, description, assignees, nonce, task_id, groups, claimed_by, due_at
     FROM awakeables WHERE id IN :ids[text]
     """,
     row=AwakeableState,
@@ -92,6 +98,15 @@ settle = Sql(
     f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
     # SQLite has no UPDATE in a WITH, but executes two statements in one call.
     sqlite=f"{_SETTLE}; {_ANSWERED}",
+)
+
+# B6: who works on an awakeable; null: no person does. Under lock of the owner.
+claim_awakeables = Sql(
+    """
+    UPDATE awakeables AS a SET claimed_by = r.claimed_by,
+        claimed_at = CASE WHEN r.claimed_by IS NULL THEN NULL ELSE :now::bigint END
+    FROM {rows: id text, claimed_by text} WHERE a.id = r.id
+    """
 )
 
 # Invariant 11: an instance that has ended has no pending awakeables. Those of a task end with the task: it may outlive
