@@ -32,7 +32,7 @@ NAMES = {
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadyClaimed",
     "AlreadySettled",
     "TaskLost",
-    "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
+    "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected", "BpmnError",
     "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WouldBlockEventLoop",
     "MissingExtra",
 }  # fmt: skip

@@ -16,6 +16,7 @@ __all__ = [
     "AwakeableRejected",
     "AwakeableTimedOut",
     "Blocker",
+    "BpmnError",
     "Broadcast",
     "CallFailed",
     "Child",

@@ -220,7 +220,7 @@ def test_a_binary_or_huge_file_is_refused(tmp_path: Path) -> None:
         ("name: j\ntasks:\n  - build\n", "tasks[0]", 3, "must be a mapping"),
         (job("run: x", "undo: y", "agent: o"), "a", 6, "cannot have an undo"),
         (job("handler: h", "undo: rm {{ output }}"), "a", 6, "undo cannot be a template"),
-        (job("handler: h", "undo: h@2"), "a", 6, "contains '@'"),
+        (job("handler: h", "undo: shell"), "a", 6, "cannot be called 'shell'"),
         (job("type: map", "handler: h", "over: [{b: 1, b: 2}]"), "a", 7, "'b' occurs twice in over"),
         (job("run: x", before="inputs: {b: 1}\nschedule: {every: 60, input: {c: 1}}"), None, 3, "no input 'c'"),
     ],

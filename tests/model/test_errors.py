@@ -34,6 +34,7 @@ EXAMPLES: list[HarkError] = [
     errors.SignalTimeout("m"),
     errors.AwakeableTimedOut("m"),
     errors.AwakeableRejected("m"),
+    errors.BpmnError("m", variables={"a": 1}),
     errors.RunFailed("m", type="OSError", message="full"),
     errors.CallFailed("m", id="abc", error="boom"),
     errors.NonDeterministic("m", entry=3, expected="run a", found="run b"),

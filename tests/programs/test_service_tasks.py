@@ -11,8 +11,7 @@ from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
 from hark.model.job import RetrySpec
 from hark.model.process import NodeSpec, ProcessSpec
-from hark.programs.jobs.task_state import dump_task_state, load_task_state
-from hark.programs.processes import tasks
+from hark.programs.jobs.task_state import BPMN_ERROR, dump_task_state, load_task_state
 from hark.programs.processes.tasks import new_service_task, retried_state, service_nodes, task_graph, thrown_by
 
 SPEC = ProcessSpec(
@@ -39,7 +38,7 @@ def test_b6_the_number_of_a_service_task_is_that_of_its_node() -> None:
     graph = task_graph(SPEC)
     assert service_nodes(SPEC) == (1, 2)
     assert [task.name for task in graph.tasks] == ["begin", "charge", "ship"]
-    assert graph.is_process
+    assert graph.spec.is_process
 
 
 def test_b6_retries_are_attempts_in_all_and_at_least_one() -> None:
@@ -98,7 +97,7 @@ def test_b10_a_retried_task_begins_with_its_first_attempt_and_new_variables() ->
 def test_b4_the_error_that_a_handler_threw_is_in_the_state_of_its_task() -> None:
     state = load_task_state(retried_state(a_claim(), 1, local={}, root={}))
     assert thrown_by(dump_task_state(state)) is None
-    state.data[tasks.BPMN_ERROR] = {"code": "declined", "message": "no money", "variables": {"left": 3}}
+    state.data[BPMN_ERROR] = {"code": "declined", "message": "no money", "variables": {"left": 3}}
     thrown = thrown_by(dump_task_state(state))
     assert thrown is not None
     assert (thrown.code, thrown.message, thrown.variables) == ("declined", "no money", {"left": 3})

@@ -355,7 +355,7 @@ async def test_j11_tasks_need_the_scope_work_and_sound_arguments(store: Store) -
             codes[name] = (await worker.client.post("/tasks/fetch", json=body, headers=headers)).status_code
         assert codes == {"work": 200, "other": 403}
         for wrong in (
-            {"handlers": []}, {"handlers": ["shell"]}, {"handlers": ["a:b"]}, {"max": 0}, {"max": 101}, {"lease": 0.5},
+            {"handlers": []}, {"handlers": ["shell"]}, {"handlers": [""]}, {"max": 0}, {"max": 101}, {"lease": 0.5},
             {"lease": 4000}, {"wait": 61}, {"wait": -1}, {"worker": ""}, {"surprise": 1},
         ):  # fmt: skip
             body = {"worker": "w", "handlers": ["resize"], "wait": 0, **wrong}

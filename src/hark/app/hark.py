@@ -43,6 +43,7 @@ from hark.runtime.command_lanes import CommandStore, check_agents, register_comm
 from hark.runtime.job_access import JobAccess
 from hark.runtime.lazy_program import LazyProgram
 from hark.runtime.metrics import Metrics
+from hark.runtime.process_access import ProcessAccess
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.retention import Retention
@@ -149,10 +150,11 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
         self._jobs = JobBook(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
-        self._access = JobAccess(self._clerk, self._registry)
+        processes = ProcessAccess(self._clerk)
+        self._access = JobAccess(self._clerk, self._registry, processes)
         self._services = WorkerServices(
-            self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._access
-        )  # fmt: skip
+            self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._access, processes
+        )
         register_commands(self._registry, self._command_store(), check_agents({} if agents is None else agents))
         self._services.linger = seconds(linger, "linger", zero=True)
         self._services.max_signal_wait = seconds(max_signal_wait, "max_signal_wait")

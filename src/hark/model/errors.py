@@ -21,6 +21,7 @@
     ├── SignalTimeout (TimeoutError)
     ├── AwakeableTimedOut (TimeoutError)
     ├── AwakeableRejected
+    ├── BpmnError                      .code .message .variables
     ├── RunFailed                      .type .message .traceback
     ├── CallFailed                     .id .error
     ├── NonDeterministic               .entry .expected .found
@@ -306,6 +307,28 @@ class AwakeableRejected(HarkError):
 
     Raised by awaiting an AwakeableHandle. Catch it to decide what happens then.
     """
+
+
+class BpmnError(HarkError):
+    """A BPMN error: raise it in the handler of a process's task, which then ends at once, without another attempt.
+
+    The nearest error event that catches its code continues the process; one that nothing catches is an incident. In a
+    task of a job, this is an exception like any other.
+
+    Attributes:
+        code: The code, as in the error definitions of the file.
+        message: A text for people.
+        variables: An object that is merged into the variables where the error is caught, or None.
+
+    Example:
+        raise BpmnError("card-declined", "The card has expired.", {"expired": "2024-05"})
+    """
+
+    def __init__(self, code: str, message: str = "", variables: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.message = message
+        self.variables = variables
 
 
 class RunFailed(HarkError):

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
-NoteType = Literal["stream", "heartbeat", "checkpoint"]
+NoteType = Literal["stream", "heartbeat", "checkpoint", "escalated"]
 # A program writes these with an outcome (`Decision.events`).
 ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown", "moved"]
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
@@ -172,8 +172,16 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         "A task returned `pause`: it runs again after the delay.", {"name": "the name that the handler gave"}
     ),
     "thrown": EventInfo(
-        "A worker outside ended a task with an error code.",
-        {"code": "the code", "variables": "an object, or null: what the worker added"},
+        "A handler of a process's task raised `BpmnError`, or a worker outside ended a task with an error code.",
+        {"code": "the code", "message?": "a text for people", "variables": "an object, or null: what was added"},
+    ),
+    "escalated": EventInfo(
+        "A handler of a process's task threw an escalation.",
+        {
+            "task": "the id of the element",
+            "code": "the code",
+            "variables": "an object, or null: what the handler added",
+        },
     ),
     "gate": EventInfo(
         "The gate of a task decided on its output.",

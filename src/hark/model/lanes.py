@@ -1,7 +1,8 @@
 """Lanes: what a worker must be able to run before it may claim an instance.
 
 A definition in code is a lane of its own; an interpreter, a task handler and a gate are lanes too. A lane of code ends
-with `@` and the version; no other lane contains an `@`, so two lanes never have the same name.
+with `@` and the version; no other lane contains an `@`, so two lanes never have the same name. A handler may have any
+name, because elements of processes name it too: letters that have a meaning in lanes are written as in a URL.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what Hark's own workers can ru
 _TASK: Final = "task:"
 _AGENT: Final = "task:agent:"
 _GATE: Final = "gate:"
+_SPECIAL: Final = "%@:,"  # in the name of a handler; a comma separates the lanes of a worker
 
 
 def code_lane(definition: str, version: int) -> str:
@@ -33,6 +35,9 @@ def lane_of(kind: str, definition: str, version: int) -> str:
 
 def task_lane(handler: str) -> str:
     """The lane of the tasks that this handler runs."""
+    for letter in _SPECIAL:
+        if letter in handler:
+            handler = handler.replace(letter, f"%{ord(letter):02X}")
     return f"{_TASK}{handler}"
 
 
@@ -48,7 +53,12 @@ def gate_lane(name: str) -> str:
 
 def handler_of(lane: str) -> str | None:
     """The handler that a lane needs; None if it is the lane of something else."""
-    return lane[len(_TASK) :] if lane.startswith(_TASK) and "@" not in lane else None
+    if not lane.startswith(_TASK) or "@" in lane:
+        return None
+    handler = lane[len(_TASK) :]
+    for letter in reversed(_SPECIAL) if "%" in handler else "":
+        handler = handler.replace(f"%{ord(letter):02X}", letter)
+    return handler
 
 
 def gate_of(lane: str) -> str | None:
@@ -74,7 +84,7 @@ def what_runs(lane: str) -> str:
 
 def lane_name_problem(name: str, what: str) -> str | None:
     """Why a handler, an agent or a gate cannot have this name; None if it can. `what` is which of them it is."""
-    if "@" in name or ":" in name or "," in name:
+    if what != "handler" and ("@" in name or ":" in name or "," in name):
         return f"The {what} {name!r} contains '@', ':' or ','; use another name."
     if name == "shell" and what != "gate":
         return f"The {what} cannot be called 'shell': that name is taken by tasks that run a command."

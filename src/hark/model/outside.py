@@ -19,14 +19,16 @@ class FetchedTask(Struct, frozen=True):
         id: The id of the task.
         token: Proves that this worker holds the task; every call about the task needs it.
         handler: The handler that it is for.
-        run_id: The id of its job.
-        name: Its name in the job.
-        input: The job's input, or the output of its one need, or the outputs of its needs by name.
-        inputs: The inputs of the job.
+        run_id: The id of its job or process.
+        name: Its name in the job, or the id of its element.
+        input: The job's input, or the output of its one need, or the outputs of its needs by name; in a process, the
+            variables that it sees.
+        inputs: The inputs of the job; in a process, the same as `input`.
         attempt: From 1.
         iteration: Of a loop, from 0.
         checkpoint: What the last heartbeat with a checkpoint stored; null before the first.
         previous: Of a loop, what its last iteration gave to `continue`; absent in the first.
+        headers: Of a process, the texts that the file has for the handler; absent if there are none.
     """
 
     id: str
@@ -40,6 +42,7 @@ class FetchedTask(Struct, frozen=True):
     iteration: int
     checkpoint: Any
     previous: Any | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
 
 
 class TaskHeartbeat(Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""JobAccess: what the interpreter of jobs and the programs of tasks read of the store."""
+"""JobAccess: what the interpreter of jobs and the programs of tasks read of the store.
+
+A task may belong to a process (process_access.py): for its program, that is a job too.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from hark.model import json
 from hark.model.errors import NotFound
-from hark.model.lanes import gate_lane
+from hark.model.lanes import BPMN, gate_lane
 from hark.runtime.clerk import Clerk
+from hark.runtime.process_access import ProcessAccess, read_source
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.store import reads
@@ -25,37 +29,37 @@ class JobAccess:
     The code of jobs is imported where it is used: a process without jobs never loads it.
     """
 
-    def __init__(self, clerk: Clerk, registry: Registry) -> None:
+    def __init__(self, clerk: Clerk, registry: Registry, processes: ProcessAccess) -> None:
         self._clerk = clerk
         self._registry = registry
+        self._processes = processes
         self._graphs: dict[tuple[str, int], JobGraph] = {}
 
     def forget_sources(self) -> None:
         """The app may be opened on another store, which has versions of its own."""
         self._graphs = {}
+        self._processes.forget()
 
     async def graph(self, definition: str, version: int) -> JobGraph:
-        """The job of one version of a definition."""
+        """The job of one version of a definition; of a process, what the program of its tasks sees."""
         known = self._graphs.get((definition, version))
-        if known is not None:
-            return known
+        if known is None:
+            kind, source = await read_source(self._clerk, definition, version)
+            if kind == BPMN:
+                from hark.programs.processes.graph import process_graph
+                from hark.programs.processes.tasks import task_graph
 
-        async def read(store: Store) -> str | None:
-            found = await store.read(reads.sources_of, [(definition, version)])
-            return str(found[0][2]) if found and found[0][2] is not None else None
+                known = task_graph(process_graph(source).spec)
+            else:
+                from hark.programs.jobs.graph import job_graph
 
-        reply: Reply[str | None] = Reply()
-        self._clerk.read(read, reply)
-        source = await reply
-        if source is None:
-            raise NotFound(f"The source of {definition!r} version {version} is not in the store. Deploy it again.")
-        from hark.programs.jobs.graph import job_graph
-
-        graph = self._graphs[definition, version] = job_graph(source)
-        return graph
+                known = job_graph(source)
+            self._graphs[definition, version] = known
+        return known
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
-        """The rows of these tasks. They are read after the commit that let the caller run, so they are current."""
+        """The rows of these tasks and called processes. They are current: this reads them after the commit that let the
+        caller run."""
         from hark.programs.jobs.services import TaskOutput
 
         wanted = list(ids)

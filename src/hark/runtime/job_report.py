@@ -11,7 +11,7 @@ from hark.model import json
 from hark.model.errors import InvalidInput, NotFound, no_instance
 from hark.model.job import JobSpec, TaskSpec
 from hark.model.job_report import JobReport, TaskReport, TaskWait
-from hark.model.lanes import SHELL, agent_lane, gate_lane, task_lane
+from hark.model.lanes import JOB, SHELL, agent_lane, gate_lane, task_lane
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import TERMINAL, Instance
@@ -46,9 +46,9 @@ async def report(store: Store, target: str, here: Container[str]) -> JobReport:
     sources = await store.read(reads.sources_of, [(job.definition, job.version)])
     if not rows:
         raise no_instance(target)  # removed by retention since it was read
-    if not sources or sources[0][2] is None:
+    if not sources or sources[0].source is None:
         return JobReport(job, ())
-    return JobReport(job, await _tasks(store, job, rows[0], job_graph(sources[0][2]), here))
+    return JobReport(job, await _tasks(store, job, rows[0], job_graph(sources[0].source), here))
 
 
 async def spec_of(store: Store, name: str, version: int | None = None) -> JobSpec:
@@ -61,9 +61,9 @@ async def spec_of(store: Store, name: str, version: int | None = None) -> JobSpe
         found = await store.read(sql.newest_definitions, names=[name])
         version = found[0][1] if found else 0
     sources = await store.read(reads.sources_of, [(name, version)])
-    if not sources or sources[0][2] is None:
+    if not sources or sources[0].source is None or sources[0].kind != JOB:
         raise NotFound(f"There is no deployed job {name!r}. `hark job list` and `GET /definitions` list names.")
-    return job_graph(sources[0][2]).spec
+    return job_graph(sources[0].source).spec
 
 
 async def _tasks(

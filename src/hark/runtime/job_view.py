@@ -24,7 +24,7 @@ _ENDED = {"done": "completed", "failed": "failed", "cancelled": "cancelled"}
 async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any]:
     """The `state` of these jobs, by id: their `inputs`, and per task its status, attempt, output and error."""
     versions = sorted({(row.definition, row.version) for row in rows})
-    sources = {(name, version): source for name, version, source in await store.read(reads.sources_of, versions)}
+    sources = {(row.name, row.version): row.source for row in await store.read(reads.sources_of, versions)}
     jobs: dict[str, tuple[JobGraph, JobState]] = {}
     wanted: list[str] = []
     found: dict[str, Any] = {}

@@ -17,10 +17,10 @@ from msgspec import UNSET, Raw
 from hark.kernel.requests import Commit, CommitTask, FetchTasks, HandBack, RenewTask, Request, TakeNote
 from hark.model import json
 from hark.model.activation import Claim
-from hark.model.decisions import Decision, DecisionEvent
+from hark.model.decisions import Decision
 from hark.model.durations import short_duration
-from hark.model.errors import HarkError, StoreUnavailable, TaskLost, task_lost
-from hark.model.failures import Failure, failure_of
+from hark.model.errors import BpmnError, HarkError, StoreUnavailable, TaskLost, task_lost
+from hark.model.failures import Failure, failure_of, storable
 from hark.model.lanes import handler_of, task_lane
 from hark.model.log import get_logger
 from hark.model.names import SECOND, check_name, from_micros, micros
@@ -128,7 +128,7 @@ class OutsideTasks:
             claim.id, lease_text(claim.id, claim.epoch), handler_of(claim.lane) or "", state.run, claim.step,
             data.input, data.inputs, state.attempt, state.iteration,
             None if state.checkpoint is UNSET else _load(state.checkpoint),
-            UNSET if state.previous is UNSET else _load(state.previous),
+            UNSET if state.previous is UNSET else _load(state.previous), activation.task.headers or UNSET,
         )  # fmt: skip
 
     async def _fail_early(self, claim: Claim, error: Exception) -> None:
@@ -209,16 +209,22 @@ class OutsideTasks:
         activation = await self._held(id, token)
         await self._commit(activation.claim, activation.failed(failure_of(error), final=not retry, delay=wait))
 
-    async def throw(self, id: str, token: str, code: str, variables: dict[str, Any] | None) -> None:
-        """The task ends with an error that the model may catch by its code. A job catches none: the task fails, without
-        another attempt, and its history has the variables. Raises TaskLost, InvalidInput."""
+    async def throw(self, id: str, token: str, code: str, message: str, variables: dict[str, Any] | None) -> None:
+        """The task ends with a BPMN error, which its process may catch by its code. A job catches none: the task fails,
+        without another attempt, and its history has the variables. Raises TaskLost, InvalidInput."""
+        check_name(code, "code")
+        json.check_text(message, "message")
+        text = json.dump(variables, limit=self._max_payload, what="variables")
+        activation = await self._held(id, token)
+        failure = Failure("BpmnError", storable(str(BpmnError(code, message))))
+        await self._commit(activation.claim, activation.thrown(code, storable(message), text, failure))
+
+    async def escalate(self, id: str, token: str, code: str, variables: dict[str, Any] | None) -> None:
+        """Throw an escalation to the process of the task, which goes on. Raises TaskLost, InvalidInput."""
         check_name(code, "code")
         text = json.dump(variables, limit=self._max_payload, what="variables")
         activation = await self._held(id, token)
-        data = f'{{"code":{_encode(code).decode()},"variables":{text}}}'
-        event = DecisionEvent("thrown", activation.claim.step, data)
-        failed = activation.failed(Failure("BpmnError", code), final=True, events=[event])
-        await self._commit(activation.claim, failed)
+        await self._ask(TakeNote(note=activation.escalation(code, text)))
 
     async def _held(self, id: str, token: str) -> TaskActivation:
         """The task that this token holds. An attempt whose time is over fails now, and is lost."""

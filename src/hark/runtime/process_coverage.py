@@ -135,7 +135,8 @@ class MovedFeed:
 
     async def _covered(self, store: Store, process: str, version: int) -> PathCoverage:
         [row] = await store.read(reads.sources_of, [(process, version)])
-        return covered(decode_process(row[2]).process, version, self._counts.get((process, version), {}))
+        assert row.source is not None
+        return covered(decode_process(row.source).process, version, self._counts.get((process, version), {}))
 
 
 async def _versions(store: Store) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""The events of a run: of a job and of all its tasks, as one history and as one stream.
+"""The events of a run: of a job or process and of all its tasks, as one history and as one stream.
 
 Its cursors are those of the events of all instances (invariant 17). A client that follows a run reads its past by the
 run; new events are found by one scan of the newest events of all instances, for all runs that are followed.
@@ -20,11 +20,12 @@ _SCAN = 5000  # events of all instances in one scan
 
 
 async def is_run(store: Store, id: str) -> bool:
-    return [kind for (kind,) in await store.read(reads.kind_of, id=id)] == ["job"]
+    return [kind for (kind,) in await store.read(reads.kind_of, id=id)] in (["job"], ["bpmn"])
 
 
 def task_range(id: str) -> tuple[str, str]:
-    """The ids of the tasks of a job are in this range: `{job}.` and a digit (programs/jobs/addresses.py)."""
+    """The ids of the tasks of a run are in this range: `{run}.` and a digit (programs/jobs/addresses.py). The processes
+    that a process has called are in it too, with their tasks."""
     return f"{id}.0", f"{id}.:"
 
 

@@ -21,6 +21,7 @@ from hark.runtime.commands.lease_pulse import LeasePulse
 from hark.runtime.handler_support import HandlerSupport
 from hark.runtime.job_access import JobAccess
 from hark.runtime.listeners import Listeners
+from hark.runtime.process_access import ProcessAccess
 from hark.runtime.reply import Reply
 from hark.runtime.watchdog import LoopWatchdog
 
@@ -40,9 +41,10 @@ class WorkerServices(HandlerSupport):
         new: Callable[[Any, Any, dict[str, Any]], NewInstance],
         link: Callable[[str, str, int | None], str],
         jobs: JobAccess,
+        processes: ProcessAccess,
     ) -> None:
         """`new` makes a start of a definition, an input and options; `link` the signed address of an awakeable; `jobs`
-        reads what jobs need."""
+        and `processes` read what these need."""
         super().__init__(clerk)
         self.max_payload = max_payload
         self.new = new
@@ -59,6 +61,8 @@ class WorkerServices(HandlerSupport):
         self.outputs = jobs.outputs
         self.inputs = jobs.inputs
         self.unknown_gates = jobs.unknown_gates
+        self.process = processes.process
+        self.variables = processes.variables
         self._threads: ThreadPoolExecutor | None = None
         self._handler_threads: ThreadPoolExecutor | None = None
         self._watchdog: LoopWatchdog | None = None

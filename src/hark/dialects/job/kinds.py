@@ -118,7 +118,8 @@ class LaneName:
         return value
 
     def schema(self) -> dict[str, Any]:
-        return {**Name(self.what).schema(), "pattern": "^[^@:,]+$"}
+        any_text = Name(self.what).schema()
+        return any_text if self.what == "handler" else {**any_text, "pattern": "^[^@:,]+$"}
 
 
 @dataclass(frozen=True)

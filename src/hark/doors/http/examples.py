@@ -110,7 +110,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "FetchedTask": {
         "id": f"{_ORDER}.0", "token": f"1.{_ORDER}.0", "handler": "resize", "run_id": _ORDER, "name": "thumbnails",
         "input": {"url": "https://example.com/a.png"}, "inputs": {"url": "https://example.com/a.png"}, "attempt": 1,
-        "iteration": 1, "checkpoint": None, "previous": {"page": 1},
+        "iteration": 1, "checkpoint": None, "previous": {"page": 1}, "headers": {"size": "small"},
     },
     "TaskHeartbeat": {"cancelled": False, "until": "2026-03-01T09:01:00Z"},
     "TaskReported": {"success": True},
@@ -120,6 +120,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "CompleteBody": {"token": f"1.{_ORDER}.0", "output": {"width": 100}},
     "FailBody": {"token": f"1.{_ORDER}.0", "error": "The image is empty.", "retry": False},
     "ErrorBody": {"token": f"1.{_ORDER}.0", "code": "image-empty"},
+    "EscalateBody": {"token": f"1.{_ORDER}.0", "code": "late", "variables": {"days": 3}},
     "StartBody": {
         "definition": "Order", "input": {"order": 42}, "correlation_key": "order:42", "tags": {"tenant": "a"},
     },

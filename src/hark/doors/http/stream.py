@@ -51,7 +51,7 @@ async def stream(request: HttpRequest) -> Response | None:
     query: StreamQuery = request.query()
     last = request.header_text(b"last-event-id") or query.after
     instance = await request.app.get(target)
-    id, is_run = instance.id, instance.kind == "job"
+    id, is_run = instance.id, instance.kind in ("job", "bpmn")
     position = (0, 0) if last is None else _position(last, is_run)
     if last is not None:
         more, _, ended = await _follow(request, id, is_run, position, limit=1)

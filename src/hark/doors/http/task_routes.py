@@ -1,4 +1,4 @@
-"""The handlers for task workers in other languages: fetch, heartbeat, complete, continue, fail, error (J11).
+"""The handlers for task workers in other languages: fetch, heartbeat, complete, continue, fail, error, escalate (J11).
 
 A fetch waits until there is a task. If the client closes the connection meanwhile, or the server stops, it gets none:
 what was claimed for it is handed back at once.
@@ -96,6 +96,22 @@ class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
         token: The token of the task.
         code: The code of the error.
         variables: Variables for the process that catches it; in a job, they are in the history of the task.
+        message: A text for people.
+    """
+
+    token: str
+    code: Name
+    variables: dict[str, Any] | None = None
+    message: str = ""
+
+
+class EscalateBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An escalation that a process may catch by its code. The task goes on.
+
+    Attributes:
+        token: The token of the task.
+        code: The code of the escalation.
+        variables: Variables for the process that catches it.
     """
 
     token: str
@@ -173,5 +189,12 @@ async def fail(request: HttpRequest) -> Response:
 async def error(request: HttpRequest) -> Response:
     [task] = request.args
     body = await request.body_as(ErrorBody, parsing.ENVELOPE)
-    await request.access.outside_tasks.throw(task, body.token, body.code, body.variables)
+    await request.access.outside_tasks.throw(task, body.token, body.code, body.message, body.variables)
+    return json_response(TaskReported())
+
+
+async def escalate(request: HttpRequest) -> Response:
+    [task] = request.args
+    body = await request.body_as(EscalateBody, parsing.ENVELOPE)
+    await request.access.outside_tasks.escalate(task, body.token, body.code, body.variables)
     return json_response(TaskReported())

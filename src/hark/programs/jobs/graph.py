@@ -21,12 +21,10 @@ class JobGraph:
         dependents: The numbers that need each task directly, by number.
         normal: How many tasks are not `finally` tasks; those come after them.
         read_by: What `tasks_read_by` has found, by number.
-        is_process: It is a process as the program of its service tasks sees it.
     """
 
-    def __init__(self, spec: JobSpec, *, is_process: bool = False) -> None:
+    def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
-        self.is_process = is_process
         self.tasks: tuple[TaskSpec, ...] = spec.tasks
         self.numbers = {task.name: number for number, task in enumerate(spec.tasks)}
         self.needs = [tuple(self.numbers[name] for name in task.needs) for task in spec.tasks]

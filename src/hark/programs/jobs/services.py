@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from hark.model.notes import AnyNote
@@ -15,7 +15,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class TaskOutput(NamedTuple):
-    """The row of a task: its status as stored, its state, its output and error. JSON as text."""
+    """The row of a task or of a called process: its status as stored, its state, its output and error. JSON as text."""
 
     id: str
     status: str
@@ -54,6 +54,10 @@ class JobServices(FunctionServices, Protocol):
 
     def inputs(self, job: str) -> Awaitable[str]:
         """The inputs of a job as JSON text, with the defaults of the spec."""
+        ...
+
+    def variables(self, process: str) -> Awaitable[Mapping[str, Any]]:
+        """The variables that a process has now, for its tasks. Not to be changed: its tasks share them."""
         ...
 
     def unknown_gates(self, names: Iterable[str]) -> Awaitable[list[str]]:

@@ -20,7 +20,7 @@ from hark.programs import effects
 from hark.programs.awakeable_handle import AwakeableHandle
 from hark.programs.functions import checked_names
 from hark.programs.jobs.services import TaskReply
-from hark.programs.jobs.task_data import TaskData
+from hark.programs.jobs.task_data import TaskData, dump_variables
 from hark.programs.jobs.task_outcomes import Complete, Continue, Fail, Pause
 from hark.programs.jobs.task_session import TaskSession
 
@@ -40,15 +40,16 @@ class TaskContext:
 
     Attributes:
         id: The id of the task.
-        run_id: The id of the job: signals of the run are sent to it.
-        name: The name of the task.
+        run_id: The id of the job or process: signals of the run are sent to it.
+        name: The name of the task; in a process, the id of the element.
         attempt: Which attempt this is, from 1.
         iteration: Which iteration of a loop this is, from 0.
         input: The input of the job, or the output of the one task that this one needs, or `{need: output}`; what
-            `input:` says; the item of a map.
-        inputs: The inputs of the job.
-        outputs: The outputs of the tasks that this one needs, by name.
+            `input:` says; the item of a map. In a process, the variables that the task sees.
+        inputs: The inputs of the job; in a process, the same as `input`.
+        outputs: The outputs of the tasks that this one needs, by name; in a process, nothing.
         previous: What the last iteration of the loop gave to `continue_`; None in the first.
+        headers: In a process, the texts that the file has for the handler of this element; in a job, nothing.
         scheduled_at: The time of the schedule that started the job, or None.
 
     Example:
@@ -69,6 +70,7 @@ class TaskContext:
         self.inputs: Any = data.inputs
         self.outputs: dict[str, Any] = data.outputs
         self.previous: Any = None if state.previous is UNSET else json.load(bytes(state.previous).decode())
+        self.headers: dict[str, str] = dict(session.activation.task.headers)
         self.scheduled_at: datetime | None = None if claim.scheduled_at is None else from_micros(claim.scheduled_at)
         self._session = session
         self._services = session.services
@@ -206,6 +208,33 @@ class TaskContext:
             PayloadTooLarge: The details are over 16 KiB.
         """
         return self._session.begin(self._session.heartbeat(None if details is None else effects.progress(details)))
+
+    # -- processes --------------------------------------------------------------------------------
+
+    def escalate(self, code: str, variables: dict[str, Any] | None = None) -> TaskReply[bool]:
+        """Throw an escalation to the process of this task, and go on. An attempt that runs again throws it again.
+
+        The nearest escalation event that catches the code continues the process; an interrupting one cancels this task.
+        An escalation that nothing catches has no effect. To throw an error, which ends the task, raise `BpmnError`.
+
+        Args:
+            code: The code, as in the escalation definitions of the file.
+            variables: An object that is merged into the variables where the escalation is caught.
+
+        Returns:
+            Whether the process still waits for this task: False if it is about to cancel it.
+
+        Raises:
+            InvalidInput: The task belongs to a job, which catches nothing; or an argument is malformed.
+            TaskLost: When awaited, if the task was cancelled or another worker has it.
+
+        Example:
+            await task.escalate("late", {"expected": "2024-05-01"})
+        """
+        checked = check_name(code, "code of an escalation")
+        text = dump_variables(variables, self._services.max_payload)
+        escalation = self._session.activation.escalation(checked, text)
+        return self._session.begin(self._session.escalate(escalation))
 
     # -- signals ----------------------------------------------------------------------------------
 

@@ -12,15 +12,19 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from hark.model import json
+from hark.model.errors import InvalidInput
 from hark.programs.jobs.addresses import task_id
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import JobServices
-from hark.programs.jobs.task_state import TaskState
+from hark.programs.jobs.task_state import LOCAL, TaskState
 from hark.programs.jobs.variables import Compiled, Scope, render, templates_in
+from hark.programs.processes.shared_variables import SharedVariables
 
 
 class TaskData(Struct):
     """The input of a handler, the inputs of its job, and the outputs of the tasks that it needs, by name.
+
+    Input and inputs of a task of a process are the variables that it sees.
 
     `scope` and `more` are for other templates of the task: `scope.variables(*templates, **more)`.
     """
@@ -43,6 +47,9 @@ async def load_data(
         services: Where it is read.
         templates: Other templates of the task: what they name is read too.
     """
+    if graph.spec.is_process:
+        variables = await _load_variables(state, services)
+        return TaskData(variables, variables, {}, Scope(graph, state.run, variables, {}), {"iteration": 0})
     task = graph.tasks[state.task]
     text = await services.inputs(state.run) if state.inputs is UNSET else bytes(state.inputs).decode()
     inputs = json.load(text)
@@ -74,6 +81,22 @@ async def load_data(
     else:
         input = {need: outputs.get(need) for need in task.needs}
     return TaskData(input, inputs, outputs, scope, more)
+
+
+async def _load_variables(state: TaskState, services: JobServices) -> dict[str, Any]:
+    """The variables that a task of a process sees: those in its state or, if they are large, those that the process has
+    now and the local ones."""
+    if state.inputs is not UNSET:
+        embedded: dict[str, Any] = json.load(bytes(state.inputs).decode())
+        return embedded
+    return SharedVariables(await services.variables(state.run), state.data.get(LOCAL, {}))
+
+
+def dump_variables(variables: Any, limit: int) -> str:
+    """What a handler gives to its process, as JSON: an object, or null. Raises InvalidInput, PayloadTooLarge."""
+    if variables is not None and not isinstance(variables, dict):
+        raise InvalidInput(f"The variables must be a dict or None, not {type(variables).__name__}.")
+    return json.dump_unchecked(variables, limit=limit, what="variables")
 
 
 def _read_whole(state: TaskState, graph: JobGraph) -> list[tuple[str, int]]:

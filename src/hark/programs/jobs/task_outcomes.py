@@ -17,13 +17,14 @@ from hark.model import lanes
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, DecisionEvent, Effect, Finish, Park, Redo
 from hark.model.durations import short_duration
-from hark.model.errors import InvalidOutcome
+from hark.model.errors import InvalidInput, InvalidOutcome
 from hark.model.failures import Failure, failure_of
 from hark.model.job import JobSpec, RetrySpec, TaskSpec
 from hark.model.names import CENTURY, SECOND
+from hark.model.notes import NotedEvent, NoteParent
 from hark.programs.jobs.graph import APPROVAL_GATE, is_registered_gate
 from hark.programs.jobs.new_tasks import lane_of, lane_of_undo
-from hark.programs.jobs.task_state import TaskState, dump_task_state
+from hark.programs.jobs.task_state import BPMN_ERROR, TaskState, dump_task_state
 
 QUESTION: Final = "awakeable#"  # how the places of awakeables begin; the period and a number follow
 _DEFAULT_QUEUE: Final = "default"
@@ -90,6 +91,7 @@ class TaskActivation:
         state = self.state
         if state.ended:
             state.ended, state.since = False, 0
+            state.data.pop(BPMN_ERROR, None)
             self._renew(attempt=1)
         state.paused = None
         state.since = state.since or now
@@ -158,6 +160,36 @@ class TaskActivation:
         decision.effects = self.effects
         decision.events = tuple(events)
         return decision
+
+    def thrown(self, code: str, message: str, variables: str, failure: Failure) -> Decision:
+        """The task ends with a BPMN error, which its process can read in its row. A job catches none.
+
+        Args:
+            code: The code.
+            message: A text for people.
+            variables: JSON: an object, or null.
+            failure: Why the task has failed, if nothing catches the error.
+        """
+        thrown = {"code": code, "message": message, "variables": Raw(variables.encode())}
+        if self.job.is_process:
+            self.state.data[BPMN_ERROR] = thrown
+        shown = {key: value for key, value in thrown.items() if value != ""}
+        event = DecisionEvent("thrown", self.claim.step, msgspec.json.encode(shown).decode())
+        return self.failed(failure, final=True, events=[event])
+
+    def escalation(self, code: str, variables: str) -> NoteParent:
+        """The note that throws an escalation to the process; `variables` is JSON. Raises InvalidInput in a job."""
+        claim = self.claim
+        if not self.job.is_process:
+            raise InvalidInput(
+                f"Task {claim.step!r} belongs to a job: only tasks of a process can escalate. Signal the run, or fail."
+            )
+        assert claim.parent_id is not None
+        assert claim.parent_wait is not None
+        thrown = {"code": code, "variables": Raw(variables.encode())}
+        event = NotedEvent("escalated", msgspec.json.encode({"task": claim.step, **thrown}).decode())
+        payload = msgspec.json.encode({"status": "escalated", **thrown}).decode()
+        return NoteParent(claim.id, claim.epoch, claim.parent_id, claim.parent_wait, payload, (event,), claim.step)
 
     def continued(self, output: str, now: int) -> Decision:
         """The next iteration of a loop, unless it has reached a bound."""

@@ -16,13 +16,15 @@ from typing import Any
 from hark.model import json
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision, stop
-from hark.model.failures import failure_of
+from hark.model.errors import BpmnError, InvalidInput
+from hark.model.failures import failure_of, storable
+from hark.model.names import check_name
 from hark.programs.branches import Suspended
 from hark.programs.cancellation import is_cancelled
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import TaskServices
 from hark.programs.jobs.task_context import TaskContext
-from hark.programs.jobs.task_data import load_data
+from hark.programs.jobs.task_data import dump_variables, load_data
 from hark.programs.jobs.task_outcomes import Complete, Continue, TaskActivation, as_outcome
 from hark.programs.jobs.task_session import TaskSession
 from hark.programs.jobs.task_state import load_task_state
@@ -58,6 +60,8 @@ class TaskProgram:
                     what = f"output of task {claim.step!r}"
                     output = json.dump_unchecked(outcome.output, limit=services.max_payload, what=what)
                 decide = partial(activation.outcome, outcome, output, services.micros())
+        except BpmnError as error:
+            decide = _thrown(activation, error, services.max_payload)
         except Suspended:
             decide = activation.suspended
         except (KeyboardInterrupt, SystemExit):
@@ -121,3 +125,15 @@ class TaskProgram:
         if session is not None:
             activation.consume, activation.effects = session.waits.received(), list(session.withdrawn())
         return activation.failed(failure_of(error))
+
+
+def _thrown(activation: TaskActivation, error: BpmnError, max_payload: int) -> Callable[[], Decision]:
+    """The decision for a BPMN error that the handler raised. In a job it is an exception like any other."""
+    if not activation.job.is_process:
+        return partial(activation.failed, failure_of(error))
+    try:
+        code = check_name(error.code, "code of a BPMN error")
+        variables = dump_variables(error.variables, max_payload)
+    except InvalidInput as problem:
+        return partial(activation.failed, failure_of(problem))
+    return partial(activation.thrown, code, storable(str(error.message)), variables, failure_of(error))

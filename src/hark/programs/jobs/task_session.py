@@ -30,6 +30,7 @@ from hark.model.notes import (
     NotedEvent,
     NoteEvents,
     NoteInbox,
+    NoteParent,
     NoteState,
     NoteTimeout,
     NoteWait,
@@ -410,6 +411,12 @@ class TaskSession:
         if asked.status == "PENDING":
             self._pending_awakeables.add(asked.id)
         return asked
+
+    async def escalate(self, escalation: NoteParent) -> bool:
+        """Throw an escalation. Returns whether the process still waits for this task."""
+        self.check()
+        is_heard: bool = await self.note(escalation)
+        return is_heard
 
     async def heartbeat(self, details: str | None) -> None:
         self.check()

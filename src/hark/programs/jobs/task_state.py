@@ -6,12 +6,16 @@ iterations, suspensions and a retry of the job.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 MAX_EMBEDDED = 512  # bytes of JSON: larger inputs of a job are read from the row of the job
+
+# What `data` has of a service task of a process.
+LOCAL: Final = "local"  # the variables that it sees beside those of the process itself, if these are large
+BPMN_ERROR: Final = "bpmn_error"  # the error that its handler threw: `{"code", "message", "variables"}`
 
 
 class TaskState(Struct, omit_defaults=True):
@@ -19,10 +23,11 @@ class TaskState(Struct, omit_defaults=True):
 
     Attributes:
         task: Its number: its index in the tasks of the spec.
-        run: The id of the job.
+        run: The id of the job or process.
         generation: How often a regression, or a retry of the job, started it anew.
         generations: Those of the tasks that it may read, by number; a task that is not in it has generation 0.
-        inputs: The inputs of the job, if they are small; else they are read with `services.inputs`.
+        inputs: The inputs of the job, or the variables of the process, if they are small; else they are read with
+            `services.inputs` or `services.variables`.
         item: The value of a map's item.
         number: The number of the item, for an item.
         undo: This is the undo of the task: it runs `undo:` of the spec, and its input is the task's output.

@@ -21,10 +21,8 @@ from hark.model.names import check_name
 from hark.model.process import NodeSpec, ProcessSpec
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.new_tasks import KIND
-from hark.programs.jobs.task_state import MAX_EMBEDDED, TaskState, dump_task_state
+from hark.programs.jobs.task_state import LOCAL, MAX_EMBEDDED, TaskState, dump_task_state
 
-BPMN_ERROR: Final = "bpmn_error"  # in TaskState.data: the error that the handler threw
-LOCAL: Final = "local"  # in TaskState.data: the variables that are not those of the process itself
 _QUEUE: Final = "default"
 
 _encode = msgspec.json.Encoder().encode
@@ -37,7 +35,7 @@ def service_nodes(spec: ProcessSpec) -> tuple[int, ...]:
 
 def task_graph(spec: ProcessSpec) -> JobGraph:
     """The process as the program of its service tasks sees it."""
-    return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes))), is_process=True)
+    return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes)), is_process=True))
 
 
 def _task_spec(node: NodeSpec) -> TaskSpec:

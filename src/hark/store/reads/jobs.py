@@ -6,7 +6,7 @@ from hark.store.sql import Row, Sql
 
 
 class TaskRow(Row, frozen=True):
-    """What the interpreter and people need of a task. JSON as text."""
+    """What an interpreter and people need of a task or of a called process. JSON as text."""
 
     id: str
     status: str
@@ -15,10 +15,13 @@ class TaskRow(Row, frozen=True):
     error: str | None
 
 
-# The tasks of jobs, by id: outputs for later tasks and for the result, and what `get` shows of a job. Another instance
-# may have an id like that of a task.
+# The tasks of jobs and processes, and the processes that those have called, by id: outputs for later tasks and for the
+# result, and what `get` shows of a job. Another instance may have an id like that of a task.
 read_tasks = Sql(
-    "SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text] AND kind = 'task'", row=TaskRow
+    """
+    SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')
+    """,
+    row=TaskRow,
 )
 
 
@@ -42,13 +45,31 @@ unfinished_below = Sql(
     row=Descendant,
 )
 
+
+class DefinitionSource(Row, frozen=True):
+    """The source of a version of a definition. `kind` says how it is read; code has no source."""
+
+    name: str
+    version: int
+    source: str | None
+    kind: str
+
+
 # The sources of versions of definitions. They never change.
 sources_of = Sql(
     """
-    SELECT d.name, d.version, d.source FROM {rows: name text, version bigint}
+    SELECT d.name, d.version, d.source, d.kind FROM {rows: name text, version bigint}
     JOIN definitions d ON d.name = r.name AND d.version = r.version
-    """
+    """,
+    row=DefinitionSource,
 )
+
+
+# The state of a process, for the variables in it. While it has tasks, its state changes only together with its epoch.
+process_state = Sql("SELECT epoch, state FROM instances WHERE id = :id::text AND kind = 'bpmn'")
+
+# Whether what was read of it before is its state still.
+process_epoch = Sql("SELECT epoch FROM instances WHERE id = :id::text AND kind = 'bpmn'")
 
 # The state of a job, for the inputs in it.
 job_of = Sql("SELECT definition, version, step, state FROM instances WHERE id = :id::text")
