@@ -49,7 +49,7 @@ def _local(process: ProcessDraft, name: str) -> str:
 
 def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any:
     text = (version or "").strip()
-    if not is_expression(text) and not (text.isdigit() and 0 < int(text[:10]) < 2**31):
+    if not is_expression(text) and not (text.isdecimal() and 0 < int(text[:10]) < 2**31):
         process.report(node, f"It calls the version {text!r} of a process. Write a number from 1.")
         return None
     return source(process, node, text, "The version it calls")

@@ -19,6 +19,7 @@ def check_process(process: ProcessDraft) -> None:
         members = process.members(scope)
         _check_starts(process, scope, members)
         _check_links(process, members)
+        _check_compensation_subprocess(process, scope, members)
         if is_connected:  # otherwise it is reported that flows have no end
             _check_reached(process, members)
 
@@ -58,6 +59,10 @@ def _check_event_gateway(process: ProcessDraft, node: NodeDraft) -> None:
             process.report(
                 node, f"{target.id!r} follows the event gateway, but is neither a catch event nor a receive task."
             )
+        elif len(target.incoming) > 1:
+            process.report(
+                target, "It follows an event gateway, so nothing else can lead to it. Use an event of its own."
+            )
 
 
 def _check_cancel(process: ProcessDraft, node: NodeDraft) -> None:
@@ -85,6 +90,23 @@ def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
         around = process.scope_of(around)
     if activity.scope != scope:
         process.report(node, f"It compensates {activity.id!r}, which is not in the same scope. Throw it where that is.")
+
+
+def _check_compensation_subprocess(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
+    """A sub-process has at most one way to be compensated, and a process has none."""
+    found = [node for node in members if _compensates(process, node)]
+    for node in found:
+        if scope is None:
+            process.report(node, "Nothing compensates a whole process. Put it into the sub-process it compensates.")
+        elif node is not found[0]:
+            process.report(node, f"{scope.id!r} has two event sub-processes for compensation. Leave one of them.")
+        elif scope.fields.get("compensation") is not None:
+            process.report(node, f"{scope.id!r} also has a boundary event for compensation. Leave one of them.")
+
+
+def _compensates(process: ProcessDraft, node: NodeDraft) -> bool:
+    events = (process.nodes[number].event for number in node.children if process.nodes[number].kind == "start")
+    return node.is_event_subprocess and any(event is not None and event.kind == "compensation" for event in events)
 
 
 def _check_starts(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:

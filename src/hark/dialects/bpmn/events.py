@@ -205,7 +205,7 @@ class _Reader:
         if error is None and (self.throws or self.definition.get("errorRef")):
             return None
         code = None if error is None else source(self.process, self.node, error.get("errorCode"), "The error code")
-        if error is not None and code is None and (self.throws or error.get("errorCode") is not None):
+        if error is not None and code is None and self.throws:
             self._report(f"The error {error.get('id')!r} has no code. Set its errorCode.")
             return None
         message = None if error is None or not self.throws else attribute(error, "errorMessage")
@@ -223,7 +223,7 @@ class _Reader:
             return None
         given = None if escalation is None else escalation.get("escalationCode")
         code = source(self.process, self.node, given, "The escalation code")
-        if escalation is not None and code is None and (self.throws or given is not None):
+        if escalation is not None and code is None and self.throws:
             self._report(f"The escalation {escalation.get('id')!r} has no code. Set its escalationCode.")
             return None
         return EventSpec("escalation", name=code, code_variable=attribute(self.definition, "escalationCodeVariable"))

@@ -15,6 +15,7 @@ from hark.model.errors import MalformedJson
 
 Schema = dict[str, Any]
 
+_DEEPEST = 10  # groups within groups
 _TYPES = {
     "long": "integer", "integer": "integer", "int": "integer", "number": "integer", "double": "number",
     "float": "number", "decimal": "number", "boolean": "boolean",
@@ -141,18 +142,18 @@ def zeebe_form(text: str) -> Schema | None:
     return schema if schema["properties"] else None
 
 
-def _add_components(schema: Schema, components: list[Any]) -> None:
+def _add_components(schema: Schema, components: list[Any], depth: int = 0) -> None:
     for component in components:
-        if not isinstance(component, dict):
+        if not isinstance(component, dict) or depth == _DEEPEST:
             continue
         inner = component.get("components")
         path = [part for part in str(component.get("path") or "").split(".") if part]
-        if component.get("type") == "dynamiclist" and path and isinstance(inner, list):
+        if component.get("type") == "dynamiclist" and 0 < len(path) <= _DEEPEST and isinstance(inner, list):
             items: Schema = {"type": "object", "properties": {}}
-            _add_components(items, inner)
+            _add_components(items, inner, depth + 1)
             _at(schema, path[:-1])["properties"][path[-1]] = {"type": "array", "items": items}
         elif isinstance(inner, list):
-            _add_components(_at(schema, path), inner)
+            _add_components(_at(schema, path[:_DEEPEST]), inner, depth + 1)
         else:
             _add_field(schema, component)
 
@@ -169,7 +170,7 @@ def _at(schema: Schema, path: list[str]) -> Schema:
 
 def _add_field(schema: Schema, component: dict[str, Any]) -> None:
     path = [part for part in str(component.get("key") or "").split(".") if part]
-    if not path or component.get("disabled") is True or component.get("readonly") is True:
+    if not 0 < len(path) <= _DEEPEST or component.get("disabled") is True or component.get("readonly") is True:
         return
     field = _component(component)
     if field is None:

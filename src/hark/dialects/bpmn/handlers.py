@@ -18,7 +18,7 @@ _BEAN = re.compile(r"[$#]\{\s*([\w.$-]+?)\s*\}")
 _METHOD = re.compile(r"[$#]\{\s*([A-Za-z_][\w.]*)\s*\(.*\)\s*\}", re.DOTALL)
 _DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _CENTURY = 100 * 365 * 86_400
-_CYCLE = re.compile(r"R(\d+)\s*/\s*(P\S+)", re.IGNORECASE)
+_CYCLE = re.compile(r"R([0-9]{1,9})\s*/\s*(P\S+)", re.IGNORECASE)
 
 
 def read_service(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> None:
@@ -93,8 +93,8 @@ def _read_attempts(process: ProcessDraft, node: NodeDraft) -> None:
     definition = zeebe(node.extensions, "taskDefinition")
     retries = (definition.get("retries") or "").strip() if definition is not None else ""
     if retries:
-        if retries.lstrip("=").strip().isdigit():
-            node.fields["retries"] = _attempts(int(retries.lstrip("=").strip()))
+        if re.fullmatch(r"=?\s*[0-9]{1,9}", retries):
+            node.fields["retries"] = _attempts(int(retries.removeprefix("=")))
         else:
             process.report(node, f"Its retries are {retries!r}. Write a number: how often it is tried in all.")
     for cycle in named(node.extensions, "failedJobRetryTimeCycle"):

@@ -31,7 +31,7 @@ def read_loop(process: ProcessDraft, node: NodeDraft) -> None:
 def _standard(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec:
     element = loop.first("bpmn:loopCondition")
     maximum = (loop.get("loopMaximum") or "").strip()
-    if maximum and not (maximum.isdigit() and len(maximum) < 10):
+    if maximum and not (maximum.isdecimal() and len(maximum) < 10):
         process.report(node, f"loopMaximum is {maximum!r}. Write a number from 0.", loop.line)
         maximum = ""
     return LoopSpec(

@@ -113,10 +113,13 @@ class PassedVariables:
             return
         self.is_given = True
         if element.get("variables") == "all":
-            self.copies_all = True
+            if element.get("local") == "true":  # those that are mapped to the node itself
+                self.assignments += node.fields.get("inputs", ())
+            else:
+                self.copies_all = True
             return
         expression, name = element.get("sourceExpression"), (element.get("source") or "").strip()
-        target = (element.get("target") or element.get("targetExpression") or name).strip()
+        target = (element.get("target") or element.get("targetExpression") or "").strip()
         if not target or not (expression or name):
             process.report(node, f'{element.tag} needs a source and a target, or variables="all".', element.line)
             return

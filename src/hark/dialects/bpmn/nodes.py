@@ -12,8 +12,6 @@ from hark.dialects.bpmn.sources import condition, flow_condition
 from hark.dialects.bpmn.user_tasks import read_user
 from hark.model.process import EventSpec
 
-_DECIDES = frozenset(("exclusive", "inclusive", "complex"))
-
 
 def read_nodes(process: ProcessDraft) -> None:
     """Read what the nodes of a process do, and the conditions of its flows."""
@@ -105,10 +103,10 @@ def _read_flows(process: ProcessDraft, node: NodeDraft) -> None:
         element = flow.element.first("bpmn:conditionExpression")
         if element is None or not (element.text.strip() or element.attributes.get("language")):
             continue
-        if node.kind in _DECIDES or node.is_activity:
-            flow.condition = flow_condition(process, flow.id, element, "Its condition")
+        if node.kind in ("parallel", "event_gateway"):
+            process.file.ignore(flow.id, element.line, "Its condition is ignored: the gateway takes all flows.")
         else:
-            process.file.ignore(flow.id, element.line, "Its condition is ignored: the flow does not leave a decision.")
+            flow.condition = flow_condition(process, flow.id, element, "Its condition")
     if reference and "default" not in node.fields:
         process.report(
             node, f"Its default flow {reference!r} does not leave it. Set default to one of its outgoing flows."
@@ -131,7 +129,7 @@ def _read_hosts(process: ProcessDraft) -> None:
             continue
         node.fields["host"] = host.number
         if node.event is not None and node.event.kind != "compensation":
-            host.fields["boundaries"] = (*host.fields.get("boundaries", ()), node.number)
+            host.fields.setdefault("boundaries", []).append(node.number)
 
 
 def _read_compensations(process: ProcessDraft) -> None:
@@ -146,11 +144,23 @@ def _read_compensations(process: ProcessDraft) -> None:
     for node in process.nodes:
         if node.kind != "boundary" or node.event is None or node.event.kind != "compensation":
             continue
-        handlers = [end for end in ends.get(node.number, ()) if end.is_activity]
-        handlers = [end for end in handlers if end.is_for_compensation] or handlers
+        activities = [end for end in ends.get(node.number, ()) if end.is_activity]
+        handlers = [end for end in activities if end.is_for_compensation]
         if len(handlers) != 1:
-            several = "more than one activity" if handlers else "no activity"
-            process.report(node, f"It is associated with {several} that compensates. Associate it with exactly one.")
+            _report_handlers(process, node, activities, handlers)
         elif "host" in node.fields:
-            handlers[0].fields["for_compensation"] = True
-            process.nodes[node.fields["host"]].fields["compensation"] = handlers[0].number
+            host = process.nodes[node.fields["host"]]
+            if "compensation" in host.fields:
+                process.report(node, f"{host.id!r} has two boundary events for compensation. Leave one of them.")
+            host.fields["compensation"] = handlers[0].number
+
+
+def _report_handlers(
+    process: ProcessDraft, node: NodeDraft, activities: list[NodeDraft], handlers: list[NodeDraft]
+) -> None:
+    if handlers:
+        process.report(node, f"It is associated with {len(handlers)} activities that compensate. Leave one of them.")
+    elif activities:
+        process.report(node, f'It is associated with {activities[0].id!r}. Set isForCompensation="true" there.')
+    else:
+        process.report(node, "It is not associated with an activity that compensates. Draw an association to one.")

@@ -145,6 +145,7 @@ def _spec(process: ProcessDraft) -> ProcessSpec:
             outgoing=tuple(node.outgoing),
             event=node.event,
             children=tuple(node.children),
+            boundaries=tuple(node.fields.pop("boundaries", ())),
             **node.fields,
         )
         for node in process.nodes

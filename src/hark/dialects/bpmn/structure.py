@@ -5,6 +5,8 @@ What a node does is read later (nodes.py): it may refer to nodes that come after
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from hark.dialects.bpmn.draft import FlowDraft, NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import extensions_of
 from hark.dialects.bpmn.xml_tree import XmlElement
@@ -74,7 +76,7 @@ def _read_scope(process: ProcessDraft, element: XmlElement, scope: int) -> None:
 
 
 def _add_node(process: ProcessDraft, element: XmlElement, kind: NodeKind, scope: int) -> NodeDraft:
-    id = (element.get("id") or "").strip() or _free(process, f"{element.name}@{element.line}")
+    id = (element.get("id") or "").strip() or _free(f"{element.name}@{element.line}", process.by_id, process.numbered)
     node = NodeDraft(id, len(process.nodes), kind, element, scope, extensions_of(element))
     process.nodes.append(node)
     if scope != ROOT:
@@ -90,12 +92,12 @@ def _add_node(process: ProcessDraft, element: XmlElement, kind: NodeKind, scope:
     return node
 
 
-def _free(process: ProcessDraft, id: str) -> str:
-    number = 2
+def _free(id: str, taken: Container[str], last: dict[str, int]) -> str:
+    """This id or, if it is taken, the id with the next number behind it; `last` keeps the numbers."""
     found = id
-    while found in process.by_id:
-        found = f"{id}.{number}"
-        number += 1
+    while found in taken:
+        last[id] = last.get(id, 1) + 1
+        found = f"{id}.{last[id]}"
     return found
 
 
@@ -105,11 +107,7 @@ def _connect(process: ProcessDraft) -> None:
     for number, element in enumerate(process.flow_elements):
         source, target = element.get("sourceRef"), element.get("targetRef")
         given = (element.get("id") or "").strip()
-        id = given or f"{(source or '').strip()}->{(target or '').strip()}"
-        count = 2
-        while not given and id in taken:
-            id = f"{source}->{target}.{count}"
-            count += 1
+        id = given or _free(f"{(source or '').strip()}->{(target or '').strip()}", taken, process.numbered)
         if id in taken or (given and id in process.by_id):
             process.file.report(id, element.line, f"There are two elements with the id {id!r}. Rename one of them.")
         taken.add(id)

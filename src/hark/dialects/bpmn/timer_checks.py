@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.dialects.bpmn.sources import is_expression
+from hark.model.errors import InvalidInput
+from hark.programs.expressions.sources import is_expression
+from hark.programs.processes.timers import TimerKind, first_due
+
+_SOME_TIME = 1_700_000_000_000_000  # whether a text can be read does not depend on the time
 
 
-def timer_problem(kind: str, text: Any) -> str | None:
+def timer_problem(kind: TimerKind, text: Any) -> str | None:
     """Why a timer cannot be due; None if it can, or if its text is only known later."""
     if not isinstance(text, str) or is_expression(text):
         return None
+    try:
+        first_due(kind, text, _SOME_TIME)
+    except InvalidInput as error:
+        return str(error)
     return None

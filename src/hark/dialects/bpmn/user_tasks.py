@@ -37,6 +37,7 @@ def read_user(process: ProcessDraft, node: NodeDraft) -> None:
         given["due"] = found.get("dueDate") or given["due"]
     if not is_computed(given["description"]):
         del given["description"]  # a text for people, in which ${ may mean anything
+    source(process, node, node.element.get("name"), "Its name")
     checked = {name: source(process, node, value, _WHAT[name]) for name, value in given.items() if value is not None}
     node.fields["user"] = UserSpec(**checked, schema=_schema(process, node))
 
