@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hark.model.process import START
+from hark.model.process_state import has_begun
 
 RUN = "run"
 """The step of an instance after its first activation."""
@@ -194,11 +194,6 @@ def load_process_state(text: str) -> ProcessState:
 def dump_process_state(state: ProcessState) -> str:
     """The state of a process as the text for its row."""
     return _encoder.encode(state).decode()
-
-
-def has_begun(step: str) -> bool:
-    """Whether an instance at this step has had its first activation. Before it, the state is the input."""
-    return step != START and not step.startswith(f"{START}:")
 
 
 class _Shown(Struct):

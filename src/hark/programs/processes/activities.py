@@ -1,0 +1,133 @@
+"""Activities: a token begins one, its work is done, and it goes on.
+
+`enter` begins the loop of an activity, if it has one; `body` does the work once; `ended` takes its result; `completed`
+leaves the activity for good.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.model.process import CallSpec, NodeSpec
+from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.state import FlowToken, ProcessScope
+from hark.programs.processes.variables import Variables
+
+
+def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """A token has come to an activity."""
+    token.flow = -1
+    if node.loop is None:
+        body(run, token, None)
+        return
+    catching.arm_boundaries(run, token, node)
+    loops.begin(run, token, node)
+
+
+def body(run: Execution, token: FlowToken, data: Any) -> None:
+    """Do the work of an activity, or of one instance of it."""
+    node = run.node(token)
+    if node.boundaries and not run.is_iteration(token):
+        catching.arm_boundaries(run, token, node)
+    variables: dict[str, Any] = {}
+    if node.inputs:
+        seen = Variables([variables, *run.layers(token.scope)])
+        for each in node.inputs:
+            _set_local(variables, each.target, run.evaluate(each.source, seen))
+    if node.kind == "subprocess":
+        scopes.begin_subprocess(run, token, variables)
+        return
+    if node.inputs or node.outputs:
+        local = ProcessScope(run.number(), token.node, token.scope, "local", token.id, variables)
+        run.scopes[local.id] = local
+        token.local = local.id
+    match node.kind:
+        case "script":
+            ended(run, token, run.evaluate(node.script, run.view(seen_by(token))))
+        case "user":
+            user_tasks.ask(run, token, node)
+        case "receive":
+            catching.arm(run, token, token.node, seen_by(token))
+        case "service" | "call":
+            token.child = run.number()
+            run.push("child", token)
+        case "send":
+            throwing.send_message(run, token, node, "ended")
+        case _:
+            ended(run, token, None)
+
+
+def seen_by(token: FlowToken) -> int:
+    """The scope whose variables the work of a token sees."""
+    return token.local or token.scope
+
+
+def ended(run: Execution, token: FlowToken, result: Any) -> None:
+    """The work of an activity, or of one instance of it, has ended with this result."""
+    node = run.node(token)
+    values = _values(run, token, node, result)
+    inner = seen_by(token)
+    records = run.scopes[token.local].records if token.local else []
+    if node.outputs:
+        local = run.scopes[token.local]
+        local.variables |= values
+        seen = run.view(local.id)
+        given = [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
+    else:
+        if values:
+            run.merge(inner, values)
+        given = []
+    token.child = 0
+    if token.local:
+        run.remove_scope(token.local)
+        token.local = 0
+    for target, value in given:
+        run.assign(token.scope, target, value)
+    if run.is_iteration(token):
+        run.disarm_token(token)
+        loops.iteration_ended(run, token, node, records)
+        return
+    if node.loop is None:
+        compensation.record(run, token.scope, token.node, node, token.scope, records)
+    completed(run, token, None)
+
+
+def completed(run: Execution, token: FlowToken, data: Any) -> None:
+    """An activity has completed, with all its instances: its boundary events do not count any more."""
+    run.disarm_token(token)
+    run.push("leave", token)
+
+
+def _values(run: Execution, token: FlowToken, node: NodeSpec, result: Any) -> dict[str, Any]:
+    """The variables that a result sets."""
+    if node.call is not None:
+        return _from_called(run, token, node.call, result)
+    if node.result is not None and node.kind in ("script", "service"):
+        return {node.result: result}
+    return result if isinstance(result, dict) else {}
+
+
+def _from_called(run: Execution, token: FlowToken, call: CallSpec, result: Any) -> dict[str, Any]:
+    """The variables that come out of a called process."""
+    returned: dict[str, Any] = result if isinstance(result, dict) else {}
+    values = dict(returned) if call.all_out else {}
+    for each in call.outputs:
+        _set_local(values, each.target, run.evaluate(each.source, returned))
+    return values
+
+
+def _set_local(variables: dict[str, Any], target: str, value: Any) -> None:
+    name, *path = target.split(".")
+    for part in reversed(path):
+        value = {part: value}
+    old = variables.get(name)
+    variables[name] = _merged(old, value) if path and isinstance(old, dict) else value
+
+
+def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for name, value in new.items():
+        before = merged.get(name)
+        merged[name] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return merged

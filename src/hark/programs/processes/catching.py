@@ -1,0 +1,145 @@
+"""Wait for events: a catcher for each, with a wait in the store that has its number.
+
+What happens when an event comes is in firing.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.model.decisions import Arm
+from hark.model.process import EventSpec, NodeSpec
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.state import Catcher, FlowToken
+from hark.programs.processes.timers import first_due
+from hark.programs.processes.variables import StuckToken, as_name
+
+_WITHOUT_WAIT = frozenset(("error", "escalation", "compensation", "cancel"))  # thrown by the process itself
+
+
+def catch(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """A token has come to a catch event."""
+    if node.event is None or node.event.kind in ("none", "link"):
+        run.push("leave", token)
+        return
+    token.flow = -1
+    arm(run, token, token.node, token.scope)
+
+
+def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, again: bool = False) -> None:
+    """Wait for the event of a node, for a token, or to start an event sub-process of a scope.
+
+    Args:
+        run: The instance.
+        token: The token whose event it is, the host of a boundary event; None: of an event sub-process.
+        number: The node with the event.
+        scope: The scope of the token, or that of the event sub-process.
+        again: The event can come several times: it does not interrupt.
+    """
+    node = run.graph.nodes[number]
+    event = node.event
+    assert event is not None
+    id, of = run.number(), 0 if token is None else token.id
+    place = f"{node.id}#{of}"
+    wait = run.wait_id(id)
+    catcher: Catcher
+    new: Arm | None
+    match event.kind:
+        case "signal":
+            catcher = Catcher(id, number, of, scope, "broadcast", name_of(run, event, scope, "signal"))
+            new = Arm("broadcast", wait, place, catcher.name, answers_each=again, fresh=True)
+        case "message":
+            name, key = name_of(run, event, scope, "message"), message_key(run, event, scope)
+            catcher = Catcher(id, number, of, scope, "message", name, key)
+            new = Arm("message", wait, place, name, key, answers_each=again)
+        case "timer":
+            text = timer_text(run, event, scope)
+            assert event.timer is not None
+            due, left = first_due(event.timer, text, run.now)
+            if left == 0:
+                return  # its cycle is over
+            catcher = Catcher(id, number, of, scope, "timer", text, None, due, left)
+            new = Arm("timer", wait, place, deadline=due)
+        case "conditional":
+            catcher = Catcher(id, number, of, scope, "condition")
+            new = None
+        case _:
+            raise StuckToken(f"an event of kind {event.kind!r} cannot be waited for")
+    run.add_catcher(catcher, new)
+    if new is None and _condition_holds(run, catcher, event):
+        run.push("fire", None, (id, None))
+
+
+def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Wait for the boundary events of an activity. After an incident they are armed already."""
+    if token.id in run.of_token:
+        return
+    for number in node.boundaries:
+        boundary = run.graph.nodes[number]
+        assert boundary.event is not None
+        if boundary.event.kind not in _WITHOUT_WAIT:
+            arm(run, token, number, token.scope, again=not boundary.interrupting)
+
+
+def arm_event_subprocesses(run: Execution, scope: int) -> None:
+    """Wait for the start events of the event sub-processes in a scope."""
+    for each in run.graph.event_subprocesses(run.scopes[scope].node):
+        assert each.start.event is not None
+        if each.start.event.kind not in _WITHOUT_WAIT:
+            arm(run, None, each.start_number, scope, again=not each.start.interrupting)
+
+
+def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
+    """The next time of a cycle."""
+    left = None if catcher.left is None else catcher.left - 1
+    new = Catcher(
+        run.number(), catcher.node, catcher.token, catcher.scope, "timer", catcher.name, None, due, left
+    )  # fmt: skip
+    place = f"{run.graph.ids[catcher.node]}#{catcher.token}"
+    run.add_catcher(new, Arm("timer", run.wait_id(new.id), place, deadline=due))
+
+
+def check_conditions(run: Execution) -> None:
+    """Variables have changed: fire the conditions that hold now."""
+    changes, run.changes = run.changes, []
+    fired = []
+    for catcher in list(run.catchers.values()):
+        if catcher.kind != "condition":
+            continue
+        event = run.graph.nodes[catcher.node].event
+        assert event is not None
+        if _concerns(run, catcher, event, changes) and _condition_holds(run, catcher, event):
+            fired.append(catcher.id)
+    for id in reversed(fired):
+        run.push("fire", None, (id, None))
+
+
+def _concerns(run: Execution, catcher: Catcher, event: EventSpec, changes: list[tuple[int, frozenset[str]]]) -> bool:
+    seen = {0, *(scope.id for scope in run.scopes_around(catcher.scope))}
+    names = frozenset(event.variables)
+    return any(scope in seen and (not names or names & changed) for scope, changed in changes)
+
+
+def _condition_holds(run: Execution, catcher: Catcher, event: EventSpec) -> bool:
+    assert event.condition is not None
+    return run.holds(event.condition, run.view(catcher.scope))
+
+
+def name_of(run: Execution, event: EventSpec, scope: int, what: str) -> str:
+    """The name of a signal or a message."""
+    return as_name(run.evaluate(event.name, run.view(scope)), f"name of the {what}")
+
+
+def message_key(run: Execution, event: EventSpec, scope: int) -> str:
+    """The correlation key of a message: as its event says, or that of the instance, or its id."""
+    if event.key is None:
+        return run.key or run.id
+    return as_name(run.evaluate(event.key, run.view(scope)), "correlation key")
+
+
+def timer_text(run: Execution, event: EventSpec, scope: int) -> str:
+    """The text of a timer."""
+    value: Any = run.evaluate(event.text, run.view(scope))
+    if not isinstance(value, str):
+        raise StuckToken("the timer has no text: write an ISO 8601 date, duration or repeating interval")
+    return value

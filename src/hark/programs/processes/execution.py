@@ -1,0 +1,270 @@
+"""Execution: an instance in memory during one activation, and what all parts of the interpreter do with it.
+
+Work is a stack of actions. An action handles one token and pushes what follows, so a token moves until it rests before
+the next one does. Actions are named: the modules that implement them push each other's without importing each other,
+and an incident stores the name of what a retry has to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
+from hark.model.process import NodeSpec
+from hark.programs.expressions.sources import evaluate, holds
+from hark.programs.processes.graph import ProcessGraph
+from hark.programs.processes.state import Catcher, FlowToken, Incident, ProcessScope, ProcessState, Resumption
+from hark.programs.processes.variables import Variables, assigned, flattened
+
+Action = Literal["enter", "body", "ended", "completed", "leave", "end", "fire", "child", "thrown", "compensate"]
+Work = tuple[Action, FlowToken | None, Any]
+
+_REASON = "the process does not wait for it any more"
+
+
+class Execution:
+    """An instance of a process in memory."""
+
+    def __init__(self, id: str, graph: ProcessGraph, state: ProcessState, now: int, key: str | None) -> None:
+        self.id = id
+        self.graph = graph
+        self.state = state
+        self.now = now
+        self.key = key  # the correlation key of the instance
+        self.has_caller = False
+        self.tokens: dict[int, FlowToken] = {token.id: token for token in state.tokens}
+        self.scopes: dict[int, ProcessScope] = {scope.id: scope for scope in state.scopes}
+        self.catchers: dict[int, Catcher] = {catcher.id: catcher for catcher in state.catchers}
+        self.in_scope: dict[int, dict[int, FlowToken]] = {}  # the tokens of each scope
+        for token in state.tokens:
+            self.in_scope.setdefault(token.scope, {})[token.id] = token
+        self.of_token: dict[int, list[int]] = {}
+        self.of_scope: dict[int, list[int]] = {}  # those that start event sub-processes
+        self.conditions = 0  # how many catchers are conditions
+        for catcher in state.catchers:
+            self._index(catcher)
+        self.stopped = {incident.token for incident in state.incidents}  # tokens
+        self.work: list[Work] = []
+        self.changes: list[tuple[int, frozenset[str]]] = []  # scopes with variables that have changed, for conditions
+        self.arms: dict[int, Arm] = {}
+        self.disarmed: list[int] = []
+        self.awakeables: dict[str, NewAwakeable] = {}
+        self.effects: list[Effect] = []
+        self.starts: dict[int, Effect] = {}  # effects that start children, by the number of the child
+        self.thrown: dict[str, Any] | None = None
+        self.finished = False
+        self.flows_taken: dict[int, int] = {}
+        self.entered: dict[int, int] = {}
+
+    # -- numbers and work ----------------------------------------------------------------------------
+
+    def number(self) -> int:
+        """A new number."""
+        self.state.last += 1
+        return self.state.last
+
+    def push(self, action: Action, token: FlowToken | None, data: Any = None) -> None:
+        """Do this next; what was pushed last is done first."""
+        self.work.append((action, token, data))
+
+    def node(self, token: FlowToken) -> NodeSpec:
+        """The node at which a token is."""
+        return self.graph.nodes[token.node]
+
+    # -- tokens and scopes ---------------------------------------------------------------------------
+
+    def add_token(self, node: int, scope: int) -> FlowToken:
+        token = FlowToken(self.number(), node, scope)
+        self.tokens[token.id] = token
+        self.in_scope.setdefault(scope, {})[token.id] = token
+        return token
+
+    def remove_token(self, token: FlowToken) -> None:
+        """Remove a token that owns nothing any more."""
+        del self.tokens[token.id]
+        del self.in_scope[token.scope][token.id]
+
+    def in_(self, scope: int) -> list[FlowToken]:
+        """The tokens directly in a scope."""
+        return list(self.in_scope.get(scope, {}).values())
+
+    def is_iteration(self, token: FlowToken) -> bool:
+        """Whether this token does the work of one instance of a loop."""
+        return self.scopes[token.scope].kind == "iteration"
+
+    def cancel_token(self, token: FlowToken) -> None:
+        """Remove a token, with everything that it owns and waits for."""
+        self.cancel_work(token)
+        self.remove_token(token)
+
+    def cancel_work(self, token: FlowToken) -> None:
+        """Cancel what a token owns and waits for; the token itself stays."""
+        self.disarm_token(token)
+        if token.child:
+            self.cancel_child(token)
+        if token.local:
+            self.remove_scope(token.local)
+            token.local = 0
+        token.flow = -1
+        if token.id in self.stopped:
+            self.stopped.discard(token.id)
+            self.state.incidents = [i for i in self.state.incidents if i.token != token.id]
+
+    def cancel_child(self, token: FlowToken) -> None:
+        if self.starts.pop(token.child, None) is None and token.id not in self.stopped:
+            self.effects.append(CancelChild(self.child_id(token.child), _REASON))
+        token.child = 0
+
+    def remove_scope(self, scope: int) -> None:
+        """Remove a scope, with its tokens and catchers."""
+        self.disarm_scope(scope)
+        for token in self.in_(scope):
+            if token.id in self.tokens:
+                self.cancel_token(token)
+        if self.scopes[scope].kind in ("loop", "compensation"):
+            for inner in [each.id for each in self.scopes.values() if each.parent == scope]:
+                self.remove_scope(inner)
+        self.in_scope.pop(scope, None)
+        del self.scopes[scope]
+
+    def child_id(self, number: int) -> str:
+        """The id of a child: a service task or a called process."""
+        return f"{self.id}.{number}"
+
+    def follow(self, token: FlowToken, flows: Sequence[int]) -> None:
+        """Move a token along these flows; it is split if there are several."""
+        tokens = [token, *(self.add_token(token.node, token.scope) for _ in flows[1:])]
+        for each, flow in zip(reversed(tokens), reversed(flows), strict=True):
+            each.node, each.flow = self.graph.flows[flow].target, flow
+            self.flows_taken[flow] = self.flows_taken.get(flow, 0) + 1
+            self.work.append(("enter", each, None))
+
+    # -- catchers ------------------------------------------------------------------------------------
+
+    def _index(self, catcher: Catcher) -> None:
+        if catcher.token:
+            self.of_token.setdefault(catcher.token, []).append(catcher.id)
+        else:
+            self.of_scope.setdefault(catcher.scope, []).append(catcher.id)
+        self.conditions += catcher.kind == "condition"
+
+    def wait_id(self, number: int) -> str:
+        """The id of the wait of a catcher."""
+        return f"{self.id}~{number}"
+
+    def add_catcher(self, catcher: Catcher, arm: Arm | None) -> None:
+        """Wait for an event. A condition has nothing to arm."""
+        self.catchers[catcher.id] = catcher
+        self._index(catcher)
+        if arm is not None:
+            self.arms[catcher.id] = arm
+
+    def remove_catcher(self, catcher: Catcher, *, answered: bool = False) -> None:
+        """It does not wait any more. `answered`: its awakeable is settled already."""
+        self._unindex(catcher)
+        self._drop(catcher, answered=answered)
+
+    def forget_catcher(self, catcher: Catcher) -> None:
+        """Remove a catcher that has no wait in the store."""
+        self._unindex(catcher)
+        del self.catchers[catcher.id]
+
+    def _unindex(self, catcher: Catcher) -> None:
+        ids = self.of_token[catcher.token] if catcher.token else self.of_scope[catcher.scope]
+        ids.remove(catcher.id)
+
+    def disarm_token(self, token: FlowToken) -> None:
+        """A token waits for nothing any more: neither for its own event nor for those of its boundary."""
+        for id in self.of_token.pop(token.id, ()):
+            self._drop(self.catchers[id])
+
+    def disarm_scope(self, scope: int) -> None:
+        """No event sub-process of this scope can begin any more."""
+        for id in self.of_scope.pop(scope, ()):
+            self._drop(self.catchers[id])
+
+    def _drop(self, catcher: Catcher, *, answered: bool = False) -> None:
+        del self.catchers[catcher.id]
+        if catcher.kind == "condition":
+            self.conditions -= 1
+        elif self.arms.pop(catcher.id, None) is None:
+            self.disarmed.append(catcher.id)
+            if catcher.kind == "awakeable" and not answered:
+                self.effects.append(Settle(catcher.name, "CANCELLED"))
+        else:
+            self.awakeables.pop(catcher.name, None)
+
+    # -- expressions ---------------------------------------------------------------------------------
+
+    def evaluate(self, source: Any, variables: Mapping[str, Any]) -> Any:
+        """The value of a source."""
+        return evaluate(source, variables, self.now)
+
+    def holds(self, condition: str, variables: Mapping[str, Any]) -> bool:
+        """Whether a condition holds."""
+        return holds(condition, variables, self.now)
+
+    # -- variables -----------------------------------------------------------------------------------
+
+    def view(self, scope: int) -> Mapping[str, Any]:
+        """What a scope sees."""
+        if scope == 0:
+            return self.state.variables
+        return Variables(self.layers(scope))
+
+    def layers(self, scope: int) -> list[dict[str, Any]]:
+        """The variables that a scope sees, from the inside to the outside."""
+        found = [current.variables for current in self.scopes_around(scope) if current.variables]
+        found.append(self.state.variables)
+        return found
+
+    def scopes_around(self, scope: int) -> Iterable[ProcessScope]:
+        """A scope and those around it, without the process."""
+        while scope:
+            current = self.scopes[scope]
+            yield current
+            scope = current.parent
+
+    def snapshot(self, scope: int) -> dict[str, Any]:
+        """All that a scope sees, as an object of its own."""
+        return flattened(self.layers(scope))
+
+    def local_view(self, scope: int) -> dict[str, Any]:
+        """What a scope sees, without the variables of the process."""
+        return flattened([current.variables for current in self.scopes_around(scope)])
+
+    def merge(self, scope: int, values: Mapping[str, Any]) -> None:
+        """Set variables: each where it is, from this scope outwards; a new one in the process."""
+        for name, value in values.items():
+            where = 0
+            variables = self.state.variables
+            for current in self.scopes_around(scope):
+                if name in current.variables:
+                    if current.kind == "handler":  # it sees what it writes
+                        current.variables[name] = value
+                        continue
+                    where, variables = current.id, current.variables
+                    break
+            variables[name] = value
+            if self.conditions:
+                self.changes.append((where, frozenset((name,))))
+
+    def assign(self, scope: int, target: str, value: Any) -> None:
+        """Set a variable, or a part of one: `order.total`."""
+        name, *path = target.split(".")
+        if path:
+            value = assigned(self.view(scope).get(name), path, value)
+        self.merge(scope, {name: value})
+
+    # -- incidents -----------------------------------------------------------------------------------
+
+    def stop(
+        self, token: FlowToken | None, error: str, resume: Resumption, data: Any = None, *, element: str = "",
+        fatal: bool = False,
+    ) -> None:  # fmt: skip
+        """A token stops with an incident."""
+        id = 0 if token is None else token.id
+        element = element or ("" if token is None else self.graph.ids[token.node])
+        self.state.incidents.append(Incident(id, element, error, self.now, resume, data, fatal))
+        self.stopped.add(id)

@@ -1,0 +1,97 @@
+"""An event has come: let its catcher go on, unless it has been removed since (B5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hark.model.process import NodeSpec
+from hark.programs.processes import catching, scopes
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.state import Catcher, FlowToken
+from hark.programs.processes.timers import next_due
+from hark.programs.processes.variables import Variables
+
+
+def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None:
+    """Let a catcher go on: with the payload of a signal or message, or the answer to a user task."""
+    id, payload = data
+    catcher = run.catchers.get(id)
+    if catcher is None:
+        return  # what it belonged to has ended
+    node = run.graph.nodes[catcher.node]
+    values = payload if isinstance(payload, dict) else None
+    taken = _taken(run, catcher.scope, node, values)
+    if catcher.kind == "timer":
+        _count_timer(run, catcher, node)
+    if not catcher.token:
+        _start_event_subprocess(run, catcher, taken)
+        return
+    host = run.tokens[catcher.token]
+    if node.kind == "boundary":
+        _leave_by_boundary(run, catcher, node, host, taken)
+        return
+    if host.node != catcher.node:
+        run.disarm_token(host)
+        _follow_to(run, host, catcher.node)
+    if node.kind in ("user", "receive"):
+        if id in run.catchers:
+            run.remove_catcher(catcher, answered=True)
+        run.push("ended", host, values)
+    else:
+        run.disarm_token(host)
+        _take(run, host.scope, taken)
+        run.push("leave", host)
+
+
+_Taken = list[tuple[str, Any]]  # variables, or parts of them, and their values
+
+
+def _taken(run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None) -> _Taken:
+    """What an event puts into the variables: what came with it, or what its output mapping makes of that."""
+    if not node.outputs or node.kind in ("user", "receive"):
+        return [] if values is None else list(values.items())
+    seen = Variables([values or {}, *run.layers(scope)])
+    return [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
+
+
+def _take(run: Execution, scope: int, taken: _Taken) -> None:
+    for target, value in taken:
+        run.assign(scope, target, value)
+
+
+def _follow_to(run: Execution, token: FlowToken, number: int) -> None:
+    """Move a token from an event-based gateway to the event that came first."""
+    flow = next(flow for flow in run.node(token).outgoing if run.graph.flows[flow].target == number)
+    run.flows_taken[flow] = run.flows_taken.get(flow, 0) + 1
+    token.node = number
+    run.entered[number] = run.entered.get(number, 0) + 1
+
+
+def _leave_by_boundary(run: Execution, catcher: Catcher, node: NodeSpec, host: FlowToken, taken: _Taken) -> None:
+    if node.interrupting:
+        run.cancel_work(host)
+        host.node = catcher.node
+        token = host
+    else:
+        token = run.add_token(catcher.node, host.scope)
+    run.entered[catcher.node] = run.entered.get(catcher.node, 0) + 1
+    _take(run, token.scope, taken)
+    run.push("leave", token)
+
+
+def _start_event_subprocess(run: Execution, catcher: Catcher, taken: _Taken) -> None:
+    scope = run.scopes[catcher.scope]
+    event = next(each for each in run.graph.event_subprocesses(scope.node) if each.start_number == catcher.node)
+    scopes.begin_event_subprocess(run, scope, event, dict(taken))
+
+
+def _count_timer(run: Execution, catcher: Catcher, node: NodeSpec) -> None:
+    """A timer has fired: it is gone. That of a cycle that does not interrupt fires again, from its last time (T2)."""
+    assert node.event is not None
+    repeats = node.event.timer == "cycle" and (catcher.left is None or catcher.left > 1)
+    if repeats and not node.interrupting:
+        due = next_due(catcher.name, catcher.due)
+        if due is not None and due > catcher.due:
+            catching.arm_timer_again(run, catcher, due)
+    if not node.interrupting or node.kind not in ("boundary", "start"):
+        run.remove_catcher(catcher)

@@ -1,0 +1,163 @@
+"""Gateways: which flows a token takes, and when tokens are joined.
+
+A parallel gateway joins one token of each incoming flow. An inclusive one waits as long as another token of its scope
+may still come by an incoming flow that has none: that depends on where the other tokens are, so it is decided when all
+tokens rest.
+"""
+
+from __future__ import annotations
+
+from hark.model.process import NodeSpec
+from hark.programs.processes import catching
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.state import FlowToken, ProcessScope
+from hark.programs.processes.variables import StuckToken, Variables
+
+NO_FLOW = "no condition of its outgoing flows holds, and it has no default flow"
+
+
+def open_flows(run: Execution, token: FlowToken, node: NodeSpec) -> list[int]:
+    """The outgoing flows without a condition, and those whose condition holds; else the default flow."""
+    if len(node.outgoing) == 1 and node.default is None and run.graph.flows[node.outgoing[0]].condition is None:
+        return [node.outgoing[0]]
+    variables = run.view(token.scope)
+    flows = []
+    for flow in node.outgoing:
+        condition = run.graph.flows[flow].condition
+        if flow != node.default and (condition is None or run.holds(condition, variables)):
+            flows.append(flow)
+    return flows or ([node.default] if node.default is not None else [])
+
+
+def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """The first flow in the file whose condition holds."""
+    if not node.outgoing:
+        run.push("end", token)
+        return
+    variables = run.view(token.scope)
+    for flow in node.outgoing:
+        condition = run.graph.flows[flow].condition
+        if flow != node.default and (condition is None or run.holds(condition, variables)):
+            run.follow(token, [flow])
+            return
+    if node.default is None:
+        raise StuckToken(NO_FLOW)
+    run.follow(token, [node.default])
+
+
+def parallel(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Join one token of each incoming flow; then take all outgoing flows."""
+    if len(node.incoming) > 1:
+        arrived = _arrived(run, token.scope, token.node)
+        if len(arrived) < len(node.incoming):
+            return
+        _join(run, token, list(arrived.values()))
+    if node.outgoing:
+        run.follow(token, node.outgoing)
+    else:
+        run.push("end", token)
+
+
+def inclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Join all tokens that can still come; then take the flows whose condition holds."""
+    if len(node.incoming) <= 1:
+        run.push("leave", token)
+
+
+def complex(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Go on as soon as the activation condition holds; tokens that come later, by the other flows, end here."""
+    if len(node.incoming) <= 1:
+        run.push("leave", token)
+        return
+    if node.activation is None:  # as an inclusive gateway: see resolve
+        return
+    scope = run.scopes[token.scope]
+    expected = scope.fired.get(token.node)
+    if expected is not None and token.flow in expected:
+        expected.remove(token.flow)
+        if not expected:
+            del scope.fired[token.node]
+        run.push("end", token)
+        return
+    waiting = _waiting(run, token.scope, token.node)
+    if run.holds(node.activation, Variables([{"activationCount": len(waiting)}, *run.layers(token.scope)])):
+        arrived = {each.flow for each in waiting}
+        _join(run, token, waiting)
+        if left := [flow for flow in node.incoming if flow not in arrived]:
+            scope.fired[token.node] = left
+        run.push("leave", token)
+
+
+def event_based(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Wait for the first of the events that follow."""
+    for flow in node.outgoing:
+        target = run.graph.flows[flow].target
+        catching.arm(run, token, target, token.scope)
+
+
+# -- joins -------------------------------------------------------------------------------------------
+
+
+def resolve(run: Execution) -> bool:
+    """When all tokens rest: let the joins by reachability go on that no other token can come to. True if one has."""
+    waiting: dict[tuple[int, int], None] = {}
+    for token in run.tokens.values():
+        if token.flow >= 0 and _joins_by_reach(run.node(token)):
+            waiting[token.scope, token.node] = None
+    for scope, number in waiting:
+        arrived = _arrived(run, scope, number)
+        if not _can_come(run, scope, number, set(arrived)):
+            token = min(arrived.values(), key=lambda each: each.id)
+            _join(run, token, list(arrived.values()))
+            run.push("leave", token)
+            return True
+    for scope_with in [scope for scope in run.scopes.values() if scope.fired]:
+        _reset_complex(run, scope_with)
+    return False
+
+
+def _joins_by_reach(node: NodeSpec) -> bool:
+    return node.kind == "inclusive" or (node.kind == "complex" and node.activation is None)
+
+
+def _can_come(run: Execution, scope: int, number: int, arrived: set[int]) -> bool:
+    """Whether another token can come by an incoming flow that has none. One that can also come by a flow that has a
+    token already does not count: otherwise two gateways in a loop would wait for each other."""
+    graph = run.graph
+    missing = [flow for flow in graph.nodes[number].incoming if flow not in arrived]
+    for other in run.in_(scope):
+        if other.node == number and other.flow >= 0:
+            continue
+        if any(graph.reaches_flow(other.node, flow, number) for flow in missing) and not any(
+            graph.reaches_flow(other.node, flow, number) for flow in arrived
+        ):
+            return True
+    return False
+
+
+def _reset_complex(run: Execution, scope: ProcessScope) -> None:
+    """A complex gateway that has gone on begins anew when no token can come any more by the flows it expects."""
+    for number, expected in list(scope.fired.items()):
+        others = [token.node for token in run.in_(scope.id)]
+        if not any(run.graph.reaches_flow(node, flow, number) for node in others for flow in expected):
+            del scope.fired[number]
+
+
+def _waiting(run: Execution, scope: int, number: int) -> list[FlowToken]:
+    return [token for token in run.in_(scope) if token.node == number and token.flow >= 0]
+
+
+def _arrived(run: Execution, scope: int, number: int) -> dict[int, FlowToken]:
+    """The oldest waiting token of each incoming flow."""
+    arrived: dict[int, FlowToken] = {}
+    for token in _waiting(run, scope, number):
+        arrived.setdefault(token.flow, token)
+    return arrived
+
+
+def _join(run: Execution, token: FlowToken, tokens: list[FlowToken]) -> None:
+    """Make one token of these."""
+    for other in tokens:
+        if other is not token:
+            run.remove_token(other)
+    token.flow = -1

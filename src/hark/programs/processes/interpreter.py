@@ -1,0 +1,380 @@
+"""The interpreter of processes: one activation handles the rows of the inbox in order, each until all tokens rest.
+
+Everything it changes is in one decision: the state, the waits that are armed and disarmed, the awakeables, and the
+effects. An instance parks as long as it has tokens; it ends when the last one has ended, and fails when no token can go
+on any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Literal
+
+from hark.model import json
+from hark.model.activation import Claim, InboxRow
+from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, Redo, stop
+from hark.model.errors import HarkError, StoreUnavailable
+from hark.model.events import OutcomeType
+from hark.model.failures import Failure, failure_of, storable
+from hark.model.process import START
+from hark.model.process_state import has_begun
+from hark.programs.expressions import ExpressionError
+from hark.programs.processes import activities, catching, compensation, firing, gateways, moving, scopes, throwing
+from hark.programs.processes.children import RETRIED, ProcessChildren
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.graph import ProcessGraph
+from hark.programs.processes.services import ProcessServices
+from hark.programs.processes.state import (
+    RUN,
+    FlowToken,
+    ProcessScope,
+    ProcessState,
+    dump_process_state,
+    load_process_state,
+    resting_elements,
+)
+from hark.programs.processes.variables import StuckToken
+
+MAX_ACTIONS: Final = 1_000_000  # of one activation: a loop without a wait in it never rests
+_YIELD_AFTER: Final = 5_000  # actions, so that others of this worker can run
+_RETRY_DELAY: Final = 1_000_000  # µs: the store did not answer a read
+_NAMED_FAILURES: Final = 3  # in the error of an instance
+
+_ACTIONS: Final[dict[str, Any]] = {
+    "enter": moving.enter,
+    "body": activities.body,
+    "ended": activities.ended,
+    "completed": activities.completed,
+    "leave": moving.leave,
+    "end": moving.end,
+    "fire": firing.fire,
+    "thrown": throwing.thrown,
+    "compensate": compensation.compensate,
+}
+
+
+async def run_process(claim: Claim, services: ProcessServices) -> Decision:
+    """One activation of a process."""
+    graph = await services.process(claim.definition, claim.version)
+    return await _ProcessActivation(claim, services, graph).run()
+
+
+def recover_process(claim: Claim, error: BaseException) -> Decision:
+    """An activation could not be carried out. When the store did not answer, it is repeated; otherwise the instance
+    fails, and can be retried from where it was."""
+    failure = failure_of(error)
+    if isinstance(error, StoreUnavailable):
+        return Decision("retry", claim.step, claim.state, Redo(_RETRY_DELAY), failure=failure)
+    return stop(claim.step, claim.state, failure)
+
+
+class _ProcessActivation:
+    def __init__(self, claim: Claim, services: ProcessServices, graph: ProcessGraph) -> None:
+        self._claim = claim
+        self._services = services
+        self._graph = graph
+        state = load_process_state(claim.state) if has_begun(claim.step) else _first_state(claim)
+        self._run = Execution(claim.id, graph, state, claim.now, claim.correlation_key)
+        self._run.has_caller = claim.parent_wait is not None
+        self._children = ProcessChildren(self._run, claim, services.max_payload)
+        self._by_awakeable: dict[str, int] | None = None
+        self._actions = {**_ACTIONS, "child": self._children.start}
+        self._done = 0
+
+    async def run(self) -> Decision:
+        claim, run = self._claim, self._run
+        if not has_begun(claim.step):
+            self._begin()
+            await self._work()
+        elif run.state.failed:
+            await self._resume_failed()
+        rows = [row for row in claim.inbox if row.kind != "signal"]
+        ended = await self._ended_children(rows)
+        for row in rows:
+            if not run.finished:
+                self._handle(row, ended)
+                await self._work()
+        return self._decide(rows)
+
+    # -- what has come -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Put the first token on the start event."""
+        run, step = self._run, self._claim.step
+        start = self._graph.spec.none_start
+        number = None if start is None else self._graph.numbers[start.id]
+        if step != START:
+            number = self._graph.numbers[step.removeprefix(f"{START}:")]
+        assert number is not None, "a process without a none start event cannot be started by name"
+        node = self._graph.nodes[number]
+        if node.outputs:
+            given, run.state.variables = run.state.variables, {}
+            for each in node.outputs:
+                run.assign(0, each.target, run.evaluate(each.source, given))
+        scopes.begin(run, run.scopes[0], (number,))
+
+    async def _ended_children(self, rows: list[InboxRow]) -> dict[str, Any]:
+        """The rows of the children whose ends are in the inbox, read at once."""
+        ids = [row.name for row in rows if row.kind == "children" and self._children.token_of(row.name) is not None]
+        return await self._services.outputs(ids) if ids else {}
+
+    def _handle(self, row: InboxRow, ended: dict[str, Any]) -> None:
+        run = self._run
+        payload = json.load(row.payload)
+        match row.kind:
+            case "children":
+                token = self._children.token_of(row.name)
+                if token is None:
+                    return  # the token was cancelled
+                if payload.get("status") == "escalated":
+                    self._children.escalated(token, payload)
+                elif token.id not in run.stopped:
+                    self._children.ended(token, ended.get(row.name), payload.get("error"))
+            case "control" if row.name == "retry":
+                self._resume_incidents()
+            case "control":
+                run.merge(0, payload)
+            case "awakeable":
+                if self._by_awakeable is None:
+                    self._by_awakeable = {each.name: id for id, each in run.catchers.items()}
+                self._answered(self._by_awakeable.get(row.name, 0), payload)
+            case _:
+                run.push("fire", None, (_number_of(row.wait_id), payload))
+
+    def _answered(self, id: int, settled: dict[str, Any]) -> None:
+        run = self._run
+        catcher = run.catchers.get(id)
+        if catcher is None:
+            return  # the user task was cancelled
+        if settled["status"] == "RESOLVED":
+            run.push("fire", None, (id, settled.get("payload")))
+            return
+        token = run.tokens[catcher.token]
+        run.remove_catcher(catcher, answered=True)
+        reason = settled.get("error") or "rejected"
+        throwing.raise_error(run, token, throwing.Thrown("error", str(reason), str(reason)), "enter")
+
+    # -- work ----------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Do what there is to do, until all tokens rest."""
+        run = self._run
+        while True:
+            while run.work or run.changes:
+                if run.changes:
+                    self._check_conditions()
+                    continue
+                name, token, data = run.work.pop()
+                if token is not None and run.tokens.get(token.id) is not token:
+                    continue  # it was cancelled
+                depth = len(run.work)
+                self._done += 1
+                if self._done % _YIELD_AFTER == 0:
+                    await self._pause()
+                try:
+                    self._actions[name](run, token, data)
+                except (ExpressionError, StuckToken, HarkError) as error:
+                    del run.work[depth:]
+                    self._stuck(name, token, data, error)
+            if run.finished:
+                return
+            if self._graph.joins_by_reach and gateways.resolve(run):
+                continue
+            if not self._fire_due_timers():
+                return
+
+    async def _pause(self) -> None:
+        if self._done > MAX_ACTIONS:
+            raise StuckToken(
+                f"The process went through {MAX_ACTIONS} elements without waiting: it has an endless loop. Correct its "
+                "conditions, or put a timer into the loop."
+            )
+        await asyncio.sleep(0)
+
+    def _check_conditions(self) -> None:
+        run = self._run
+        try:
+            catching.check_conditions(run)
+        except ExpressionError as error:
+            run.stop(None, storable(f"A conditional event: {error}"), "conditions", element="", fatal=True)
+
+    def _fire_due_timers(self) -> bool:
+        """Fire the timers that were armed just now and are due at once."""
+        run = self._run
+        due = [id for id in run.arms if run.catchers[id].kind == "timer" and run.catchers[id].due <= run.now]
+        for id in reversed(due):
+            run.push("fire", None, (id, None))
+        return bool(due)
+
+    def _stuck(self, name: str, token: FlowToken | None, data: Any, error: Exception) -> None:
+        """An expression could not be evaluated, or a token has nowhere to go: the instance fails."""
+        run = self._run
+        if token is None and name == "fire":
+            catcher = run.catchers.get(data[0])
+            token = None if catcher is None or not catcher.token else run.tokens.get(catcher.token)
+        element = "" if token is None else self._graph.ids[token.node]
+        line = 0 if token is None else run.node(token).line
+        at = f" (line {line})" if line else ""
+        text = storable(f"Element {element!r}{at}: {error}" if element else str(error))
+        resume: Any = name
+        kept = data if name in ("ended", "fire") else None
+        run.stop(None if name == "fire" else token, text, resume, kept, element=element, fatal=True)
+
+    # -- retry ---------------------------------------------------------------------------------------
+
+    async def _resume_failed(self) -> None:
+        """The instance had failed and was retried: it waits again for what it waited for, and its incidents resume."""
+        run, claim = self._run, self._claim
+        run.state.failed, run.state.thrown = False, None
+        known = {wait.id for wait in claim.waits}
+        self._arm_again(known)
+        waiting = {run.wait_id(id) for id in run.catchers} | {run.wait_id(0)}
+        run.disarmed += [_number_of(id) for id in known - waiting]
+        await self._resume_children()
+        self._resume_incidents()
+        await self._work()
+
+    def _arm_again(self, known: set[str]) -> None:
+        """Arm the waits that the failing activation could not arm."""
+        run = self._run
+        for catcher in list(run.catchers.values()):
+            if run.wait_id(catcher.id) in known or catcher.kind == "condition":
+                continue
+            node, place = self._graph.nodes[catcher.node], f"{self._graph.ids[catcher.node]}#{catcher.token}"
+            wait = run.wait_id(catcher.id)
+            each = bool(node.kind in ("boundary", "start") and not node.interrupting)
+            match catcher.kind:
+                case "broadcast":
+                    run.arms[catcher.id] = Arm("broadcast", wait, place, catcher.name, answers_each=each, fresh=True)
+                case "message":
+                    run.arms[catcher.id] = Arm("message", wait, place, catcher.name, catcher.key, answers_each=each)
+                case "timer":
+                    run.arms[catcher.id] = Arm("timer", wait, place, deadline=catcher.due)
+                case _:  # the awakeable was not created either: ask again
+                    token = run.tokens[catcher.token]
+                    run.forget_catcher(catcher)
+                    self._start_over(token, "body")
+
+    async def _resume_children(self) -> None:
+        """Ends that came while the instance had failed were not delivered: they are read from the rows."""
+        run = self._run
+        tokens = [token for token in run.tokens.values() if token.child and token.id not in run.stopped]
+        rows = await self._services.outputs([run.child_id(token.child) for token in tokens]) if tokens else {}
+        for token in tokens:
+            row = rows.get(run.child_id(token.child))
+            if row is None:
+                run.push("child", token)
+            elif row.status == "cancelled":
+                run.push("child", token, RETRIED)
+            elif row.status in ("done", "failed"):
+                self._children.ended(token, row, None)
+
+    def _resume_incidents(self) -> None:
+        run = self._run
+        incidents, run.state.incidents, run.stopped = run.state.incidents, [], set()
+        for incident in reversed(incidents):
+            token = run.tokens.get(incident.token)
+            match incident.resume:
+                case "conditions":
+                    run.changes.append((0, frozenset(run.state.variables)))
+                case "fire":
+                    run.push("fire", None, tuple(incident.data))
+                case _ if token is None:
+                    pass
+                case "child":
+                    run.push("child", token, RETRIED if token.child else None)
+                case "enter" | "body" as action:
+                    self._start_over(token, action)
+                case action:
+                    run.push(action, token, incident.data)
+
+    def _start_over(self, token: FlowToken, action: Literal["enter", "body"]) -> None:
+        """Let a token begin its element again."""
+        run = self._run
+        if action == "enter":
+            run.disarm_token(token)
+        if token.local:
+            run.remove_scope(token.local)
+            token.local = 0
+        run.push(action, token)
+
+    # -- the outcome ---------------------------------------------------------------------------------
+
+    def _decide(self, rows: list[InboxRow]) -> Decision:
+        run, state = self._run, self._run.state
+        state.scopes, state.tokens = list(run.scopes.values()), list(run.tokens.values())
+        state.catchers = list(run.catchers.values())
+        state.elements = resting_elements(state.tokens, self._graph.ids)
+        if run.finished:
+            decision = self._finish()
+        elif state.incidents and (run.thrown or self._is_stuck()):
+            decision = self._fail()
+        else:
+            decision = self._park()
+        decision.consume = tuple(row.seq for row in rows)
+        decision.effects = [*run.effects, *run.starts.values()]
+        decision.events = self._moved()
+        return decision
+
+    def _finish(self) -> Decision:
+        state = self._run.state
+        state.scopes, state.tokens, state.catchers, state.incidents, state.elements = [], [], [], [], {}
+        result = json.dump_unchecked(state.variables)
+        return Decision("done", RUN, dump_process_state(state), Finish("done", result=result))
+
+    def _is_stuck(self) -> bool:
+        """Whether the instance fails: at once, or because no token can go on."""
+        run = self._run
+        if any(incident.fatal for incident in run.state.incidents):
+            return True
+        if any(catcher.kind != "condition" for catcher in run.catchers.values()):
+            return False
+        return not any(token.child and token.id not in run.stopped for token in run.tokens.values())
+
+    def _fail(self) -> Decision:
+        run, state = self._run, self._run.state
+        state.failed, state.thrown = True, run.thrown
+        for token in run.tokens.values():
+            if token.child in run.starts:
+                del run.starts[token.child]
+            elif run.thrown is not None and token.child and token.id not in run.stopped:
+                run.effects.append(CancelChild(run.child_id(token.child), "the process has failed"))
+        texts = [
+            each.error if each.fatal and not run.thrown else f"Element {each.element!r}: {each.error}"
+            for each in state.incidents[:_NAMED_FAILURES]
+        ]
+        if len(state.incidents) > _NAMED_FAILURES:
+            texts.append(f"and {len(state.incidents) - _NAMED_FAILURES} more")
+        return stop(RUN, dump_process_state(state), Failure(None, storable("; ".join(texts))))
+
+    def _park(self) -> Decision:
+        run = self._run
+        arms = list(run.arms.values())
+        if all(wait.kind != "children" for wait in self._claim.waits):
+            arms.append(Arm("children", run.wait_id(0), answers_each=True))
+        label: OutcomeType = "spawn" if run.starts else "await"
+        move = Park(
+            tuple(arms),
+            disarm=tuple(run.wait_id(id) for id in run.disarmed),
+            awakeables=tuple(run.awakeables.values()),
+        )
+        return Decision(label, RUN, dump_process_state(run.state), move)
+
+    def _moved(self) -> tuple[DecisionEvent, ...]:
+        run, graph = self._run, self._graph
+        if not run.entered and not run.flows_taken:
+            return ()
+        flows = {graph.flows[flow].id: count for flow, count in run.flows_taken.items()}
+        elements = {graph.ids[node]: count for node, count in run.entered.items()}
+        return (DecisionEvent("moved", None, json.dump({"flows": flows, "elements": elements})),)
+
+
+def _first_state(claim: Claim) -> ProcessState:
+    given = json.load(claim.state)
+    variables = given if isinstance(given, dict) else {}
+    return ProcessState(variables, scopes=[ProcessScope(0, -1, 0, "process")])
+
+
+def _number_of(wait_id: str | None) -> int:
+    """The number of the catcher that a wait belongs to."""
+    return int((wait_id or "~0").rpartition("~")[2])

@@ -1,0 +1,240 @@
+"""Throw and end events: signals, messages, errors, escalations, compensation, cancel, terminate, links.
+
+Signals and messages are matched with the instance's own catchers first, old and new: what one of them starts is handled
+before the token that threw goes on. An error or an escalation goes to the innermost catcher: the boundary of the
+activity that threw it, then the event sub-processes and the boundary of each scope around it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from hark.model import json
+from hark.model.decisions import SendBroadcast, SendMessage, TellParent
+from hark.model.process import EventSpec, NodeSpec
+from hark.programs.processes import catching, compensation, scopes
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.graph import EventSubprocess
+from hark.programs.processes.state import FlowToken, ProcessScope
+
+
+class Thrown(NamedTuple):
+    """An error or an escalation on its way."""
+
+    kind: Literal["error", "escalation"]
+    code: str
+    message: str = ""
+    variables: dict[str, Any] | None = None
+
+
+def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """A token has come to a throw or an end event."""
+    event = node.event
+    token.flow = -1
+    kind = "none" if event is None else event.kind
+    if event is None or kind == "none":
+        run.push("thrown", token)
+        return
+    match kind:
+        case "signal":
+            _throw_signal(run, token, event)
+        case "message":
+            send_message(run, token, node, "thrown")
+        case "escalation":
+            code = _code(run, token, event)
+            run.push("thrown", token)
+            escalate(run, token, Thrown("escalation", code))
+        case "error":
+            raise_error(run, token, Thrown("error", _code(run, token, event)), "enter")
+        case "compensation":
+            compensation.throw(run, token, event.activity)
+        case "link":
+            token.node = run.graph.link_target(node)
+            run.push("enter", token)
+        case "terminate":
+            scopes.terminate(run, token)
+        case "cancel":
+            _cancel(run, token)
+        case _:
+            raise AssertionError(f"{kind} cannot be thrown")
+
+
+def thrown(run: Execution, token: FlowToken, data: Any) -> None:
+    """What a token threw has been handled: it goes on, or ends."""
+    node = run.node(token)
+    if node.kind == "end" and node.event is not None and node.event.kind == "cancel":
+        _leave_transaction(run, token)
+    elif node.kind == "end":
+        run.push("end", token)
+    else:
+        run.push("leave", token)
+
+
+# -- signals and messages ----------------------------------------------------------------------------
+
+
+def _throw_signal(run: Execution, token: FlowToken, event: EventSpec) -> None:
+    name = catching.name_of(run, event, token.scope, "signal")
+    payload = _payload(run, token, event)
+    run.effects.append(SendBroadcast(name, json.dump(payload), skip_sender=True))
+    run.push("thrown", token)
+    own = [each.id for each in run.catchers.values() if each.kind == "broadcast" and each.name == name]
+    for id in reversed(own):
+        run.push("fire", None, (id, payload))
+
+
+def send_message(run: Execution, token: FlowToken, node: NodeSpec, then: Literal["thrown", "ended"]) -> None:
+    """Send the message of a throw event or a send task: to the oldest catcher of this instance, or to another one.
+    `then` is what the token does after that."""
+    event = node.event
+    assert event is not None
+    scope = token.local or token.scope
+    name = catching.name_of(run, event, scope, "message")
+    key = catching.message_key(run, event, scope)
+    payload = _payload(run, token, event)
+    if payload is None and token.local:
+        payload = dict(run.scopes[token.local].variables)
+    run.push(then, token)
+    for each in run.catchers.values():
+        if each.kind == "message" and each.name == name and each.key == key:
+            run.push("fire", None, (each.id, payload))
+            return
+    run.effects.append(SendMessage(name, key, json.dump(payload)))
+
+
+def _payload(run: Execution, token: FlowToken, event: EventSpec) -> dict[str, Any] | None:
+    """The variables that travel with a signal or a message."""
+    if not event.payload and not event.copies_all:
+        return None
+    scope = token.local or token.scope
+    payload = run.snapshot(scope) if event.copies_all else {}
+    seen = run.view(scope)
+    for each in event.payload:
+        payload[each.target] = run.evaluate(each.source, seen)
+    return payload
+
+
+# -- errors and escalations --------------------------------------------------------------------------
+
+
+def _code(run: Execution, token: FlowToken, event: EventSpec) -> str:
+    value = run.evaluate(event.name, run.view(token.scope))
+    return "" if value is None else value if isinstance(value, str) else json.dump(value)
+
+
+def raise_error(run: Execution, token: FlowToken, thrown: Thrown, resume: Literal["enter", "child"]) -> None:
+    """Give an error to its catcher. Without one, the token stops, or the process that called this one gets it."""
+    if _give(run, token, thrown):
+        return
+    text = f": {thrown.message}" if thrown.message else ""
+    error = f"the error {thrown.code!r} is not caught{text}"
+    if run.has_caller:
+        run.thrown = {"code": thrown.code, "message": thrown.message, "variables": thrown.variables or {}}
+    run.stop(token, error, resume, fatal=run.has_caller)
+
+
+def escalate(run: Execution, token: FlowToken, thrown: Thrown) -> None:
+    """Give an escalation to its catcher. Without one, the process that called this one gets it."""
+    if _give(run, token, thrown) or not run.has_caller:
+        return
+    body: dict[str, Any] = {"status": "escalated", "code": thrown.code}
+    if thrown.variables:
+        body["variables"] = thrown.variables
+    run.effects.append(TellParent(json.dump(body)))
+
+
+def _give(run: Execution, token: FlowToken, thrown: Thrown) -> bool:
+    """Let the innermost catcher catch it. False if there is none."""
+    host = token
+    while True:
+        scope = run.scopes[host.scope]
+        if scope.kind != "iteration":
+            number = _matching(run, run.node(host).boundaries, thrown)
+            if number is not None:
+                _catch_at_boundary(run, host, number, thrown)
+                return True
+        if scope.kind in ("process", "subprocess") and not scope.interrupted:
+            event = _event_subprocess(run, scope, host, thrown)
+            if event is not None:
+                scopes.begin_event_subprocess(run, scope, event, _caught(event.start.event, thrown))
+                return True
+        if scope.id == 0:
+            return False
+        host = run.tokens[scope.owner]
+
+
+def _matching(run: Execution, numbers: tuple[int, ...], thrown: Thrown) -> int | None:
+    """The event that catches it: one with its code before one without a code."""
+    found = None
+    for number in numbers:
+        event = run.graph.nodes[number].event
+        if event is None or event.kind != thrown.kind:
+            continue
+        if event.name is None:
+            found = number if found is None else found
+        elif str(run.evaluate(event.name, run.state.variables)) == thrown.code:
+            return number
+    return found
+
+
+def _event_subprocess(run: Execution, scope: ProcessScope, host: FlowToken, thrown: Thrown) -> EventSubprocess | None:
+    """The event sub-process of a scope that catches it; never the one that it comes from."""
+    events = [each for each in run.graph.event_subprocesses(scope.node) if each.number != host.node]
+    number = _matching(run, tuple(each.start_number for each in events), thrown)
+    return next((each for each in events if each.start_number == number), None)
+
+
+def _caught(event: EventSpec | None, thrown: Thrown) -> dict[str, Any]:
+    """The variables that a catcher sets."""
+    values = dict(thrown.variables or {})
+    if event is not None and event.code_variable is not None:
+        values[event.code_variable] = thrown.code
+    if event is not None and event.message_variable is not None:
+        values[event.message_variable] = thrown.message
+    return values
+
+
+def _catch_at_boundary(run: Execution, host: FlowToken, number: int, thrown: Thrown) -> None:
+    boundary = run.graph.nodes[number]
+    if boundary.interrupting:
+        run.cancel_work(host)
+        host.node = number
+        token = host
+    else:
+        token = run.add_token(number, host.scope)
+    run.entered[number] = run.entered.get(number, 0) + 1
+    values = _caught(boundary.event, thrown)
+    if values:
+        run.merge(token.scope, values)
+    run.push("leave", token)
+
+
+# -- transactions ------------------------------------------------------------------------------------
+
+
+def _cancel(run: Execution, token: FlowToken) -> None:
+    """Cancel a transaction: its other tokens end, and what has completed in it is compensated."""
+    scope = run.scopes[token.scope]
+    run.disarm_scope(scope.id)
+    for other in run.in_(scope.id):
+        if other is not token and other.id in run.tokens:
+            run.cancel_token(other)
+    records, scope.records = scope.records, []
+    compensation.begin(run, token, records)
+
+
+def _leave_transaction(run: Execution, token: FlowToken) -> None:
+    """A cancelled transaction is compensated: it is left by its cancel event or, without one, its path ends here."""
+    owner = run.tokens[run.scopes[token.scope].owner]
+    while run.is_iteration(owner):  # the event belongs to the activity, not to one instance of it
+        owner = run.tokens[run.scopes[owner.scope].owner]
+    numbers = run.node(owner).boundaries
+    events = ((number, run.graph.nodes[number].event) for number in numbers)
+    cancel = next((number for number, event in events if event is not None and event.kind == "cancel"), None)
+    run.cancel_work(owner)
+    if cancel is None:
+        run.push("end", owner)
+        return
+    owner.node = cancel
+    run.entered[cancel] = run.entered.get(cancel, 0) + 1
+    run.push("leave", owner)

@@ -1,0 +1,70 @@
+"""User tasks: awakeables, with a form, assignees and a due date."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from hark.model import json
+from hark.model.decisions import Arm, NewAwakeable
+from hark.model.names import awakeable_id
+from hark.model.process import NodeSpec, UserSpec
+from hark.programs.processes.execution import Execution
+from hark.programs.processes.state import Catcher, FlowToken
+from hark.programs.processes.timers import first_due
+from hark.programs.processes.variables import StuckToken
+
+
+def ask(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Create the awakeable of a user task, and wait for its answer."""
+    user = node.user or UserSpec()
+    variables = run.view(token.local or token.scope)
+    number = run.state.asked
+    run.state.asked += 1
+    name = awakeable_id(run.id, number)
+    catcher = Catcher(run.number(), token.node, token.id, token.scope, "awakeable", name)
+    place = f"{node.id}#{token.id}"
+    title = run.evaluate(node.name, variables) if node.name else None
+    assignee = _texts(run.evaluate(user.assignee, variables), "assignee", split=False)
+    assignees = list(dict.fromkeys([*assignee, *_texts(run.evaluate(user.users, variables), "candidate users")]))
+    groups = _texts(run.evaluate(user.groups, variables), "candidate groups")
+    run.awakeables[name] = NewAwakeable(
+        name,
+        number,
+        place,
+        task=node.id,
+        nonce=secrets.token_urlsafe(16),
+        title=_text(title) or node.id,
+        description=_text(run.evaluate(user.description, variables)),
+        schema=None if user.schema is None else json.dump(user.schema),
+        assignees=json.dump(assignees) if assignees else None,
+        groups=json.dump(groups) if groups else None,
+        due_at=_due(run.evaluate(user.due, variables), run.now),
+    )
+    run.add_catcher(catcher, Arm("awakeable", run.wait_id(catcher.id), place, name=name))
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dump(value)
+
+
+def _texts(value: Any, what: str, *, split: bool = True) -> list[str]:
+    """The names in a value: a list of texts, or a text in which they are separated by commas."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()] if split else [value]
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [str(value)]
+    raise StuckToken(f"the {what} are not a text or a list of texts")
+
+
+def _due(value: Any, now: int) -> int | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise StuckToken("the due date is not a text")
+    kind: Any = "duration" if value.lstrip("-").startswith("P") else "date"
+    return first_due(kind, value, now)[0]
