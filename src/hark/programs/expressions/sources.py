@@ -15,6 +15,7 @@ from typing import Any
 from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.feel import parser as feel_parser
 from hark.programs.expressions.feel.evaluator import FeelEvaluation
+from hark.programs.expressions.feel.shortcuts import NoShortcut, Shortcut, shortcut
 from hark.programs.expressions.templates import MAX_EXPRESSION, CompiledCondition, Template, compile_condition
 from hark.programs.expressions.templates import compile_template as compile_template
 from hark.programs.expressions.tree import Node
@@ -30,8 +31,14 @@ class _Feel:
 
     text: str
     tree: Node
+    shortcut: Shortcut | None
 
     def value(self, variables: Mapping[str, Any], now: int | None) -> Any:
+        if self.shortcut is not None:
+            try:
+                return self.shortcut(variables)
+            except NoShortcut:
+                pass  # not `suppress`, which takes as long as the expression
         return FeelEvaluation(self.text, variables, now).result(self.tree)
 
 
@@ -116,7 +123,8 @@ def _compile_condition(text: str) -> _Feel | CompiledCondition:
 def _feel(text: str) -> _Feel:
     if len(text) > MAX_EXPRESSION:
         raise ExpressionError(f"The expression has over {MAX_EXPRESSION:,} characters", text, 0)
-    return _Feel(text, feel_parser.parse(text, text.index("=") + 1))
+    tree = feel_parser.parse(text, text.index("=") + 1)
+    return _Feel(text, tree, shortcut(tree))
 
 
 _kept_source = lru_cache(maxsize=_KEPT)(_compile_source)
