@@ -68,7 +68,8 @@ VERBS = {
     "unclaim", "awakeable", "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after",
     "waits", "why", "workers", "cancel", "retry", "schedule", "schedules", "pause_schedule", "resume_schedule",
     "trigger_schedule", "unschedule", "sweep", "export", "forget", "create_token", "deploy", "undeploy", "tokens",
-    "revoke_token", "rotate_secret", "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
+    "revoke_token", "rotate_secret", "set_variables", "register", "handler", "gate", "worker", "asgi", "serve",
+    "is_open",
 }  # fmt: skip
 
 

@@ -107,6 +107,10 @@ def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
                 name = code.partition("\n")[0].removeprefix("# ")
                 (tmp_path / name).write_text(code, "utf-8")
                 run(tmp_path, "hark", "job", "check", name)
+            elif language == "xml":  # a BPMN file, with its name in the first line
+                name = code.partition("\n")[0].removeprefix("<!-- ").removesuffix(" -->")
+                (tmp_path / name).write_text(code, "utf-8")
+                run(tmp_path, "hark", "bpmn", "check", name)
             elif language != "text":  # a diagram
                 assert language == "sh"
                 for line in filter(None, code.splitlines()):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
+from hark.app import drawings
 from hark.app.arguments import (
     check_cursor,
     check_filters,
@@ -21,7 +22,7 @@ from hark.app.arguments import (
     target_of,
 )
 from hark.app.hark import Hark
-from hark.app.job_files import Job, draw_svg
+from hark.app.job_files import Job
 from hark.app.jobs import gates_of, unknown_gates
 from hark.kernel.requests import RecordOrigin, TakeNote
 from hark.model.errors import InvalidInput
@@ -175,28 +176,35 @@ class DoorAccess:
         here = self.app._registry.lanes() if self.app._clerk.worker is not None else {}
         return self.app._read(lambda store: job_report.report(store, wanted, here))
 
-    def job_drawing(self, target: str) -> Reply[str]:
-        """A job as SVG, with the states of its tasks."""
-        wanted = target_of(target)
-
-        async def draw(store: Store) -> str:
-            found = await job_report.report(store, wanted, {})
-            spec = await job_report.spec_of(store, found.job.definition, found.job.version)
-            return draw_svg(spec, {task.name: task.status for task in found.tasks})
-
-        return self.app._read(draw)
-
-    def definition_drawing(self, name: str) -> Reply[str]:
-        """The newest version of a deployed job as SVG.
+    def instance_drawing(self, target: str) -> Reply[drawings.Drawing]:
+        """What draws a job as SVG, with the states of its tasks; or a process, with its tokens.
 
         Raises:
-            NotFound: There is no deployed job of this name.
+            NotFound: There is no such instance.
+            InvalidInput: It is neither a job nor a process.
         """
+        wanted = target_of(target)
+        return self.app._read(lambda store: drawings.draw_instance(store, wanted))
 
-        async def draw(store: Store) -> str:
-            return draw_svg(await job_report.spec_of(store, name))
+    def definition_drawing(self, name: str) -> Reply[drawings.Drawing]:
+        """What draws the newest version of a deployed job or process as SVG.
 
-        return self.app._read(draw)
+        Raises:
+            NotFound: There is no deployed job or process of this name.
+        """
+        return self.app._read(lambda store: drawings.draw_definition(store, name))
+
+    async def deploy_bpmn(self, data: bytes, *, ignore_extensions: bool = False) -> list[tuple[str, int]]:
+        """Deploy the processes of a BPMN file, whatever the bytes look like.
+
+        Raises:
+            InvalidDefinition: It has mistakes; `.problems` lists them, and nothing was deployed.
+        """
+        return await self.app._deploy_bpmn_beside(data, ignore_extensions)
+
+    def deploy_file(self, data: bytes, *, ignore_extensions: bool = False) -> Reply[list[tuple[str, int]]]:
+        """The same for a door without an event loop: what `hark bpmn deploy` does with a file."""
+        return self.app._deploy_bpmn(data, ignore_extensions)
 
     def check_gates(self, job: Job) -> None:
         """Raise InvalidDefinition if the app has not registered a gate of the job. The store is not asked."""

@@ -1,14 +1,13 @@
 """Hark: the composition root. Checks its options, makes the parts of an app, opens and closes them.
 
-The verbs are in one file per topic: starting, signalling, answering, reading, scheduling, operating. What only the
-doors need is in door_access.py.
+The verbs are in one file per topic: starting, signalling, answering, reading, scheduling, operating, deploying. What
+only the doors need is in door_access.py.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from hark.app.answer_links import AnswerLinks
@@ -20,6 +19,7 @@ from hark.app.arguments import (
     refuse_unavailable,
     seconds,
 )
+from hark.app.deploying import DeployVerbs, load_process_program
 from hark.app.handlers import HandlerVerbs
 from hark.app.jobs import JobBook, job_of, load_job_program
 from hark.app.operating import OperationVerbs
@@ -30,12 +30,11 @@ from hark.app.starting import StartVerbs
 from hark.app.starts import StartBuilder, program_of
 from hark.dialects.machine import Machine
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Deploy, Register
+from hark.kernel.requests import Register
 from hark.kernel.rules import Rules
 from hark.model.activation import TASK_TRAITS
 from hark.model.extras import import_extra
-from hark.model.lanes import JOB
-from hark.model.names import check_name
+from hark.model.lanes import BPMN, JOB
 from hark.model.values import Rate
 from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 _BROADCAST_CHUNK = 5000
 
 
-class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, OperationVerbs, HandlerVerbs):
+class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, OperationVerbs, DeployVerbs, HandlerVerbs):
     """Durable workflows that wait for the outside world.
 
     A verb acts when it is called and returns a `Reply`: `await` it, or call `.result()` in synchronous code, where
@@ -148,6 +147,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
+        self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_process_program))
         self._jobs = JobBook(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
         processes = ProcessAccess(self._clerk)
@@ -274,45 +274,6 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
                 await one
 
         return self._read(all_of_them)
-
-    def deploy(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> Reply[list[tuple[str, int]]]:
-        """Put a job into the store: any worker can run it from then on, and it can be started by its name.
-
-        The same job again is the same version, a changed one the next version. Instances that run keep theirs.
-
-        Args:
-            source: A path, the text of a job in YAML or JSON, or a dict with the same keys, as for `load_job`.
-
-        Returns:
-            A reply with a list of the deployed names and versions.
-
-        Raises:
-            InvalidDefinition: The job has mistakes; `.problems` lists them.
-            MissingExtra: It is YAML, and PyYAML is not installed: `pip install 'hark[jobs]'`.
-            OSError: The file cannot be read.
-
-        Example:
-            [(name, version)] = await app.deploy("release.yaml")
-        """
-        from hark.dialects.job import load_job  # seldom used, and a fifth of the time to import Hark
-
-        request, deployed = self._jobs.deployment(load_job(source))
-        return self._ask(request, lambda version: [deployed(version)])
-
-    def undeploy(self, name: str) -> Reply[None]:
-        """Let a deployed job not be started any more, also not by its schedule. Its instances finish.
-
-        Args:
-            name: The name of the job.
-
-        Raises:
-            InvalidInput: The name is malformed.
-            NotFound: There is no deployed job of this name.
-
-        Example:
-            await app.undeploy("release")
-        """
-        return self._ask(Deploy(name=check_name(name, "definition"), kind="job", remove=True), lambda version: None)
 
     def worker(self, queues: dict[str, int] | None = None, *, grace: float = 10.0) -> Worker:
         """Make a worker for this process. It runs between `async with` and its end, or `with` in synchronous code.

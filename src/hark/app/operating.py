@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
 from hark.app.arguments import check_limit, optional_name, target_of
 from hark.app.core import Core
 from hark.app.handle import Target
-from hark.kernel.requests import Cancel, Grant, Reclaim, Retain, RetryInstance, Revoke, RotateSecret, Sweep
+from hark.kernel.requests import (
+    Cancel,
+    Grant,
+    Reclaim,
+    Retain,
+    RetryInstance,
+    Revoke,
+    RotateSecret,
+    SetVariables,
+    Sweep,
+)
 from hark.model import json
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name, micros, moment, new_id
@@ -23,7 +33,7 @@ from hark.store.protocol import Store
 
 
 class OperationVerbs(Core):
-    """cancel, retry, sweep, export, forget, create_token, tokens, revoke_token, rotate_secret."""
+    """cancel, retry, set_variables, sweep, export, forget, create_token, tokens, revoke_token, rotate_secret."""
 
     def cancel(self, target: Target, reason: str | None = None, *, force: bool = False) -> Reply[Instance]:
         """Cancel an instance and all its descendants, in one commit. A step that is executing loses its claim.
@@ -70,6 +80,32 @@ class OperationVerbs(Core):
             Duplicate: Another live instance has its correlation key by now; `.holder` is its id.
         """
         return self._read_after(RetryInstance(target=target_of(target)), views.get)
+
+    def set_variables(self, target: Target, variables: Mapping[str, Any]) -> Reply[Instance]:
+        """Set variables of a process, for example to correct them before a `retry`.
+
+        Conditional events see the change. In a failed process they are stored, and used when it is retried.
+
+        Args:
+            target: The process instance: its id, its correlation key or its handle.
+            variables: The new values by name. The other variables stay as they are.
+
+        Returns:
+            A reply with the `Instance`.
+
+        Raises:
+            NotFound: There is no such instance.
+            Conflict: It is done or was cancelled; `.status` says which.
+            InvalidInput: It is not a process, or `variables` is not an object.
+            PayloadTooLarge: They are larger than `max_payload`.
+
+        Example:
+            await app.set_variables("order-42", {"total": 120})
+        """
+        payload = json.dump(variables, limit=self._max_payload, what="variables")
+        if not payload.startswith("{"):
+            raise InvalidInput(f"The variables must be an object with their names, not {type(variables).__name__}.")
+        return self._read_after(SetVariables(target=target_of(target), payload=payload), views.get)
 
     def sweep(self) -> Reply[None]:
         """Fire everything that is due now: delays, deadlines, expired leases. A running worker does so by itself."""

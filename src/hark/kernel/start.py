@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import definitions
+from hark.kernel import definitions, process_starts
 from hark.kernel.children import ChildEnd
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
 from hark.kernel.rows import LockedRow
 from hark.model import json
 from hark.model.decisions import NewInstance, NewTask, Park, Proceed
-from hark.model.errors import Duplicate, HarkError, NotFound
-from hark.model.lanes import GRAPHS, INTERPRETED, code_lane
+from hark.model.errors import Duplicate, HarkError, InvalidInput, NotFound
+from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, code_lane
 from hark.model.names import from_micros, new_id
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Taken
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _Start = tuple[NewInstance, StartInstances | SignalWithStart]
 _Unknown = dict[tuple[str, int | None], NotFound]  # by definition and version
+_Unfit = dict[str, InvalidInput]  # by the id of the instance
 
 
 @request_for(NewInstance)
@@ -73,16 +74,17 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
 async def begin(turn: Turn, starts: list[_Start]) -> None:
     """Insert these instances, and set the results of their requests."""
     unknown = await _unknown_definitions(turn, starts)
+    unfit = await _unfit_starts(turn, starts)
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
     traces: list[tuple[str, str]] = []
     tags: list[tuple[str, str, str, int]] = []
     scheduled: list[tuple[str, int]] = []
-    refused = _refused_requests(starts, unknown) if unknown else {}
+    refused = _refused_requests(starts, unknown, unfit) if unknown or unfit else {}
     for item, asker in starts:
         error = _refusal(item, holders)
-        if unknown and item.lane is None:
-            error = refused.get(asker) or unknown.get((item.definition, item.version)) or error
+        if refused or unknown or unfit:
+            error = refused.get(asker) or _unstartable(item, unknown, unfit) or error
         if error is None:
             rows.append(_row(turn, item, asker))
             if item.trace is not None:
@@ -138,14 +140,30 @@ async def _unknown_definitions(turn: Turn, starts: list[_Start]) -> _Unknown:
     return {which: refusal for which, refusal in refusals.items() if refusal is not None}
 
 
-def _refused_requests(starts: list[_Start], unknown: _Unknown) -> dict[Request, HarkError]:
+async def _unfit_starts(turn: Turn, starts: list[_Start]) -> _Unfit:
+    """Starts of processes that are refused, by the id of the instance. Of other definitions there are none."""
+    kinds = {item.definition for item, _ in starts if item.lane is None}
+    processes = {name for name in kinds if any(one.kind == BPMN for one in turn.catalog.get(name, {}).values())}
+    if not processes:
+        return {}
+    return await process_starts.refusals(turn, (item for item, _ in starts if item.definition in processes))
+
+
+def _unstartable(item: NewInstance, unknown: _Unknown, unfit: _Unfit) -> HarkError | None:
+    """Why its definition does not allow this start."""
+    if item.lane is not None:
+        return None
+    return unknown.get((item.definition, item.version)) or unfit.get(item.id)
+
+
+def _refused_requests(starts: list[_Start], unknown: _Unknown, unfit: _Unfit) -> dict[Request, HarkError]:
     """A start_many with an unknown definition starts nothing: its caller gets an error, and no handles."""
     return {
-        asker: unknown[item.definition, item.version]
+        asker: error
         for item, asker in starts
         if isinstance(asker, StartInstances)
         and asker.sender is None
-        and (item.definition, item.version) in unknown
+        and (error := _unstartable(item, unknown, unfit)) is not None
     }  # fmt: skip
 
 
@@ -246,7 +264,13 @@ async def find_unknown(turn: Turn, items: list[NewInstance]) -> Sequence[HarkErr
     """Why the definition of each of these cannot be started, or None."""
     if any(definitions.may_be_stale(turn.catalog, item) for item in items):
         await definitions.refresh(turn)
-    return [_definition_refusal(turn, item) for item in items]
+    found: list[HarkError | None] = []
+    for item in items:
+        refusal: HarkError | None = _definition_refusal(turn, item)
+        if refusal is None and (definition := definitions.find(turn.catalog, item)) and definition[1].kind == BPMN:
+            refusal = (await process_starts.refusals(turn, [item])).get(item.id)
+        found.append(refusal)
+    return found
 
 
 def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, error: HarkError) -> tuple[Any, ...]:

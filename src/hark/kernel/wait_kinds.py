@@ -28,6 +28,8 @@ class UnfinishedChild(NamedTuple):
     id: str
     status: str
     step: str
+    lane: str = ""
+    queue: str = ""
 
 
 class WaitContext(Struct):

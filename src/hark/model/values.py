@@ -259,13 +259,14 @@ class Blocker:
 
     Attributes:
         reason: "delayed", "concurrency", "rate_limit", "no_worker" (no worker has its code), "queued" (it waits for a
-            free slot of its queue), "executing", "lease_lost" (its worker died) or "finished".
+            free slot of its queue), "executing", "lease_lost" (its worker died), "incident" (of a process: a token
+            stopped) or "finished".
         text: The same as a sentence, with what to do.
         until: When it is over, if that is known.
     """
 
     reason: Literal[
-        "delayed", "concurrency", "rate_limit", "no_worker", "queued", "executing", "lease_lost", "finished"
+        "delayed", "concurrency", "rate_limit", "no_worker", "queued", "executing", "lease_lost", "incident", "finished"
     ]
     text: str
     until: datetime | None = None

@@ -67,6 +67,8 @@ async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
             waits.setdefault(wait.instance_id, []).append(_wait(wait))
     jobs = [row for row in rows if row.kind == "job"]
     states = await _states_of_jobs(store, jobs) if jobs else {}
+    if processes := [row for row in rows if row.kind == "bpmn"]:
+        states |= _states_of_processes(processes)
     return {
         row.id: _instance(row, waits.get(row.id, ()), states[row.id] if row.id in states else _value(row.state))
         for row in rows
@@ -77,6 +79,12 @@ async def _states_of_jobs(store: Store, rows: Sequence[reads.InstanceRow]) -> di
     from hark.runtime.job_view import job_states  # only processes with jobs need it
 
     return await job_states(store, rows)
+
+
+def _states_of_processes(rows: Sequence[reads.InstanceRow]) -> dict[str, Any]:
+    from hark.runtime.process_view import process_states  # only programs with processes need it
+
+    return process_states(rows)
 
 
 async def get(store: Store, target: str) -> Instance:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import WaitRow
 from hark.model.errors import no_instance
-from hark.model.lanes import GRAPHS, JOB, ON_EVERY_WORKER, what_runs
+from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -26,6 +27,9 @@ from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance, WorkerRow
 from hark.store.statements import AwakeableRow
+
+if TYPE_CHECKING:
+    from hark.runtime.process_why import ProcessPosition
 
 _MOST = 20  # near misses shown
 
@@ -42,23 +46,44 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     may_wait = row.status in PARKED or (row.status == "executing" and row.task_state is not None)
     waits = await store.read(reads.open_waits_of, ids=[id]) if may_wait else []
     children, questions = await _children(store, waits), await _questions(store, waits)
+    if row.lane == BPMN:  # its wait for children is always open, whether it has some or not
+        waits = [wait for wait in waits if wait.kind != "children" or wait.id in children]
     attempts = await _next_attempts(store, row, waits)
     waiting = tuple(
         _waiting(row, wait, children.get(wait.id, []), questions.get(wait.name), attempts.get(wait.place), now)
         for wait in waits
     )
+    position = None
+    of_children: list[Blocker] = []
+    if row.lane == BPMN:
+        position, of_children = await _position(store, row, children, here)
+        waiting = tuple(map(position.located, waiting))
     of_tasks = await _waits_of_tasks(store, row)
     waiting += tuple(await _waiting_tasks(store, row, of_tasks, now))
-    of_job = await _blockers_of_tasks(store, row, here)
-    blockers = (*await _blockers(store, row, now, here, attempts.get(None)), *of_job)
+    of_children += await _blockers_of_tasks(store, row, here)
+    blockers = (*await _blockers(store, row, now, here, attempts.get(None)), *of_children)
     since = min((wait.since for wait in waits), default=None) or _since(row)
     text = _summary(row, waits, blockers, attempts, now) + _said_by_handler(row)
+    if position is not None and row.status not in TERMINAL:
+        text = f"{text} {position.text()}".rstrip()
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        " ".join([text, *(one.text for one in of_job)]), waiting, blockers,
+        " ".join([text, *(one.text for one in of_children)]), waiting, blockers,
         tuple(await _misses(store, row, [*waits, *(wait for _, wait in of_tasks)])),
         row.traceback or next((one.failure.traceback for one in attempts.values() if one.failure is not None), None),
     )  # fmt: skip
+
+
+async def _position(
+    store: Store, row: WhyInstance, children: Mapping[str, list[UnfinishedChild]], here: Container[str]
+) -> tuple[ProcessPosition, list[Blocker]]:
+    """Where a process is, and what keeps parts of it from going on."""
+    from hark.runtime import process_why  # only programs with processes need it
+
+    position = await process_why.read_position(store, row)
+    started = [child for some in children.values() for child in some]
+    blockers = process_why.incident_blockers(row, position)
+    return position, blockers + await process_why.handler_blockers(store, position, started, here)
 
 
 async def _next_attempts(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> dict[str | None, NextAttempt]:
@@ -127,8 +152,8 @@ async def _children(store: Store, waits: Sequence[OpenWait]) -> dict[str, list[U
     ids = [wait.id for wait in waits if WAIT_KINDS[wait.kind].has_children]
     found: dict[str, list[UnfinishedChild]] = {}
     if ids:
-        for wait, id, status, step in await store.read(reads.unfinished_children, waits=ids):
-            found.setdefault(wait, []).append(UnfinishedChild(id, status, step))
+        for wait, *child in await store.read(reads.unfinished_children, waits=ids):
+            found.setdefault(wait, []).append(UnfinishedChild(*child))
     return found
 
 
@@ -136,8 +161,8 @@ _TaskWaits = list[tuple[str, OpenWait]]  # with the name of the task
 
 
 async def _waits_of_tasks(store: Store, row: WhyInstance) -> _TaskWaits:
-    """What the tasks of a job wait for; of any other instance nothing."""
-    if row.lane != JOB or row.task_state is not None or row.status in TERMINAL:
+    """What the tasks of a job or a process wait for; of any other instance nothing."""
+    if row.lane not in INTERPRETED or row.task_state is not None or row.status in TERMINAL:
         return []
     low, high = run_events.task_range(row.id)
     found = await store.read(reads.open_waits_of_tasks, id=row.id, low=low, high=high, size=_MOST)

@@ -63,7 +63,7 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
 
     if isinstance(source, Mapping):
         return Job(*compiling.compile_value(dict(source), "The job"))
-    if isinstance(source, str) and _is_text(source):
+    if isinstance(source, str) and is_job_text(source):
         return Job(*compiling.compile_text(source, "The job"))
     if isinstance(source, str | os.PathLike):
         return parse_job_file(Path(source).read_bytes(), f"The job file {os.fspath(source)}")
@@ -82,7 +82,7 @@ def parse_job_file(data: bytes, label: str) -> Job:
     return Job(*compiling.compile_bytes(data, label))
 
 
-def _is_text(source: str) -> bool:
+def is_job_text(source: str) -> bool:
     """Whether a text is a job, not the path of one."""
     return (
         "\n" in source

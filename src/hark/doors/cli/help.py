@@ -15,7 +15,7 @@ _TASKS = {
     "Begin": ("init", "demo"),
     "Run": ("serve", "worker", "migrate"),
     "Start and signal": ("start", "signal", "broadcast", "message", "schedule"),
-    "Look and answer": ("job", "instance", "awakeable", "events", "workers"),
+    "Look and answer": ("job", "bpmn", "instance", "awakeable", "events", "workers"),
     "Operate": ("doctor", "token", "secret", "timeout"),
 }
 """The commands of `hark` by what people want to do; one that is not listed is in the last group."""

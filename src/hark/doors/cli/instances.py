@@ -1,5 +1,6 @@
-"""`hark instance`: list, show, explain, cancel and retry instances."""
+"""`hark instance`: list, show, explain, cancel and retry instances; the variables of processes."""
 
+import shlex
 from functools import partial
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions, kinds, statuses
 from hark.doors.cli.engine import find_target, open_engine, read_up_to
-from hark.doors.cli.options import After, Limit, Options, Tags, Target, Wide, parse_tags
+from hark.doors.cli.options import After, Limit, Options, Tags, Target, Wide, parse_tags, parse_values
 from hark.doors.cli.output import (
     age,
     ago,
@@ -23,6 +24,7 @@ from hark.doors.cli.output import (
 )
 from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.times import parse_time
+from hark.model.errors import InvalidInput
 
 cli = group("List, explain, cancel and retry instances.")
 
@@ -114,7 +116,7 @@ def show(options: Options, target: Target) -> None:
             ("step", found.step), ("attempt", found.attempt or None), ("queue", found.queue),
             ("key", found.correlation_key), ("parent", found.parent_id), ("started", when(found.created_at)),
             ("finished", when(found.finished_at)), ("tags", _tags(found.tags)), ("progress", found.progress),
-            ("state", found.state), ("result", found.result), ("error", found.error),
+            *_state(found, options), ("result", found.result), ("error", found.error),
         ]
     )  # fmt: skip
     for wait in found.waits:
@@ -124,6 +126,20 @@ def show(options: Options, target: Target) -> None:
     if retry is not None and retry.traceback is not None:
         print(f"{'why':<16} {printable(retry.text)}")
     print_traceback(found.traceback if retry is None else retry.traceback)
+
+
+def _state(instance: Any, options: Options) -> list[tuple[str, Any]]:
+    """The state in one field; of a process in several, and how to go on after an incident."""
+    if instance.kind != "bpmn":
+        return [("state", instance.state)]
+    fields: list[tuple[str, Any]] = [
+        ("variables", instance.state["variables"]), ("tokens", ", ".join(instance.state["tokens"]) or None),
+    ]  # fmt: skip
+    for incident in instance.state["incidents"]:
+        fields.append(("incident", f"{incident['element']}: {incident['error']} (since {incident['since']})"))
+    if instance.state["incidents"]:
+        fields.append(("resume", f"hark instance retry {shlex.quote(instance.id)}{options.as_given()}"))
+    return fields
 
 
 def _may_wait_for_retry(instance: Any) -> bool:
@@ -175,6 +191,35 @@ def retry(options: Options, target: Target) -> None:
     with open_engine(options) as hark:
         found = hark.retry(find_target(hark, target)).result()
     print_json(found) if options.json else print(f"{found.id} is {colored(found.status)} at {printable(found.step)}.")
+
+
+@command(cli)
+def variables(
+    options: Options,
+    target: Target,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE…]", help="Variables to set: JSON if it parses, otherwise text"),
+    ] = None,
+) -> None:
+    """Print the variables of a process, or set some of them.
+
+    Set variables are those that a failed process has when it is retried.
+
+    hark instance variables order-42 total=120 'address={"city": "Bern"}'
+    """
+    given = parse_values(values, "NAME=VALUE")
+    with open_engine(options, "write" if given else "read") as hark:
+        id = find_target(hark, target)
+        found = hark.set_variables(id, given).result() if given else hark.get(id).result()
+    if found.kind != "bpmn":
+        raise InvalidInput(f"{target!r} is a {found.kind}: only processes have variables.")
+    if given:  # a live process takes them when it runs next
+        print_json(found) if options.json else print(f"{found.id}: {printable(', '.join(given))} set.")
+    elif options.json:
+        print_json(found.state["variables"])
+    else:
+        print_fields(list(found.state["variables"].items()))
 
 
 @command(cli)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -49,12 +49,12 @@ def parse_job(file: Path, data: bytes) -> "Job":
     return parse_job_file(data, f"The job file {file}")
 
 
-def print_problems(file: Path, error: InvalidDefinition) -> None:
+def print_problems(file: Path, error: InvalidDefinition, to: TextIO | None = None) -> None:
     """Print one line per problem, as compilers do: editors find the place."""
     for problem in error.problems:
         place = [str(file), *([str(problem.line)] if problem.line is not None else [])]
         element = f" {problem.element}:" if problem.element is not None else ""
-        print(f"{printable(':'.join(place))}:{printable(element)} {printable(problem.message)}")
+        print(f"{printable(':'.join(place))}:{printable(element)} {printable(problem.message)}", file=to)
 
 
 def check(options: Options, file: JobFile) -> None:

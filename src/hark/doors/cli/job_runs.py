@@ -16,7 +16,7 @@ from hark.doors.cli.engine import Engine, door_access, find_target, open_engine,
 from hark.doors.cli.instances import cancel as cancel_instance
 from hark.doors.cli.job_display import JobView, job_view, print_answers, print_report
 from hark.doors.cli.job_files import JobFile, parse_job, read_bytes
-from hark.doors.cli.options import After, Limit, Options, Tags, Wide, parse_tags
+from hark.doors.cli.options import After, Limit, Options, Tags, Wide, parse_tags, parse_values
 from hark.doors.cli.output import ago, colored, print_json, print_next_page, printable, shorten
 from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.errors import StillSuspended
@@ -64,7 +64,7 @@ def run(
     """
     data = read_bytes(file)
     job = parse_job(file, data)
-    inputs = parse_inputs(input)
+    inputs = parse_values(input, "--input") or None
     more = {"id": id, "correlation_key": key, "tags": parse_tags(tag)}
     started: str | None = None
     with open_engine(options, "create") as hark:
@@ -110,24 +110,6 @@ def _silence_log() -> None:
     import logging
 
     logging.getLogger("hark").addHandler(logging.NullHandler())
-
-
-def parse_inputs(given: list[str] | None) -> dict[str, Any] | None:
-    """The values of --input; None without any, so that a job without inputs gets none."""
-    from hark.model import json
-
-    found: dict[str, Any] = {}
-    for one in given or ():
-        name, equals, text = one.partition("=")
-        if not name or not equals:
-            raise InvalidInput(f"--input {one}: write a name and a value, for example --input service=api.")
-        if name in found:
-            raise InvalidInput(f"--input {name} is given twice. Give it once.")
-        try:
-            found[name] = json.parse(text, what="--input")
-        except InvalidInput:
-            found[name] = text
-    return found or None
 
 
 def _start(hark: Engine, job: "Job", data: bytes, inputs: Any, more: dict[str, Any]) -> str:

@@ -186,6 +186,24 @@ def parse_tags(tags: list[str] | None) -> dict[str, str] | None:
     return found or None
 
 
+def parse_values(given: list[str] | None, option: str) -> dict[str, Any]:
+    """The values of arguments like `name=value`, by name: JSON if it parses, otherwise text. `option` names them."""
+    from hark.model import json
+
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, equals, text = one.partition("=")
+        if not name or not equals:
+            raise InvalidInput(f"{option} {one}: write a name and a value, for example {option} service=api.")
+        if name in found:
+            raise InvalidInput(f"{option} {name} is given twice. Give it once.")
+        try:
+            found[name] = json.parse(text, what=option)
+        except InvalidInput:
+            found[name] = text
+    return found
+
+
 def parse_json(text: str | None, what: str) -> Any:
     """The value of an option that must be JSON."""
     from hark.model import json

@@ -187,13 +187,29 @@ class RemoteHark:
     def workers(self) -> RemoteReply[builtins.list[WorkerInfo]]:
         return RemoteReply([_convert(WorkerInfo, item) for item in self._get("/workers")["items"]])
 
-    # -- jobs -------------------------------------------------------------------------------------
+    # -- jobs, processes -------------------------------------------------------------------------------------
 
     def deploy(self, text: str) -> RemoteReply[builtins.list[tuple[str, int]]]:
         """Deploy the text of a job file."""
         form = "json" if text.lstrip().startswith("{") else "yaml"
         reply = self._request("POST", "/definitions", text.encode(), {"Content-Type": f"application/{form}"})
         return RemoteReply([(one["name"], one["version"]) for one in reply["deployed"]])
+
+    def deploy_file(
+        self, data: bytes, *, ignore_extensions: bool = False
+    ) -> RemoteReply[builtins.list[tuple[str, int]]]:
+        """Deploy the processes of a BPMN file."""
+        query = "?ignore_extensions=true" if ignore_extensions else ""
+        reply = self._request("POST", f"/definitions{query}", data, {"Content-Type": "application/xml"})
+        return RemoteReply([(one["name"], one["version"]) for one in reply["deployed"]])
+
+    def undeploy(self, name: str) -> RemoteReply[None]:
+        self._request("DELETE", f"/definitions/{_path_segment(name, 'definition')}")
+        return RemoteReply(None)
+
+    def set_variables(self, target: str, variables: dict[str, Any]) -> RemoteReply[Instance]:
+        path = f"/instances/{_path_segment(target, 'target')}/variables"
+        return RemoteReply(_convert(Instance, self._send("PATCH", path, variables)))
 
     def job_report(self, target: str) -> RemoteReply[JobReport]:
         path = f"/instances/{_path_segment(target, 'target')}/tasks"

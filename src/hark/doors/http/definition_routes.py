@@ -1,6 +1,9 @@
-"""The handlers of definitions: deploy, list, undeploy, draw; and the tasks of a job."""
+"""The handlers of definitions: deploy, list, undeploy, draw; the tasks of a job and the variables of a process."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -9,11 +12,14 @@ from hark.doors.http.parsing import Cursor
 from hark.doors.http.read_routes import Limit
 from hark.doors.http.responses import Response, json_response, text_response
 from hark.doors.http.routes import HttpRequest
-from hark.model.errors import InvalidDefinition, InvalidInput
+from hark.model.errors import InvalidDefinition
 from hark.model.problem import Problem
 
 _SVG = "image/svg+xml; charset=utf-8"
-_FORMS = ("json", "yaml", "x-yaml", "vnd.yaml")
+# The drawing has its colours, for light and dark, in a <style>.
+_POLICY = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+_JOB_FORMS = ("json", "yaml", "x-yaml", "vnd.yaml")
+_BPMN_FORMS = ("xml", "bpmn+xml")
 
 
 class Deployment(msgspec.Struct):
@@ -86,26 +92,47 @@ class Undeployed(msgspec.Struct):
     undeployed: str
 
 
+class DeployQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How to deploy.
+
+    Attributes:
+        ignore_extensions: Whether to deploy a process although it has extensions that Hark does not run.
+    """
+
+    ignore_extensions: bool = False
+
+
 async def deploy(request: HttpRequest) -> Response:
-    """Deploy the job in the body: YAML or JSON, by its content type."""
+    """Deploy what the body has, by its content type: a job in YAML or JSON, or BPMN in XML."""
+    query: DeployQuery = request.query()
     kind = (request.header_text(b"content-type") or "application/json").partition(";")[0].strip().lower()
-    if kind.rpartition("/")[2] not in _FORMS:
-        raise InvalidInput(
-            f"A definition cannot be sent as {kind!r}. Send a job as application/yaml or application/json."
+    form = kind.rpartition("/")[2]
+    if form not in (*_JOB_FORMS, *_BPMN_FORMS):
+        raise _invalid(
+            f"A definition cannot be sent as {kind!r}. Send BPMN as application/xml, a job as application/yaml or "
+            "application/json."
         )
     raw = await parsing.read_body(
         request.receive, request.header(b"content-length"), request.access.max_payload, parsing.ENVELOPE
     )
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise _not_a_job("The body is not UTF-8 text.") from None
-    # With a line break it is the text of a job, never the path of a file on this machine.
-    deployed = await request.app.deploy(f"{text}\n")
+    if form in _BPMN_FORMS:
+        deployed = await request.access.deploy_bpmn(raw, ignore_extensions=query.ignore_extensions)
+    else:
+        deployed = await request.app.deploy(_job_text(raw))
     return json_response(Deployed([Deployment(name, version) for name, version in deployed]), 201)
 
 
-def _not_a_job(message: str) -> InvalidDefinition:
+def _job_text(raw: bytes) -> str:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _invalid("The body is not UTF-8 text.") from None
+    if text.lstrip().startswith("<"):
+        raise _invalid("The body is XML, not a job. Send BPMN with the content type application/xml.")
+    return f"{text}\n"  # with a line break it is the text of a job, never the path of a file on this machine
+
+
+def _invalid(message: str) -> InvalidDefinition:
     return InvalidDefinition(message, problems=[Problem(None, None, message)])
 
 
@@ -123,14 +150,24 @@ async def undeploy(request: HttpRequest) -> Response:
 
 async def definition_diagram(request: HttpRequest) -> Response:
     [name] = request.args
-    return text_response(await request.access.definition_drawing(name), _SVG)
+    return await _drawn(request.access.definition_drawing(name))
 
 
 async def instance_diagram(request: HttpRequest) -> Response:
     [target] = request.args
-    return text_response(await request.access.job_drawing(target), _SVG)
+    return await _drawn(request.access.instance_drawing(target))
+
+
+async def _drawn(drawing: Awaitable[Callable[[], str]]) -> Response:
+    """Drawn in a thread: a large diagram would keep the event loop from other requests."""
+    return text_response(await asyncio.to_thread(await drawing), _SVG, [_POLICY])
 
 
 async def tasks(request: HttpRequest) -> Response:
     [target] = request.args
     return json_response(await request.access.job_report(target))
+
+
+async def set_variables(request: HttpRequest) -> Response:
+    [target] = request.args
+    return json_response(await request.app.set_variables(target, await request.json_body(absent={})))

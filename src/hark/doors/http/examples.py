@@ -143,6 +143,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "EventsQuery": {"job": _ORDER, "limit": 50, "after": "18.2"},
     "WaitsQuery": {"name": "paid", "kind": "signal", "limit": 100, "after": "1772355600000000-o-42"},
     "SchedulesQuery": {"limit": 100, "after": "weekly-report"},
+    "DeployQuery": {"ignore_extensions": False},
     "DefinitionsQuery": {"limit": 100, "after": "release"},
     "StreamQuery": {"after": "2"},
     "LinkQuery": {"t": "1.dG9rZW4.c2lnbmF0dXJl", "by": "ann"},
@@ -163,6 +164,7 @@ HEADERS: Final = {"Idempotency-Key": "evt-7", "Last-Event-ID": "2"}
 
 BODIES: Final[dict[str, Any]] = {
     "signalInstance": {"amount": 100}, "resolveAwakeable": True, "answerQuestion": True, "deployDefinition": _JOB,
+    "setVariables": {"total": 100},
 }  # fmt: skip
 """Of operations that take any JSON."""
 

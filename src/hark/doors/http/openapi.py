@@ -20,7 +20,7 @@ _TAGS = {
     "Signals": "Send signals, broadcasts and messages.",
     "Schedules": "Start instances at given times.",
     "Awakeables": "Questions to the outside world: list, claim, answer and reject them.",
-    "Definitions": "Deploy jobs, and list what can be started.",
+    "Definitions": "Deploy jobs and processes, and list what can be started.",
     "Events": "What happened, and what instances wait for.",
     "Links": "The page behind the link of an awakeable. The link is the credential.",
     "Tasks": "Task workers in other languages: fetch a task, keep it with heartbeats, report what became of it.",
@@ -30,8 +30,12 @@ _DESCRIPTION = (
     "Durable workflows that wait for the outside world. Every error is an `Error`. Any request may also get 408, 414 "
     "or 431 when it is too slow, or when its URL or headers are too large, and 500 after a bug."
 )
-# YAML is not in `content`: generators of clients leave out an operation that has a type they do not know.
-_ANY_BODY = {"deployDefinition": "The job as JSON; or as YAML, with the content type application/yaml."}
+# YAML and XML are not in `content`: generators of clients leave out an operation that has a type they do not know.
+_ANY_BODY = {
+    "deployDefinition": "The job as JSON; or as YAML, with the content type application/yaml; or a BPMN file, with the "
+    "content type application/xml.",
+    "setVariables": "An object: the new value of each variable, by its name. The others stay as they are.",
+}
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_BYTES}
 _TIME = {"type": "string", "format": "date-time"}
 _ERROR = {

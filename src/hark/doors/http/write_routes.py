@@ -129,17 +129,17 @@ class Delivered(msgspec.Struct):
 
 
 class Broadcasted(msgspec.Struct):
-    """How many subscribers received a broadcast.
+    """How many instances received a broadcast.
 
     Attributes:
-        DeliveredCount: The number of instances that it reached.
+        DeliveredCount: The number of instances that it reached, and of those that it started.
     """
 
     DeliveredCount: int
 
 
 class Messaged(msgspec.Struct):
-    """The instance that received a message.
+    """The instance that received a message, or was started by it.
 
     Attributes:
         WorkflowInstanceIds: The id of the instance.

@@ -80,7 +80,7 @@ bucket_due = Sql("SELECT min(due_at) FROM buckets WHERE kind = :kind::text AND k
 # Which children it still waits for.
 unfinished_children = Sql(
     """
-    SELECT parent_wait, id, status, step FROM instances
+    SELECT parent_wait, id, status, step, lane, queue FROM instances
     WHERE parent_wait IN :waits[text] AND finished_at IS NULL ORDER BY created_at, id LIMIT 20
     """
 )

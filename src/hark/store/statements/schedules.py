@@ -49,6 +49,9 @@ due_starts = Sql(
 # B1, T1: the automatic starts with these ids.
 starts_by_id = Sql(f"SELECT {_COLUMNS} FROM starts WHERE id IN :ids[text] ORDER BY id", row=StartRow)
 
+# B2: what starts instances of a definition that cannot be started by name, for the error that says so.
+deployed_starts = Sql("SELECT kind, name FROM starts WHERE deployed_by = :definition::text ORDER BY id")
+
 # T2: those of these that are still due. The process that holds one of them fires it; the others leave it.
 lock_due_starts = Sql(
     f"""
