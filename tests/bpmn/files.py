@@ -36,6 +36,16 @@ def chain(*nodes: str) -> str:
     return "\n".join(['<startEvent id="s"/>', *nodes, '<endEvent id="e"/>', flows])
 
 
+def ext(content: str) -> str:
+    """Extension elements."""
+    return f"<extensionElements>{content}</extensionElements>"
+
+
+def extended(tag: str, extensions: str, *, attributes: str = "", content: str = "") -> str:
+    """The element `n` with these extension elements."""
+    return f'<{tag} id="n" {attributes}>{ext(extensions)}{content}</{tag}>'
+
+
 def read(text: str | bytes, *, ignore_extensions: bool = False) -> BpmnFile:
     return read_bpmn(text, ignore_extensions=ignore_extensions)
 

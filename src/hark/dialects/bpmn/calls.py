@@ -8,6 +8,7 @@ from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import attribute, named, zeebe
 from hark.dialects.bpmn.mappings import PassedVariables
 from hark.dialects.bpmn.sources import is_expression, source
+from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.process import CallSpec
 
 
@@ -31,9 +32,7 @@ def read_call(process: ProcessDraft, node: NodeDraft) -> None:
     if binding == "version" or (binding is None and version is not None):
         fields["version"] = _version(process, node, version)
     if called is not None:
-        _zeebe_variables(
-            node, called.get("propagateAllParentVariables"), called.get("propagateAllChildVariables"), fields
-        )
+        _zeebe_variables(node, called, fields)
     else:
         _vendor_variables(process, node, fields)
     node.fields["call"] = CallSpec(**fields)
@@ -55,12 +54,11 @@ def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any
     return source(process, node, text, "The version it calls")
 
 
-def _zeebe_variables(node: NodeDraft, all_in: str | None, all_out: str | None, fields: dict[str, Any]) -> None:
+def _zeebe_variables(node: NodeDraft, called: XmlElement, fields: dict[str, Any]) -> None:
     """In Zeebe, all variables go in unless that is switched off, and come out unless there are output mappings."""
-    outputs = node.fields.pop("outputs", ())
-    fields["outputs"] = outputs
-    fields["all_out"] = not outputs if all_out is None else all_out != "false"
-    if all_in == "false":
+    fields["outputs"] = node.fields.pop("outputs", ())
+    fields["all_out"] = called.flag("propagateAllChildVariables", default=not fields["outputs"])
+    if not called.flag("propagateAllParentVariables", default=True):
         fields["all_in"] = False
         fields["inputs"] = node.fields.pop("inputs", ())
 

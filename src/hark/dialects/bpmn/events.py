@@ -50,7 +50,7 @@ _TIMERS: dict[str, Literal["date", "duration", "cycle"]] = {
 def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
     """Read what an event catches or throws. Returns its definition; None if it has none, or a problem."""
     definitions = _definitions(process, node)
-    if len(definitions) > 1 or node.element.get("parallelMultiple") == "true":
+    if len(definitions) > 1 or node.element.flag("parallelMultiple"):
         process.report(node, "It has several event definitions, which Hark does not execute. Use one event for each.")
         return None
     kind = _KINDS[definitions[0].tag] if definitions else "none"
@@ -65,9 +65,9 @@ def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
     if node.event is None:
         return None
     if node.kind == "boundary":
-        node.fields["interrupting"] = node.element.get("cancelActivity") != "false" or kind in ("error", "cancel")
+        node.fields["interrupting"] = node.element.flag("cancelActivity", default=True) or kind in ("error", "cancel")
     elif node.kind == "start" and where.endswith("an event sub-process"):
-        interrupts = node.element.get("isInterrupting") != "false" or kind in ("error", "compensation")
+        interrupts = node.element.flag("isInterrupting", default=True) or kind in ("error", "compensation")
         node.fields["interrupting"] = interrupts
     return definition
 

@@ -75,6 +75,8 @@ def check_extensions(process: ProcessDraft) -> None:
     todo = [(process.element, process.id)]
     while todo:
         element, host = todo.pop()
+        if element.tag == "bpmn:extensionElements":
+            continue
         host = ids.get(id(element), host)
         for name in element.attributes:
             if ":" in name or "{" in name:
@@ -83,10 +85,9 @@ def check_extensions(process: ProcessDraft) -> None:
             if child.tag == "bpmn:extensionElements":
                 for extension in child.children:
                     _check_element(process, extension, host)
-            elif child.tag.startswith("bpmn:"):
-                todo.append((child, host))
-            else:
+            elif not child.tag.startswith("bpmn:"):
                 _ignore(process, child.tag, child.line, host)
+        todo += [(child, host) for child in reversed(element.children) if child.tag.startswith("bpmn:")]
 
 
 def _check_attribute(process: ProcessDraft, element: XmlElement, host: str, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import attribute, extensions_of, inner, named, zeebe
-from hark.dialects.bpmn.sources import condition, source, variable_source
+from hark.dialects.bpmn.sources import condition, is_expression, source, variable_source
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model import json
 from hark.model.errors import MalformedJson
@@ -37,7 +37,7 @@ def _standard(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopS
     return LoopSpec(
         "standard",
         condition=None if element is None else condition(process, node, element, "Its loop condition"),
-        test_before=loop.get("testBefore") == "true",
+        test_before=loop.flag("testBefore"),
         maximum=int(maximum) if maximum else None,
     )
 
@@ -57,7 +57,9 @@ def _multiple(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopS
         process.report(
             node, "Its multi-instance has neither a loopCardinality nor a collection. Set one of them.", loop.line
         )
-    return LoopSpec("sequential" if loop.get("isSequential") == "true" else "parallel", **fields)
+    if is_expression(loop.get("isSequential") or ""):
+        process.report(node, "isSequential is an expression. Write true or false.", loop.line)
+    return LoopSpec("sequential" if loop.flag("isSequential") else "parallel", **fields)
 
 
 def _standard_data(process: ProcessDraft, node: NodeDraft, loop: XmlElement, fields: dict[str, Any]) -> None:
@@ -102,13 +104,15 @@ def _vendor_data(
     if (item := attribute(loop, "elementVariable")) is not None:
         fields["item"] = item
     for element in named(extensions, "variableAggregation"):
-        variables = [child for child in inner(element, "variable") if child.get("source")]
-        if element.get("target") and variables:
+        output: dict[str, Any] = {}
+        for child in inner(element, "variable"):
+            name, expression = child.get("source"), child.get("sourceExpression")
+            if target := child.get("target") or name:
+                value = expression or variable_source(name or "")
+                output[target] = source(process, node, value, f"The variable {target!r}", child.line)
+        if element.get("target") and output:
             fields["output_collection"] = element.get("target")
-            fields["output"] = {
-                child.get("target") or child.get("source") or "": variable_source(child.get("source") or "")
-                for child in variables
-            }
+            fields["output"] = output
 
 
 def _written_collection(element: XmlElement) -> Any:

@@ -113,7 +113,7 @@ class PassedVariables:
             return
         self.is_given = True
         if element.get("variables") == "all":
-            if element.get("local") == "true":  # those that are mapped to the node itself
+            if element.flag("local"):  # those that are mapped to the node itself
                 self.assignments += node.fields.get("inputs", ())
             else:
                 self.copies_all = True

@@ -50,7 +50,7 @@ def _read_node(process: ProcessDraft, node: NodeDraft) -> None:
             if element is not None and element.text.strip():
                 node.fields["activation"] = condition(process, node, element, "Its activation condition")
         case "event_gateway":
-            if node.element.get("instantiate") == "true":
+            if node.element.flag("instantiate"):
                 process.report(node, "Hark does not start processes at an event gateway. Use message start events.")
 
 
@@ -74,7 +74,7 @@ def _read_send(process: ProcessDraft, node: NodeDraft) -> None:
 
 
 def _read_receive(process: ProcessDraft, node: NodeDraft) -> None:
-    if node.element.get("instantiate") == "true":
+    if node.element.flag("instantiate"):
         process.report(node, "Hark does not start processes at a receive task. Use a message start event.")
     reference = (node.element.get("messageRef") or "").strip()
     if not reference:

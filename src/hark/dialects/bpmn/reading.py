@@ -106,7 +106,7 @@ def _processes(file: FileDraft) -> list[XmlElement]:
     found: list[XmlElement] = []
     for element in elements:
         id = (element.get("id") or "").strip()
-        if (element.get("isExecutable") or "").strip() == "false":
+        if not element.flag("isExecutable", default=True):
             file.ignore(id or None, element.line, 'The process is left out: it has isExecutable="false".')
         elif element.first("bpmn:startEvent") is None:
             file.ignore(id or None, element.line, "The process is left out: it has no start event.")

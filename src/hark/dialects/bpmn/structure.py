@@ -61,7 +61,7 @@ def _read_scope(process: ProcessDraft, element: XmlElement, scope: int) -> None:
         if (kind := KINDS.get(tag)) is not None:
             node = _add_node(process, child, kind, scope)
             if kind == "subprocess":
-                node.fields["event_subprocess"] = child.get("triggeredByEvent") == "true"
+                node.fields["event_subprocess"] = child.flag("triggeredByEvent")
                 node.fields["transaction"] = tag == "bpmn:transaction"
                 _read_scope(process, child, node.number)
         elif tag == "bpmn:sequenceFlow":
@@ -81,7 +81,7 @@ def _add_node(process: ProcessDraft, element: XmlElement, kind: NodeKind, scope:
     process.nodes.append(node)
     if scope != ROOT:
         process.nodes[scope].children.append(node.number)
-    if element.get("isForCompensation") == "true":
+    if element.flag("isForCompensation"):
         node.fields["for_compensation"] = True
     if (first := process.by_id.setdefault(id, node)) is not node:
         process.report(

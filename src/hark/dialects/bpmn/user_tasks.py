@@ -101,7 +101,7 @@ def _schema(process: ProcessDraft, node: NodeDraft) -> dict[str, Any] | None:
 
 
 def _zeebe_schema(process: ProcessDraft, node: NodeDraft, definition: XmlElement) -> dict[str, Any] | None:
-    key = (definition.get("formKey") or "").rpartition(":")[2]
+    key = (definition.get("formKey") or definition.get("formId") or "").rpartition(":")[2]
     form = process.file.forms.get(key)
     text = definition.text.strip() if form is None else form.text.strip()
     if not text:

@@ -45,6 +45,7 @@ PREFIXES = {
 }
 """The prefixes of known namespaces, by the address of the namespace."""
 
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]{0,40})["']""")
 _TEXT_CODECS = re.compile(
     r"utf-8|ascii|iso8859-\d+|cp\d+|koi8-\w|gb\w+|big5\w*|shift_jis\w*|euc_\w+|iso2022_\w+|hz|mac-\w+|tis-620|johab"
@@ -94,6 +95,10 @@ class XmlElement:
     def get(self, attribute: str) -> str | None:
         """The value of an attribute; None if it is missing."""
         return self.attributes.get(attribute)
+
+    def flag(self, attribute: str, *, default: bool = False) -> bool:
+        """The value of an attribute that is true or false; the default if it is missing or another text."""
+        return _FLAGS.get((self.attributes.get(attribute) or "").strip().lower(), default)
 
     def all(self, *tags: str) -> list[XmlElement]:
         """The children with one of these tags."""

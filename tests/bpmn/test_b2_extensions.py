@@ -1,0 +1,119 @@
+"""B2: extensions that Hark would have to run are refused, unless they are to be ignored; the rest is listed."""
+
+import pytest
+
+from tests.bpmn.files import chain, definitions, ext, extended, problems_of, process_file, read
+
+REFUSED = {
+    extended("userTask", "<camunda:taskListener event='create' class='a.B'/>"): ("n", "task listener"),
+    extended("task", "<flowable:executionListener event='start' class='a.B'/>"): ("n", "execution listener"),
+    extended("task", "<zeebe:executionListeners><zeebe:executionListener eventType='start' type='x'/>"
+             "</zeebe:executionListeners>"): ("n", "execution listener"),
+    extended("userTask", "<zeebe:taskListeners/>"): ("n", "task listener"),
+    extended("serviceTask", "<camunda:connector><camunda:connectorId>http</camunda:connectorId></camunda:connector>"): (
+        "n", "connector",
+    ),
+    extended("serviceTask", "<zeebe:taskDefinition type='io.camunda:http-json:1'/>"): ("n", "connector"),
+    extended("userTask", "<zeebe:properties><zeebe:property name='inbound.type' value='io.camunda:webhook:1'/>"
+             "</zeebe:properties>"): ("n", "connector"),
+    '<scriptTask id="n" scriptFormat="groovy"><script>println 1</script></scriptTask>': ("n", "'groovy'"),
+    '<scriptTask id="n" scriptFormat="feel" camunda:resource="x.feel"/>': ("n", "outside the file"),
+    extended("task", "<camunda:inputOutput><camunda:inputParameter name='a'><camunda:script "
+             "scriptFormat='javascript'>1</camunda:script></camunda:inputParameter></camunda:inputOutput>"): (
+        "n", "'javascript'",
+    ),
+    '<callActivity id="n" calledElement="x" camunda:calledElementBinding="versionTag"/>': ("n", "version tag"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("element", REFUSED)
+def test_b2_an_extension_that_changes_behaviour_is_a_problem_of_its_host_unless_it_is_ignored(element: str) -> None:
+    text = process_file(chain(element))
+    id, words = REFUSED[element]
+    [problem] = problems_of(text)
+    assert (problem.element, problem.line) == (id, 4)
+    assert words in problem.message
+    assert "ignore_extensions=True" in problem.message
+    found = read(text, ignore_extensions=True)
+    assert found.processes[0].nodes[1].id == "n"
+    assert any(words in item.message for item in found.ignored)
+
+
+def test_b2_listeners_of_the_process_and_of_flows_are_problems_there() -> None:
+    listener = ext("<camunda:executionListener event='take' expression='${x}'/>")
+    text = process_file(
+        f'{listener}\n<startEvent id="s"/><endEvent id="e"/>\n'
+        f'<sequenceFlow id="f" sourceRef="s" targetRef="e">{listener}</sequenceFlow>'
+    )
+    assert [(problem.element, problem.line) for problem in problems_of(text)] == [("p", 3), ("f", 5)]
+
+
+def test_b2_a_signal_of_one_instance_is_a_problem_and_a_global_one_is_not() -> None:
+    def file(scope: str) -> str:
+        event = '<intermediateThrowEvent id="t"><signalEventDefinition signalRef="x"/></intermediateThrowEvent>'
+        return process_file(chain(event), around=f'<signal id="x" name="go" flowable:scope="{scope}"/>')
+
+    [problem] = problems_of(file("processInstance"))
+    assert problem.element == "x"
+    assert "processInstance" in problem.message
+    assert read(file("global")).processes
+    assert read(file("processInstance"), ignore_extensions=True).processes
+
+
+def test_b2_a_script_that_is_ignored_does_nothing() -> None:
+    text = process_file(
+        chain('<scriptTask id="n" scriptFormat="groovy" camunda:resultVariable="x"><script>1</script></scriptTask>')
+    )
+    node = read(text, ignore_extensions=True).processes[0].nodes[1]
+    assert (node.kind, node.script, node.result) == ("task", None, None)
+
+
+def test_b2_a_condition_in_another_language_cannot_be_ignored() -> None:
+    text = process_file(
+        '<startEvent id="s"/><endEvent id="e"/>\n<sequenceFlow id="f" sourceRef="s" targetRef="e">'
+        '<conditionExpression language="groovy">x > 1</conditionExpression></sequenceFlow>'
+    )
+    assert [problem.element for problem in problems_of(text, ignore_extensions=True)] == ["f"]
+
+
+def test_b2_what_has_no_meaning_is_listed_once_with_its_first_place() -> None:
+    found = read(
+        process_file(
+            chain(
+                '<task id="a" camunda:asyncBefore="true" acme:size="3"/>',
+                '<task id="b" camunda:asyncBefore="true" camunda:exclusive="false">'
+                + ext("<acme:robot/><camunda:properties/><flowable:value>1</flowable:value>")
+                + "</task>",
+            )
+        )
+    )
+    assert [(item.element, item.line, item.message.split()[0]) for item in found.ignored] == [
+        ("a", 4, "camunda:asyncBefore"),
+        ("a", 4, "acme:size"),
+        ("b", 5, "camunda:exclusive"),
+        ("b", 5, "acme:robot"),
+        ("b", 5, "camunda:properties"),
+        ("b", 5, "flowable:value"),
+    ]
+
+
+def test_b2_what_is_understood_and_colours_are_not_listed() -> None:
+    text = definitions(
+        '<process id="p" isExecutable="true">'
+        + chain(
+            extended(
+                "serviceTask",
+                "<zeebe:taskDefinition type='x'/><zeebe:ioMapping/><zeebe:taskHeaders/>",
+                attributes='xmlns:modeler="http://camunda.org/schema/modeler/1.0" modeler:executionPlatform="x"',
+            ),
+            '<userTask id="u" camunda:assignee="a" camunda:candidateGroups="b"/>',
+        )
+        + "</process>"
+    )
+    assert read(text).ignored == []
+
+
+def test_b2_a_form_that_is_not_in_the_file_is_ignored() -> None:
+    found = read(process_file(chain(extended("userTask", "<zeebe:formDefinition formId='order'/>"))))
+    assert found.processes[0].nodes[1].user is not None
+    assert [item.message for item in found.ignored] == ["The form 'order' is ignored: it is not in the file."]
