@@ -73,6 +73,19 @@ async def block(task: TaskContext) -> int:
     return os.getpid()
 
 
+async def wait_at_the_gate(task: TaskContext) -> dict[str, Any]:
+    """A handler of a service task that waits at a gate."""
+    trace(f"wait {task.attempt}")
+    await wait_at("gate")
+    return {"waited": os.getpid()}
+
+
+async def after(task: TaskContext) -> dict[str, Any]:
+    """The handler of the service task after that."""
+    trace("after")
+    return {"after": task.input["waited"] == os.getpid()}
+
+
 class Threaded(Machine):
     """A synchronous step, which cancellation cannot interrupt."""
 

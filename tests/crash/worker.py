@@ -16,11 +16,13 @@ from hark.kernel.requests import Commit
 from hark.model.activation import Claim
 from hark.runtime.attached_worker import AttachedWorker
 from hark.runtime.other_processes import OtherProcesses
-from tests.crash.machines import ALL, block, trace
+from tests.crash.machines import ALL, after, block, trace, wait_at_the_gate
 
 app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))
 app.register(*ALL)
 app.handler("block")(block)
+app.handler("wait at the gate")(wait_at_the_gate)
+app.handler("after")(after)
 
 
 def make_deaf() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hark.model import json
 from hark.model.errors import NotFound
 from hark.runtime.clerk import Clerk
 from hark.runtime.reply import Reply
@@ -63,9 +63,9 @@ class ProcessAccess:
         return known
 
     async def variables(self, process: str) -> Mapping[str, Any]:
-        """The variables that a process has now. All tasks that begin at one epoch of it share them."""
+        """The variables that a process has now. All its tasks that begin before they change share them."""
 
-        async def read(store: Store) -> _StateAtEpoch:
+        async def read(store: Store) -> Mapping[str, Any]:
             # On the clerk's loop, as all that touches `_variables`.
             kept = self._variables.get(process)
             if kept is None:
@@ -75,49 +75,48 @@ class ProcessAccess:
             self._variables.move_to_end(process)
             return await kept.current(store, process)
 
-        reply: Reply[_StateAtEpoch] = Reply()
+        reply: Reply[Mapping[str, Any]] = Reply()
         self._clerk.read(read, reply)
-        return (await reply).variables
-
-
-class _StateAtEpoch:
-    """The state of a process at one epoch."""
-
-    def __init__(self, epoch: int, text: str) -> None:
-        self.epoch = epoch
-        self._text = text
-
-    @cached_property
-    def variables(self) -> dict[str, Any]:
-        """Decoded at first use, which is in a worker and not on the clerk's loop."""
-        found = _decode(self._text).variables
-        self._text = ""
-        return found
+        return await reply
 
 
 class _KeptVariables:
-    """What was last read of one process."""
+    """The variables of one process, as they were last read."""
 
     def __init__(self) -> None:
-        self._state: _StateAtEpoch | None = None
+        self._variables: dict[str, Any] = {}
+        self._epoch = -1  # at which they were read
+        self._beginning = ""  # of the text of the state, up to the end of the variables; empty: not known
         self._lock = asyncio.Lock()
 
-    async def current(self, store: Store, process: str) -> _StateAtEpoch:
-        """The state of the process now. One of the tasks that begin at an epoch reads it; others ask for the epoch."""
+    async def current(self, store: Store, process: str) -> Mapping[str, Any]:
+        """The variables now. One of the tasks that begin at an epoch reads them; the others only ask for the epoch."""
         for (epoch,) in await store.read(reads.process_epoch, id=process):
             async with self._lock:
-                if self._state is not None and self._state.epoch >= epoch:
-                    return self._state
+                if self._epoch >= epoch:
+                    return self._variables
                 for at, text in await store.read(reads.process_state, id=process):
-                    self._state = _StateAtEpoch(at, text)
-                    return self._state
+                    self._keep(text)
+                    self._epoch = at
+                    return self._variables
         raise NotFound(f"The process {process!r} is not in the store any more.")
+
+    def _keep(self, text: str) -> None:
+        """Decode the variables, unless they are the same as before: each of thousands of tasks changes the state of its
+        process when it ends, and few change its variables."""
+        if self._beginning and text.startswith(self._beginning):
+            return
+        raw = _decode(text).variables
+        beginning = _FIRST_KEY + bytes(raw).decode()
+        self._beginning = beginning if text.startswith(beginning) else ""
+        self._variables = json.load(bytes(raw))
 
 
 class _StoredVariables(msgspec.Struct):
     """What is read of the state of a process (programs/processes/state.py)."""
 
-    variables: dict[str, Any] = {}
+    variables: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+_FIRST_KEY: Final = '{"variables":'
 _decode = msgspec.json.Decoder(_StoredVariables).decode

@@ -1,0 +1,278 @@
+"""B6, B4, B10: service tasks of a process, run by the same handlers and workers as the tasks of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hark import BpmnError, Hark, TaskContext, TaskLost
+from hark.runtime import process_access
+from tests.promises.support_machines import harness
+from tests.promises.test_j11_task_workers import outside, thumbnails
+from tests.support.bpmn_text import boundary, bpmn, line, service
+from tests.support.inspect import until
+from tests.support.stores import Store
+
+ERROR = '<error id="declined" errorCode="declined"/>'
+LATE = '<escalation id="late" escalationCode="late"/>'
+ON_ERROR = '<errorEventDefinition errorRef="declined"/>'
+ON_LATE = '<escalationEventDefinition escalationRef="late"/>'
+CHARGE = service("charge", "charge-card", headers={"currency": "EUR"})
+
+
+async def variables(app: Hark, process: Any) -> dict[str, Any]:
+    found: dict[str, Any] = (await app.get(process)).state["variables"]
+    return found
+
+
+async def tokens(app: Hark, process: Any) -> list[str]:
+    found: list[str] = (await app.get(process)).state["tokens"]
+    return found
+
+
+async def test_b6_a_handler_runs_a_service_task_and_its_result_is_merged(store: Store) -> None:
+    async with harness(store) as app:
+        seen: list[Any] = []
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            seen.append([task.name, task.run_id, task.attempt, task.headers, task.outputs, task.inputs])
+            return {"charged": task.input["total"]}
+
+        await app.deploy(bpmn(line(CHARGE)))
+        order = await app.start("order", {"total": 120})
+        await app.drain()
+        assert await order.result(timeout=10) == {"total": 120, "charged": 120}
+        assert seen == [["charge", order.id, 1, {"currency": "EUR"}, {}, {"total": 120}]]
+
+
+async def test_b10_a_task_is_retried_as_its_element_says_and_then_an_incident(store: Store) -> None:
+    async with harness(store) as app:
+        attempts: list[Any] = []
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            attempts.append((task.attempt, task.input["total"]))
+            if task.input["total"] > 100:
+                raise ValueError("too much")
+
+        await app.deploy(bpmn(line(service("charge", "charge-card", retries=2))))
+        order = await app.start("order", {"total": 120})
+        await app.drain()
+        assert attempts == [(1, 120)]
+        await app.advance(1)
+        await app.drain()
+        assert attempts == [(1, 120), (2, 120)]
+        failed = await app.get(order)
+        assert failed.status == "failed"
+        [incident] = failed.state["incidents"]
+        assert (incident["element"], incident["error"]) == ("charge", "ValueError: too much")
+        await app.set_variables(order, {"total": 80})
+        await app.retry(order)
+        await app.drain()
+        assert attempts[2:] == [(1, 80)], "from its first attempt on, with the variables of now"
+        assert (await app.get(order)).status == "done"
+
+
+async def test_b4_a_bpmn_error_is_caught_by_its_code_without_another_attempt(store: Store) -> None:
+    async with harness(store) as app:
+        attempts: list[int] = []
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            attempts.append(task.attempt)
+            raise BpmnError(task.input["code"], "no money", {"left": 3})
+
+        body = line(CHARGE) + boundary("refused", "charge", ON_ERROR)
+        await app.deploy(bpmn(body, around=ERROR))
+        caught, other = [await app.start("order", {"code": code}) for code in ("declined", "lost")]
+        await app.drain()
+        assert await caught.result(timeout=10) == {"code": "declined", "left": 3}
+        stuck = await app.get(other)
+        assert [one["element"] for one in stuck.state["incidents"]] == ["charge"]
+        assert "'lost'" in stuck.state["incidents"][0]["error"]
+        assert "no money" in stuck.state["incidents"][0]["error"]
+        assert attempts == [1, 1]
+
+
+@pytest.mark.parametrize("interrupting", [False, True])
+async def test_b4_a_handler_escalates_while_it_runs(store: Store, interrupting: bool) -> None:
+    async with Hark(store.url, **store.options) as app:
+        ended = asyncio.Event()
+        go_on = asyncio.Event()
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            try:
+                await task.escalate("late", {"days": 3})
+                await go_on.wait()
+                return {"charged": True}
+            finally:
+                ended.set()
+
+        body = line(CHARGE) + boundary("slow", "charge", ON_LATE, interrupting=interrupting)
+        await app.deploy(bpmn(body, around=LATE))
+        async with app.worker():
+            order = await app.start("order", {})
+
+            async def caught() -> bool:
+                return "days" in await variables(app, order)
+
+            await until(caught, "the escalation to be caught")
+            if interrupting:
+                assert await order.result(timeout=30) == {"days": 3}
+                await asyncio.wait_for(ended.wait(), 30)  # its handler was cancelled
+            else:
+                assert await tokens(app, order) == ["charge"]
+                go_on.set()
+                assert await order.result(timeout=30) == {"days": 3, "charged": True}
+
+
+async def test_b5_a_task_that_a_boundary_event_interrupts_is_cancelled_and_its_late_result_refused(
+    store: Store,
+) -> None:
+    stop = '<signal id="stop" name="stop"/>'
+    async with outside(store) as (app, worker):
+        event = boundary("stopped", "charge", '<signalEventDefinition signalRef="stop"/>')
+        await app.deploy(bpmn(line(CHARGE) + event, around=stop))
+        order = await app.start("order", {})
+        task = await worker.fetch_one("charge-card")
+        assert (task["name"], task["headers"], task["run_id"]) == ("charge", {"currency": "EUR"}, order.id)
+        await app.broadcast("stop")
+        assert await order.result(timeout=30) == {}
+        late = await worker.report(task, "complete", output={"charged": True})
+        assert (late.status_code, late.json()["type"]) == (409, "TaskLost")
+        assert (await worker.report(task, "heartbeat")).json()["cancelled"]
+        assert await variables(app, order) == {}
+
+
+async def test_j11_a_worker_outside_completes_fails_throws_and_escalates(store: Store) -> None:
+    events = boundary("refused", "charge", ON_ERROR) + boundary("slow", "charge", ON_LATE, interrupting=False)
+    charge = service("charge", "charge-card", retries=1)
+    async with outside(store) as (app, worker):
+        await app.deploy(bpmn(line(charge) + events, around=ERROR + LATE))
+        done, failed, thrown = [await app.start("order", {"n": n}, id=f"o{n}") for n in range(3)]
+        tasks = {task["run_id"]: task for _ in range(3) for task in await worker.fetch("charge-card")}
+        assert [tasks[f"o{n}"]["input"] for n in range(3)] == [{"n": n} for n in range(3)]
+        assert (await worker.report(tasks["o0"], "escalate", code="late", variables={"d": 1})).status_code == 200
+        assert (await worker.report(tasks["o0"], "complete", output={"charged": 1})).status_code == 200
+        assert (await worker.report(tasks["o1"], "fail", error="no route")).status_code == 200
+        error = {"code": "declined", "message": "no money", "variables": {"left": 3}}
+        assert (await worker.report(tasks["o2"], "error", **error)).status_code == 200
+        assert await done.result(timeout=30) == {"n": 0, "d": 1, "charged": 1}
+        assert (await failed.wait_for("failed", timeout=30)).state["incidents"][0]["error"] == "no route"
+        assert await thrown.result(timeout=30) == {"n": 2, "left": 3}
+        await app.start(thumbnails())
+        refused = await worker.report(await worker.fetch_one("resize"), "escalate", code="late")  # of a job
+        assert (refused.status_code, refused.json()["type"]) == (422, "InvalidInput")
+
+
+async def test_j6_a_handler_of_a_process_receives_the_signals_of_the_process(store: Store) -> None:
+    async with harness(store) as app:
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            first = await task.wait_for_signal("paid", timeout=600)
+            await task.put_stream("half")
+            return {"paid": [first, await task.wait_for_signal("paid", timeout=600)]}
+
+        await app.deploy(bpmn(line(CHARGE)))
+        order = await app.start("order", {}, correlation_key="o-1")
+        await app.drain()
+        await app.signal("o-1", "paid", 1)
+        await app.drain()
+        await order.signal("paid", 2)
+        await app.drain()
+        assert await order.result(timeout=10) == {"paid": [1, 2]}
+        chunks = [event.data["chunk"] for event in await app.events(order, limit=1000) if event.type == "stream"]
+        assert "half" in chunks, "the history of a run has the streams of its tasks"
+
+
+async def test_a3_a_handler_of_a_process_asks_under_the_id_of_the_process(store: Store) -> None:
+    async with harness(store) as app:
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            question = await task.awakeable(title="Charge?")
+            return {"answer": await question}
+
+        body = line('<parallelGateway id="split"/>', CHARGE) + (
+            '<userTask id="check" name="Check it"/><endEvent id="checked"/>'
+            '<sequenceFlow id="a" sourceRef="split" targetRef="check"/>'
+            '<sequenceFlow id="b" sourceRef="check" targetRef="checked"/>'
+        )
+        await app.deploy(bpmn(body))
+        order = await app.start("order", {})
+        await app.drain()
+        asked = {one.title: one for one in await app.awakeables(job=order.id)}
+        assert {one.task for one in asked.values()} == {"charge", "check"}
+        await app.resolve(asked["Charge?"].id, 1)
+        await app.resolve(asked["Check it"].id, {"checked": True})
+        await app.drain()
+        assert await order.result(timeout=10) == {"answer": 1, "checked": True}
+
+
+async def test_b6_large_variables_are_decoded_once_for_all_tasks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    decode = process_access._decode
+    monkeypatch.setattr(process_access, "_decode", lambda text: decoded.append(text) or decode(text))
+    loop = (
+        '<multiInstanceLoopCharacteristics><extensionElements><zeebe:loopCharacteristics inputCollection="=items" '
+        'inputElement="item"/></extensionElements></multiInstanceLoopCharacteristics>'
+    )
+    async with harness(store) as app:
+        seen: set[int] = set()
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> None:
+            assert len(task.input["text"]) == 5000
+            seen.add(task.input["item"])
+
+        await app.deploy(bpmn(line(service("charge", "charge-card", more=loop))))
+        order = await app.start("order", {"items": list(range(20)), "text": "x" * 5000})
+        await app.drain()
+        assert (await app.get(order)).status == "done"
+        assert seen == set(range(20))
+        assert len(decoded) == 1
+
+
+async def test_b6_a_service_task_without_a_handler_waits_and_this_is_visible(store: Store) -> None:
+    async with harness(store) as app:
+        await app.deploy(bpmn(line('<serviceTask id="ship" name="Ship, then bill: 100%"/>')))
+        order = await app.start("order", {})
+        await app.drain()
+        assert await tokens(app, order) == ["ship"]
+        [task] = await app.list(kind="task")
+        assert "Ship, then bill: 100%" in str(await app.why(task))
+
+        @app.handler("Ship, then bill: 100%")
+        async def ship(task: TaskContext) -> Any:
+            return {"shipped": True}
+
+        await app.drain()
+        assert await order.result(timeout=10) == {"shipped": True}
+
+
+async def test_b6_a_cancelled_process_cancels_its_running_tasks(store: Store) -> None:
+    async with Hark(store.url, **store.options) as app:
+        began, lost = asyncio.Event(), asyncio.Event()
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                with pytest.raises(TaskLost):
+                    await task.heartbeat()
+                lost.set()
+
+        await app.deploy(bpmn(line(CHARGE)))
+        async with app.worker():
+            order = await app.start("order", {})
+            await asyncio.wait_for(began.wait(), 30)
+            await order.cancel()
+            await asyncio.wait_for(lost.wait(), 30)
+            assert [task.status for task in (await app.list(kind="task"))] == ["cancelled"]
