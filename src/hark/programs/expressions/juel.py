@@ -1,7 +1,8 @@
 """The parser of JUEL, the syntax of `${…}` in BPMN files: `${order.total > 100 && not empty order.items}`.
 
 It builds the tree of the other syntaxes and has their meaning: an unknown name is an error, and values of different
-types are not converted to each other. Methods of Java objects do not exist here; calling one is an error that says so.
+types are not converted to each other. Of the methods of Java objects those that files use on texts, lists and maps are
+understood, such as `items.size()`; calling another one is an error that says so.
 
 Precedence, from the loosest: `? :`, `|| or`, `&& and`, `== != eq ne`, `< > <= >= lt gt le ge`, `+ -`,
 `* / div % mod`, unary `- ! not empty`, then `.name` and `[index]`.
@@ -23,6 +24,7 @@ from hark.programs.expressions.tree import (
     Conditional,
     FunctionCall,
     Index,
+    ListOf,
     Logical,
     Negative,
     Node,
@@ -146,12 +148,32 @@ def _postfix(reader: TokenReader, node: Node) -> Node:
             if reader.peek().kind != "attribute":
                 raise reader.unexpected("A name after '.'")
             name = reader.take().value
-            if reader.is_next("sign", "("):
-                raise reader.error(f"{name!r} is called as a method: values here are data and have no methods", at)
-            node = Attribute(node, name, at)
+            node = _method(reader, node, name, at) if reader.take_if("sign", "(") else Attribute(node, name, at)
         elif reader.take_if("sign", "["):
             key = _expression(reader, _CONDITIONAL)
             reader.expect_sign("]")
             node = Index(node, key, at)
         else:
             return node
+
+
+_METHODS: Final[dict[str, tuple[str, int]]] = {
+    "size": ("length", 0), "length": ("length", 0), "isEmpty": ("empty", 0), "contains": ("contains", 1),
+    "containsKey": ("contains", 1), "startsWith": ("starts_with", 1), "endsWith": ("ends_with", 1),
+    "toUpperCase": ("upper", 0), "toLowerCase": ("lower", 0), "trim": ("trim", 0), "toString": ("text", 0),
+}  # fmt: skip
+
+
+def _method(reader: TokenReader, of: Node, name: str, at: int) -> Node:
+    """The call of a method, read from behind its `(`: the function or operator that means the same."""
+    arguments = _arguments(reader)
+    match name, arguments:
+        case ("get", [key]):
+            return Index(of, key, at)
+        case ("equals", [other]):
+            # Unlike `==`, values of different types are not equal, rather than a mistake.
+            return Comparison("in", other, ListOf((of,), at), at)
+        case _ if name in _METHODS and len(arguments) == _METHODS[name][1]:
+            return FunctionCall(_METHODS[name][0], (of, *arguments), at)
+    known = ", ".join(sorted([*_METHODS, "equals", "get"]))
+    raise reader.error(f"{name!r} is called as a method; values here are data and have only these: {known}", at)

@@ -16,8 +16,13 @@ from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.feel import parser as feel_parser
 from hark.programs.expressions.feel.evaluator import FeelEvaluation
 from hark.programs.expressions.feel.shortcuts import NoShortcut, Shortcut, shortcut
-from hark.programs.expressions.templates import MAX_EXPRESSION, CompiledCondition, Template, compile_condition
-from hark.programs.expressions.templates import compile_template as compile_template
+from hark.programs.expressions.templates import (
+    MAX_EXPRESSION,
+    CompiledCondition,
+    Template,
+    compile_condition,
+    compile_template,
+)
 from hark.programs.expressions.tree import Node
 
 _KEPT = 8192  # compiled texts

@@ -84,6 +84,7 @@ class Template:
 
     text: str
     pieces: tuple[Piece, ...]
+    null_is_empty: bool = False  # as JUEL has it; in Hark's own syntax null is written as its JSON
 
     @property
     def is_constant(self) -> bool:
@@ -99,10 +100,11 @@ class Template:
     def render_text(self, variables: Mapping[str, Any]) -> str:
         """The text, also if the template is exactly one expression. Raises ExpressionError."""
         evaluation = Evaluation(self.text, variables)
-        return "".join(
-            piece if isinstance(piece, str) else _text_of(evaluation, piece, evaluation.value(piece.tree))
-            for piece in self.pieces
-        )
+        return "".join(piece if isinstance(piece, str) else self._text(evaluation, piece) for piece in self.pieces)
+
+    def _text(self, evaluation: Evaluation, piece: Output) -> str:
+        value = evaluation.value(piece.tree)
+        return "" if value is None and self.null_is_empty else _text_of(evaluation, piece, value)
 
     def render_shell(self, variables: Mapping[str, Any]) -> str:
         """The text as a shell command: each value is quoted for its place, unless it ends with `| raw`.
@@ -190,7 +192,7 @@ def _template(text: str, syntax: Syntax) -> Template:
         pieces.append(_without_raw(text, tree))
     if at < len(text):
         pieces.append(text[at:])
-    return Template(text, tuple(pieces))
+    return Template(text, tuple(pieces), null_is_empty=syntax == "juel")
 
 
 _kept_expression = lru_cache(maxsize=_KEPT)(_expression)

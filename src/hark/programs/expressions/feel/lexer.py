@@ -92,7 +92,7 @@ def _read_text(text: str, at: int) -> tuple[str, int]:
             place = found.end()
         elif text[place] == '"':
             # Two escapes may be the two halves of one character.
-            value = "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            value = "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
             check_text(text, at, value)
             return value, place + 1
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from hark.programs.expressions.error import suggestion
+from hark.programs.expressions.error import ExpressionError, suggestion
 from hark.programs.expressions.feel.functions import FEEL_FUNCTIONS
 from hark.programs.expressions.feel.lexer import read_feel_tokens
 from hark.programs.expressions.feel.temporal import read_temporal
@@ -61,10 +61,12 @@ def parse(text: str, start: int = 0) -> Node:
     return check_depth(reader, tree)
 
 
-def _leftover(reader: TokenReader) -> Exception:
+def _leftover(reader: TokenReader) -> ExpressionError:
     token = reader.peek()
     if token.kind == "name" and token.value in _NOT_HERE:
         return reader.error(_NOT_HERE[token.value], token.at)
+    if token.kind == "name" and reader.peek(1)[:2] == ("sign", "("):
+        return _unknown_function(reader, f"{reader.peek(-1).value} {token.value}", token.at)
     if token.kind == "name" and token.value not in _KEYWORDS:
         return reader.error(f"An operator is expected before {token.value!r}; a name with spaces needs `…`", token.at)
     return reader.unexpected("An operator or the end")
@@ -197,9 +199,12 @@ def _call(reader: TokenReader, token: Lexeme) -> Node:
     """The call of a function. One with a wrong number of arguments gives null, as FEEL says: it is not refused."""
     arguments = _items(reader, ")")
     if token.value not in FEEL_FUNCTIONS:
-        advice = suggestion(token.value, FEEL_FUNCTIONS)
-        raise reader.error(f"There is no function {token.value!r} in FEEL; {advice}", token.at)
+        raise _unknown_function(reader, token.value, token.at)
     return FunctionCall(token.value, tuple(arguments), token.at)
+
+
+def _unknown_function(reader: TokenReader, name: str, at: int) -> ExpressionError:
+    return reader.error(f"There is no function {name!r} in FEEL; {suggestion(name, FEEL_FUNCTIONS)}", at)
 
 
 def _items(reader: TokenReader, close: str, first: tuple[Node, ...] = ()) -> list[Node]:

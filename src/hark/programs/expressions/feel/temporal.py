@@ -73,7 +73,7 @@ class DaysDuration:
         time += f"{minutes}M" if minutes else ""
         time += f"{seconds}{_fraction(fraction)}S" if seconds or fraction else ""
         text = (f"{days}D" if days else "") + (f"T{time}" if time else "")
-        return f"{'-' if self.nanos < 0 else ''}P{text or '0D'}"
+        return f"{'-' if self.nanos < 0 else ''}P{text or 'T0S'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class MonthsDuration:
     def __str__(self) -> str:
         years, months = divmod(abs(self.months), 12)
         text = (f"{years}Y" if years else "") + (f"{months}M" if months else "")
-        return f"{'-' if self.months < 0 else ''}P{text or '0Y'}"
+        return f"{'-' if self.months < 0 else ''}P{text or '0M'}"
 
 
 Temporal: TypeAlias = FeelDate | FeelTime | FeelDateTime | DaysDuration | MonthsDuration
@@ -192,7 +192,7 @@ _AS_TIME = re.compile(_TIME, re.ASCII)
 _AS_DATE_TIME = re.compile(f"{_DATE}T{_TIME}", re.ASCII)
 _AS_MONTHS = re.compile(r"(-?)P(?=\d)(?:(\d{1,15})Y)?(?:(\d{1,15})M)?", re.ASCII)
 _AS_DAYS = re.compile(
-    r"(-?)P(?=[\dT])(?:(\d{1,15})D)?(?:T(?=\d)(?:(\d{1,15})H)?(?:(\d{1,15})M)?(?:(\d{1,15})(?:\.(\d{1,18}))?S)?)?",
+    r"(-?)P(?=[\dT])(?:(\d{1,15})D)?(?:T(?=\d)(?:(\d{1,15})H)?(?:(\d{1,15})M)?(?:(\d{1,15})(?:\.(\d{0,18}))?S)?)?",
     re.ASCII,
 )
 

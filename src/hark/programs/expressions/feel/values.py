@@ -60,6 +60,7 @@ def feel_kind(value: Any) -> FeelKind:
 
 def equal(left: Any, right: Any, budget: Budget) -> bool | None:
     """`left = right`. Inside lists and contexts, values of different types are not equal."""
+    budget.spend()
     kind, other_kind = feel_kind(left), feel_kind(right)
     if kind != other_kind:
         return False if "null" in (kind, other_kind) else None
@@ -103,6 +104,7 @@ def _equal_scalars(kind: FeelKind, left: Any, right: Any, budget: Budget) -> boo
 
 def compare(operator: str, left: Any, right: Any, budget: Budget) -> bool | None:
     """`left < right` and the like; null if the values have no order."""
+    budget.spend()
     kind = feel_kind(left)
     if kind != feel_kind(right):
         return None
