@@ -1,0 +1,24 @@
+"""Every activation of a process in these tests leaves a sound state (soundness.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hark.model.activation import Claim
+from hark.model.decisions import Decision
+from hark.programs.processes import program
+from hark.programs.processes.services import ProcessServices
+from tests.bpmn.soundness import flaws
+
+
+@pytest.fixture(autouse=True)
+def _sound_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_process = program.run_process
+
+    async def run(claim: Claim, services: ProcessServices) -> Decision:
+        decision = await run_process(claim, services)
+        found = flaws(claim, decision)
+        assert not found, f"the state of {claim.definition} {claim.id} is not sound: {'; '.join(found)}"
+        return decision
+
+    monkeypatch.setattr(program, "run_process", run)
