@@ -14,6 +14,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from hark.model.process_state import START as START  # what imports the spec uses it too
+
 NodeKind = Literal[
     "start", "end", "catch", "throw", "boundary",
     "task", "service", "send", "script", "user", "receive", "subprocess", "call",
@@ -239,10 +241,6 @@ class ProcessSource(Struct, frozen=True, omit_defaults=True):
 
     process: ProcessSpec
     xml: str
-
-
-START = "start"
-"""The first step of an instance that is started by name."""
 
 
 def step_of_start(element: str) -> str:

@@ -5,12 +5,13 @@ Everything else in the state belongs to the interpreter (programs/processes/stat
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from hark.model.process import START
+START: Final = "start"
+"""The first step of an instance that is started by name."""
 
 _Object = dict[str, Raw]
 _decode_object = msgspec.json.Decoder(_Object).decode

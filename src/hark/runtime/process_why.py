@@ -100,7 +100,7 @@ async def handler_blockers(
     workers = await live_workers(store, here)
     missing = [(child, workers.missing(child.lane, child.queue)) for child in runnable]
     return [
-        Blocker("no_worker", f"{position.label(child.step)} ({child.id}): {reason}")
+        Blocker("no_worker", f"{position.label(child.step)}, {child.id}: {reason}")
         for child, reason in missing
         if reason is not None
     ]
