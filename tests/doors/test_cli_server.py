@@ -124,6 +124,8 @@ def test_d4_starts_signals_and_answers_go_through_a_server(server_cli: ServerCli
     server_cli.ask("prom_1b", of="two")
     assert server_cli("message", "payment", "order-42", "--payload", '{"amount": 1}').out == "buyer\n"
     server_cli("message", "payment", "order-42").error_line(3)
+    assert server_cli("message", "payment", "order-42", "--ttl", "60", "--dedup-key", "a").out == "kept\n"
+    assert server_cli.on_store("message", "payment", "order-42", "--dedup-key", "a").out == "kept\n"
     id = server_cli("start", "m", "--id", "new", "--delay", "60", "--input", "[1]").out.strip()
     assert server_cli.on_store("instance", "show", id, "--json").json["state"] == [1]
     assert server_cli("broadcast", "open", "--payload", "x").out == "1\n"

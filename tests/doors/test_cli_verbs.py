@@ -81,6 +81,14 @@ def test_d4_message_prints_the_id_of_the_receiver(cli: Cli) -> None:
     assert cli("message", "payment", "order-42", "--payload", "1").out == "i\n"
 
 
+def test_d4_message_with_a_ttl_is_kept(cli: Cli) -> None:
+    assert cli("message", "payment", "order-42", "--ttl", "60", "--dedup-key", "a").out == "kept\n"
+    assert cli("message", "payment", "order-42", "--dedup-key", "a", "--json").json == {"id": None}
+    cli("message", "payment", "order-42", "--ttl", "-1").error_line(2)
+    cli.park(Arm("message", "w", name="payment", key="order-42"))
+    assert cli("message", "payment", "order-42", "--dedup-key", "a").out == "i\n"
+
+
 def test_d4_instances_are_listed_shown_cancelled_and_retried(cli: Cli) -> None:
     assert cli("instance", "list").out == "No instances.\n"
     assert cli("instance", "list", "--json").json == []

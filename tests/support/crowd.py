@@ -238,6 +238,23 @@ TURN: dict[str, Question] = {
     "claim_awakeables": Question(
         sql.claim_awakeables, {"awakeables_pkey"}, lambda size: [(f"prom-{id}", "ann") for id in ids("parked", size)]
     ),
+    "seen_messages": Question(
+        sql.seen_messages, {"messages_dedup"}, lambda size: [("paid", f"order-{n}", "key") for n in range(FEW)]
+    ),
+    "kept_messages": Question(
+        sql.kept_messages, {"messages_kept"}, lambda size: [("paid", f"order-{n}") for n in range(FEW)],
+        lambda size: {"most": 1},
+    ),
+    "delete_messages": Question(sql.delete_messages, {"messages_pkey"}, None, lambda size: {"seqs": [1, 2, 3]}),
+    "receive_messages": Question(sql.receive_messages, {"messages_pkey"}, lambda size: [(1, "m"), (2, "m")]),
+    "forget_expired_messages": Question(
+        sql.forget_expired_messages, {"messages_expiring", "messages_pkey"}, None,
+        lambda size: {"grace": 1, "size": 100},
+    ),
+    "forget_received_messages": Question(
+        sql.forget_received_messages, {"messages_received", "messages_pkey"}, None,
+        lambda size: {"before": NOW - 1, "size": 100},
+    ),
     "process_states": Question(sql.process_states, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
     "set_process_states": Question(
         sql.set_process_states, {"instances_pkey"}, lambda size: [(id, "{}") for id in ids("mailed")]

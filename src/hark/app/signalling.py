@@ -9,7 +9,8 @@ from hark.app.core import Core
 from hark.app.handle import Handle, Target
 from hark.kernel.requests import Deliver, Message, Publish
 from hark.model import json
-from hark.model.names import check_name
+from hark.model.names import check_name, micros
+from hark.model.outcomes import Duration
 from hark.model.values import Delivery
 from hark.runtime.reply import Reply
 
@@ -75,25 +76,50 @@ class SignalVerbs(Core):
         )
         return self._ask(request)
 
-    def message(self, name: str, correlation_key: str, payload: Any = None) -> Reply[Handle[Any]]:
+    def message(
+        self,
+        name: str,
+        correlation_key: str,
+        payload: Any = None,
+        *,
+        ttl: Duration = 0,
+        dedup_key: str | None = None,
+    ) -> Reply[Handle[Any] | None]:
         """Deliver a message to the one instance that waits for it under this key.
+
+        If no instance waits for it, it starts one of a process with such a start event, whose correlation key is the
+        key of the message. Otherwise, with a `ttl`, it is kept for the first instance that waits for it within that
+        time.
 
         Args:
             name: The name of the message.
             correlation_key: The key the receiver waits with.
             payload: Any JSON value.
+            ttl: How long it is kept if there is no receiver, in seconds or as a `timedelta`; 0: not at all.
+            dedup_key: A key by which a repeated message is recognised, among those with this name and correlation key:
+                while it is kept, and after it was received until `retention`.
 
         Returns:
-            A reply with the `Handle` of the receiver.
+            A reply with the `Handle` of the receiver; None while the message is kept. For a duplicate, that of the
+            first time.
 
         Raises:
-            NoTarget: No instance waits for this message under this key.
+            NoTarget: No instance waits for this message under this key, and there is no `ttl`.
+            Duplicate: It would start an instance, and another one holds the key; `.holder` is its id.
             PayloadTooLarge: The payload is larger than `max_payload`.
             InvalidInput: An argument is malformed.
+
+        Example:
+            receiver = await app.message("payment", "order-42", {"amount": 120}, ttl=3600)
         """
         request = Message(
             name=check_name(name, "message name"),
             key=check_name(correlation_key, "correlation key"),
             payload=json.dump(payload, limit=self._max_payload),
+            ttl=micros(ttl, "ttl", zero=True),
+            dedup_key=optional_name(dedup_key, "dedup key"),
         )
-        return self._ask(request, self._handle)
+        return self._ask(request, self._receiver)
+
+    def _receiver(self, id: str | None) -> Handle[Any] | None:
+        return None if id is None else self._handle(id)

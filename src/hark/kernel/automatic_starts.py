@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel import message, start
+from hark.kernel.kept_messages import Sent
 from hark.kernel.requests import Deploy, Message, Publish, SignalWithStart, StartInstances
 from hark.model.decisions import NewInstance
 from hark.model.names import new_id
@@ -38,8 +39,8 @@ def replace(turn: Turn, deploy: Deploy, version: int) -> None:
     turn.schedules.deployed[deploy.name] = (() if deploy.remove else tuple(deploy.starts), version)
 
 
-async def apply(turn: Turn) -> None:
-    """Start what the broadcasts and messages of this turn start."""
+async def apply(turn: Turn, sent: Sent | None) -> None:
+    """Start what the broadcasts and messages of this turn start. `sent`: what is written about the messages."""
     if not turn.has_triggered:
         return
     triggered = turn.triggered
@@ -53,8 +54,8 @@ async def apply(turn: Turn) -> None:
     for id, cause in caused:
         row = found.get(id)
         if row is None or row.paused:  # removed since the turn read its id
-            if isinstance(cause, Message):
-                message.refuse(turn, cause)
+            if isinstance(cause, Message) and sent is not None:
+                message.give_up(turn, cause, sent)
             continue
         item = NewInstance(
             definition=row.definition,

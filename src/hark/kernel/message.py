@@ -3,7 +3,7 @@
 All waits for one name and key belong to one instance: a turn that arms one reserves name and key
 (`Locks.reserve_message`), and an outcome that arms one which another instance holds is refused. A message without a
 receiver starts an instance if a definition has such an automatic start, with the key of the message as its correlation
-key; otherwise it is not stored.
+key. Otherwise it is kept for its time to live (kept_messages.py), or not stored if it has none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel.effects import request_for
+from hark.kernel.kept_messages import Sent
 from hark.kernel.requests import Commit, Message
 from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo, SendMessage
 from hark.model.errors import Duplicate, NoTarget
@@ -27,10 +28,12 @@ def _request(effect: SendMessage, sender: Commit) -> Message:
 
 
 def plan_names(turn: Turn) -> None:
-    """Reserve the keys of messages that are going to start an instance."""
+    """Reserve the keys of messages that are going to start an instance, and what may be kept or repeated."""
     for message in turn.batch.of(Message):
         if message.may_start:
             turn.locks.reserve(message.key)
+        if message.ttl or message.dedup_key is not None:
+            turn.locks.reserve_message(message.name, message.key)
 
 
 async def plan(turn: Turn) -> None:
@@ -84,15 +87,21 @@ def _held(commit: Commit, arm: Arm, holder: str, place: str) -> Duplicate:
     )
 
 
-async def apply(turn: Turn) -> None:
+async def apply(turn: Turn) -> Sent | None:
+    """Deliver the messages. Returns what is to be written about them once their instances have started."""
     messages = [m for m in turn.batch.of(Message) if m.sender is None or not m.sender.fenced]
     if not messages:
-        return
+        return None
+    for message in messages:
+        message.result = None  # an attempt of this turn that was rolled back may have set it
+    sent = Sent()
+    await sent.load(turn, messages)
     asked = sorted({(message.name, message.key) for message in messages})
     receivers: dict[tuple[str, str], list[sql.MessageReceiver]] = {}  # the oldest wait first
     starters: dict[str, str] = {}  # by the name of the message: the first automatic start
     found = await turn.tx.fetch(sql.message_receivers, asked, names=sorted({name for name, _ in asked}))
-    for wait in sorted(found, key=lambda wait: (wait.since, wait.id)):
+    # Of waits that were armed together, "…~9" is older than "…~10".
+    for wait in sorted(found, key=lambda wait: (wait.since, len(wait.id), wait.id)):
         row = turn.rows.get(wait.instance_id)
         if wait.start:
             starters[wait.name] = min(wait.start, starters.get(wait.name, wait.start))
@@ -100,10 +109,12 @@ async def apply(turn: Turn) -> None:
             receivers.setdefault((wait.name, wait.key), []).append(wait)
     answered: list[str] = []
     for message in messages:
+        if sent.is_repeat(message):
+            continue
         waits = receivers.get((message.name, message.key))
         if not waits:
             if message.name not in starters:
-                refuse(turn, message)
+                give_up(turn, message, sent)
             elif message.may_start:
                 turn.triggered.by_message.append((starters[message.name], message))
             else:  # once more, with its key reserved
@@ -124,6 +135,15 @@ async def apply(turn: Turn) -> None:
         answered.append(wait.id)
     if answered:
         await turn.tx.fetch(sql.fire_waits, ids=answered)
+    return sent
+
+
+def give_up(turn: Turn, message: Message, sent: Sent) -> None:
+    """There is no receiver, and no automatic start: keep the message, if it has a time to live."""
+    if message.ttl:
+        sent.keep(message)
+    else:
+        refuse(turn, message)
 
 
 def refuse(turn: Turn, message: Message) -> None:

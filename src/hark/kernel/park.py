@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import expire, run_signals
+from hark.kernel import expire, kept_messages, run_signals
 from hark.kernel.inbox import load_waits, read_before, read_waits
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -59,6 +59,8 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
         if each:
             await turn.tx.fetch(sql.set_answers_each, ids=each)
         await run_signals.take_signals(turn)
+        if turn.batch.message_waits:
+            await kept_messages.take_for_outcomes(turn)
     if awakeables:
         await turn.tx.fetch(sql.insert_awakeables, awakeables)
     await turn.inbox.flush()

@@ -91,11 +91,14 @@ class Publish(Request, eq=False):
 
 
 class Message(Request, eq=False):
-    """Send a message to the one instance that waits for this name and key. The result is its id."""
+    """Send a message to the one instance that waits for this name and key. The result is its id, or None if there is no
+    receiver and the message is kept for the first one."""
 
     name: str = ""
     key: str = ""
     payload: str = "null"
+    ttl: int = 0  # µs: how long it is kept if there is no receiver
+    dedup_key: str | None = None  # of messages with the same name and key
     sender: Commit | None = None
     may_start: bool = False  # there was no receiver and it can start one: reserve the key
 

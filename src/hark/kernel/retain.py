@@ -2,7 +2,8 @@
 
 The ids were read beside the turns; here they are checked again under lock. An instance is kept while an ancestor is
 live. A `forever` key leaves a tombstone. Consumed signals of live instances are deleted too; of a signal with a dedup
-key only the payload is deleted, so that a redelivery is still a duplicate. Events of live instances are kept, unless
+key only the payload is deleted, so that a redelivery is still a duplicate. Messages that were kept until their time was
+over are deleted, however long the retention is. Events of live instances are kept, unless
 the option `event_retention` says for how long.
 """
 
@@ -16,6 +17,7 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+_EXPIRED = 60_000_000  # µs that a message whose time is over stays
 _NEAR_MISSES = 5000  # how many are kept however young they are: enough to explain a wait, and never a large table
 
 
@@ -48,5 +50,8 @@ async def _retain(turn: Turn, request: Retain) -> None:
     if idle:
         await tx.fetch(sql.forget_buckets, idle)
     near_misses = await tx.fetch(sql.forget_misses, before=request.before, size=request.size, most=_NEAR_MISSES)
+    unreceived = await tx.fetch(sql.forget_expired_messages, grace=_EXPIRED, size=request.size)
+    received = await tx.fetch(sql.forget_received_messages, before=request.before, size=request.size)
     request.result = ids
-    request.more = request.size in (len(deleted), len(emptied), len(broadcasts), len(near_misses))
+    batches = (deleted, emptied, broadcasts, near_misses, unreceived, received)
+    request.more = request.size in [len(batch) for batch in batches]

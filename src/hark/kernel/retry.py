@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel import process_control
+from hark.kernel import kept_messages, process_control
 from hark.kernel.requests import RetryInstance
 from hark.kernel.rows import LockedRow
 from hark.model.errors import Conflict, Duplicate, no_instance
@@ -93,7 +93,22 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.retry_instances, ids=back)
         await turn.tx.fetch(sql.reopen_awakeables, ids=back)
         await turn.tx.fetch(sql.reopen_waits, ids=back)
+        await _take_kept(turn, {message for id in back for message in messages.get(id, ())})
         turn.result.pending.made_claimable = True
+
+
+async def _take_kept(turn: Turn, messages: set[tuple[str, str]]) -> None:
+    """Deliver what was kept meanwhile for the messages that retried instances wait for again."""
+    if not messages:
+        return
+    found = await turn.tx.fetch(sql.message_waits, sorted(messages))
+    armed = [
+        kept_messages.Receiver(turn.rows[wait.instance_id], wait.id, wait.name, wait.key, bool(wait.answers_each))
+        for wait in sorted(found, key=lambda wait: (wait.since, len(wait.id), wait.id))
+        if wait.instance_id in turn.rows
+    ]
+    await kept_messages.take(turn, armed)
+    await turn.inbox.flush()
 
 
 async def _resume(turn: Turn, asked: list[tuple[RetryInstance, LockedRow]]) -> None:

@@ -160,8 +160,10 @@ async def run_turn(
     if batch.deliveries:
         await deliver.apply(turn, seen_before)
     if rare:
-        await message.apply(turn)
-        await automatic_starts.apply(turn)
+        sent = await message.apply(turn)
+        await automatic_starts.apply(turn, sent)
+        if sent is not None:
+            await sent.record(turn)
         await children.apply_news(turn)
     await turn.inbox.flush()
     if rare or marks:

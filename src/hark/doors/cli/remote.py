@@ -88,10 +88,19 @@ class RemoteHark:
         body = {"SignalName": name} | ({} if payload is None else {"Payload": payload})
         return RemoteReply(int(self._post("/signal", body, dedup_key)["DeliveredCount"]))
 
-    def message(self, name: str, correlation_key: str, payload: Any = None) -> RemoteReply[RemoteHandle]:
-        body = {"MessageName": name, "CorrelationKey": correlation_key}
-        reply = self._post("/message", body | ({} if payload is None else {"Variables": payload}))
-        return RemoteReply(RemoteHandle(reply["WorkflowInstanceIds"][0]))
+    def message(
+        self,
+        name: str,
+        correlation_key: str,
+        payload: Any = None,
+        *,
+        ttl: float = 0,
+        dedup_key: str | None = None,
+    ) -> RemoteReply[RemoteHandle | None]:
+        body: dict[str, Any] = {"MessageName": name, "CorrelationKey": correlation_key}
+        body |= ({} if payload is None else {"Variables": payload}) | ({"ttl": ttl} if ttl else {})
+        reply = self._post("/message", body, dedup_key)
+        return RemoteReply(RemoteHandle(reply["WorkflowInstanceIds"][0]) if reply["Delivered"] else None)
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "cli"

@@ -113,14 +113,19 @@ def message(
     payload: Payload = None,
     text: Text = False,
     file: File = None,
+    ttl: Annotated[
+        float, typer.Option("--ttl", metavar="SECONDS", help="Keep it for so long if there is no receiver")
+    ] = 0,
+    dedup_key: DedupKey = None,
 ) -> None:
     """Send a message to the instance that waits for it.
 
-    Prints the id of the instance that received it.
+    Prints the id of the instance that received it, or "kept" if it is kept for one.
 
-    hark message payment order-42 --payload '{"amount": 120}'
+    hark message payment order-42 --payload '{"amount": 120}' --ttl 3600
     """
     value = parse_payload(payload, text, file)
     with open_engine(options) as hark:
-        handle = hark.message(name, key, value).result()
-    print_json({"id": handle.id}) if options.json else print(handle.id)
+        handle = hark.message(name, key, value, ttl=ttl, dedup_key=dedup_key).result()
+    id = None if handle is None else handle.id
+    print_json({"id": id}) if options.json else print(id or "kept")

@@ -62,7 +62,7 @@ ROUTES: list[Route] = [
           id="broadcastSignal", tag="Signals"),
     Route("POST", "/message", write.message, "signal",
           "Send a message to the instance that waits for its name and correlation key.",
-          {200: write.Messaged}, (400, 404, 413), body=write.MessageBody,
+          {200: write.Messaged}, (400, 404, 409, 413), body=write.MessageBody, headers=_DEDUP_KEY,
           id="sendMessage", tag="Signals"),
     Route("GET", "/awakeables", read.awakeables, "read", "List awakeables, newest first.", {200: read.Awakeables},
           (404,), query=read.AwakeablesQuery,

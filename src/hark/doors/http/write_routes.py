@@ -78,11 +78,13 @@ class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
         MessageName: The name that the instance waits for.
         CorrelationKey: The correlation key of the wait.
         Variables: The JSON value that it carries.
+        ttl: Seconds for which it is kept if there is no receiver; 0: it is not kept.
     """
 
     MessageName: Name
     CorrelationKey: Name
     Variables: Any = None
+    ttl: Delay = 0
 
 
 class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,8 +144,8 @@ class Messaged(msgspec.Struct):
     """The instance that received a message, or was started by it.
 
     Attributes:
-        WorkflowInstanceIds: The id of the instance.
-        Delivered: Always true; without a receiver the response is 404.
+        WorkflowInstanceIds: The id of the instance; empty while the message is kept.
+        Delivered: False while the message is kept for a receiver. Without `ttl`, no receiver is a 404.
     """
 
     WorkflowInstanceIds: list[str]
@@ -205,8 +207,11 @@ async def broadcast(request: HttpRequest) -> Response:
 
 async def message(request: HttpRequest) -> Response:
     body = await request.body_as(MessageBody, parsing.ENVELOPE)
-    receiver = await request.app.message(body.MessageName, body.CorrelationKey, body.Variables)
-    return json_response(Messaged([receiver.id]))
+    key = request.header_text(b"idempotency-key")
+    receiver = await request.app.message(
+        body.MessageName, body.CorrelationKey, body.Variables, ttl=body.ttl, dedup_key=key
+    )
+    return json_response(Messaged([], Delivered=False) if receiver is None else Messaged([receiver.id]))
 
 
 async def resolve(request: HttpRequest) -> Response:
