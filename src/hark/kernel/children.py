@@ -1,8 +1,9 @@
 """Count the children that ended against the waits of their parents (M8).
 
 Each end counts once, against its own wait and no other; the last one that the wait needs is its answer. With
-`answers_each`, every end is an answer: an inbox row with the id of the child, how it ended, and its error. A child can
-also tell such a parent something before it ends (`TellParent`): a row of the same kind, which counts nothing.
+`answers_each`, every end is an answer: an inbox row with the id of the child, how it ended, and its error; for a
+process also a short result, so that it need not read the rows of its children. A child can also tell such a parent
+something before it ends (`TellParent`): a row of the same kind, which counts nothing.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, InformParent
 from hark.kernel.rows import LockedRow
 from hark.model.decisions import TellParent
+from hark.model.process_state import control_wait
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _encode = msgspec.json.Encoder().encode
+_SHORT = 4096  # characters of a result that is in the row of an end
 
 
 class ChildNews(NamedTuple):
@@ -42,6 +45,7 @@ class ChildEnd(NamedTuple):
     id: str
     status: str
     error: str | None
+    result: str | None = None  # JSON, if it is done
 
 
 class _EndPayload(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -49,6 +53,7 @@ class _EndPayload(Struct, frozen=True, gc=False, omit_defaults=True):
 
     status: str
     error: str | None = None
+    result: Raw | UnsetType = UNSET
 
 
 class Children:
@@ -63,7 +68,10 @@ class Children:
 
 def post_end(turn: Turn, parent: LockedRow, end: ChildEnd) -> None:
     """Answer a wait with `answers_each`."""
-    payload = _encode(_EndPayload(end.status, end.error)).decode()
+    result: Raw | UnsetType = UNSET
+    if end.status == "done" and end.wait == control_wait(parent.id) and len(text := end.result or "null") <= _SHORT:
+        result = Raw(text.encode())
+    payload = _encode(_EndPayload(end.status, end.error, result)).decode()
     turn.inbox.post(parent, "children", end.id, payload, wait_id=end.wait)
 
 

@@ -71,7 +71,7 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         turn.result.counts.ended[status, claim.definition] += 1
         turn.result.finished[claim.id] = (claim.id, status, result, error)
         if claim.parent_wait and not claim.counted:
-            turn.children.ended.append(ChildEnd(claim.parent_wait, claim.id, status, error))
+            turn.children.ended.append(ChildEnd(claim.parent_wait, claim.id, status, error, result))
         if claim.scheduled_at is not None and claim.parent_id is None:
             turn.schedules.ended.append(claim.id)
     await turn.tx.fetch(sql.finish, rows)

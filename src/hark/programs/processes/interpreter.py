@@ -88,13 +88,13 @@ class _ProcessActivation:
             await self._work()
         elif run.state.failed:
             await self._resume_failed()
-        rows = [row for row in claim.inbox if row.kind != "signal"]
+        rows = [(row, json.load(row.payload)) for row in claim.inbox if row.kind != "signal"]
         ended = await self._ended_children(rows)
-        for row in rows:
+        for row, payload in rows:
             if not run.finished:
-                self._handle(row, ended)
+                self._handle(row, payload, ended)
                 await self._work()
-        return self._decide(rows)
+        return self._decide([row for row, _ in rows])
 
     # -- what has come -------------------------------------------------------------------------------
 
@@ -113,14 +113,17 @@ class _ProcessActivation:
                 run.assign(0, each.target, run.evaluate(each.source, given))
         scopes.begin(run, run.scopes[0], (number,))
 
-    async def _ended_children(self, rows: list[InboxRow]) -> dict[str, Any]:
-        """The rows of the children whose ends are in the inbox, read at once."""
-        ids = [row.name for row in rows if row.kind == "children" and self._children.token_of(row.name) is not None]
+    async def _ended_children(self, rows: list[tuple[InboxRow, Any]]) -> dict[str, Any]:
+        """The rows of the children that have failed, or have a result that is not in the inbox, read at once."""
+        ids = [
+            row.name
+            for row, payload in rows
+            if row.kind == "children" and "result" not in payload and self._children.token_of(row.name) is not None
+        ]
         return await self._services.outputs(ids) if ids else {}
 
-    def _handle(self, row: InboxRow, ended: dict[str, Any]) -> None:
+    def _handle(self, row: InboxRow, payload: Any, ended: dict[str, Any]) -> None:
         run = self._run
-        payload = json.load(row.payload)
         match row.kind:
             case "children":
                 token = self._children.token_of(row.name)
@@ -128,7 +131,11 @@ class _ProcessActivation:
                     return  # the token was cancelled
                 if payload.get("status") == "escalated":
                     self._children.escalated(token, payload)
-                elif token.id not in run.stopped:
+                elif token.id in run.stopped:
+                    return
+                elif "result" in payload:
+                    run.push("ended", token, payload["result"])
+                else:
                     self._children.ended(token, ended.get(row.name), payload.get("error"))
             case "control" if row.name == "retry":
                 self._resume_incidents()
