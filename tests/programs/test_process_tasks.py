@@ -39,7 +39,8 @@ class Worker(Script):
     async def graph(self, definition: str, version: int) -> JobGraph:
         return self.tasks
 
-    async def variables(self, process: str) -> Mapping[str, Any]:
+    async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:
+        assert (process, epoch, since) == ("p1", 2, 0)
         self.reads += 1
         return self.root
 

@@ -66,7 +66,7 @@ def test_b6_small_variables_travel_with_the_task_and_local_ones_hide_others() ->
 def test_b6_large_variables_of_the_process_are_left_in_its_row(root: dict[str, Any]) -> None:
     new = new_service_task(a_claim(), SPEC, 1, "p1.4", local={"item": 7}, root=root, handler="h")
     assert len(new.state) < 100
-    assert load_task_state(new.state).data == {"local": {"item": 7}}
+    assert load_task_state(new.state).data == {"local": {"item": 7}, "started_at": [2, 0]}
 
 
 def test_b6_large_variables_are_not_read_for_each_task() -> None:

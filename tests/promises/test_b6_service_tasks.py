@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -276,3 +277,20 @@ async def test_b6_a_cancelled_process_cancels_its_running_tasks(store: Store) ->
             await order.cancel()
             await asyncio.wait_for(lost.wait(), 30)
             assert [task.status for task in (await app.list(kind="task"))] == ["cancelled"]
+
+
+async def test_b6_large_variables_are_never_those_of_an_earlier_process_with_the_same_id(store: Store) -> None:
+    async with harness(store) as app:
+        seen: list[str] = []
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> None:
+            seen.append(task.input["text"][0])
+
+        await app.deploy(bpmn(line(CHARGE, service("again", "charge-card"))))
+        for letter in "xy":
+            await app.start("order", {"text": letter * 1000}, id="o-1")
+            await app.drain()
+            await app.advance(1)
+            assert "o-1" in await app.forget(before=datetime.now(UTC) + timedelta(days=1))
+        assert seen == ["x", "x", "y", "y"]

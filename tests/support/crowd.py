@@ -453,7 +453,6 @@ READS: dict[str, Question] = {
     "read_tasks": Question(reads.read_tasks, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "sources_of": Question(reads.sources_of, {"definitions_pkey"}, lambda size: [(HERE, 1), (ELSEWHERE, 1)]),
     "process_state": Question(reads.process_state, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
-    "process_epoch": Question(reads.process_epoch, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
     "job_of": Question(reads.job_of, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
     "ids_between": Question(
         reads.ids_between, {"instances_pkey"}, None, lambda size: {"low": "parked-1", "high": "parked-2", "size": 2}

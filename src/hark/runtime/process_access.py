@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -62,54 +63,68 @@ class ProcessAccess:
             known = self._graphs[definition, version] = process_graph(source)
         return known
 
-    async def variables(self, process: str) -> Mapping[str, Any]:
-        """The variables that a process has now. All its tasks that begin before they change share them."""
-
-        async def read(store: Store) -> Mapping[str, Any]:
-            # On the clerk's loop, as all that touches `_variables`.
-            kept = self._variables.get(process)
-            if kept is None:
-                kept = self._variables[process] = _KeptVariables()
-                if len(self._variables) > _MAX_KEPT:
+    async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:
+        """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. Its
+        tasks share them. What was read before `since` may be of an earlier instance with the same id."""
+        kept = self._variables.get(process)
+        if kept is None:
+            kept = self._variables[process] = _KeptVariables(process)
+            if len(self._variables) > _MAX_KEPT:
+                with contextlib.suppress(KeyError):  # another thread was faster
                     self._variables.popitem(last=False)
-            self._variables.move_to_end(process)
-            return await kept.current(store, process)
-
+        if kept.last.is_current(epoch, since):
+            return kept.last.variables
         reply: Reply[Mapping[str, Any]] = Reply()
-        self._clerk.read(read, reply)
+        self._clerk.read(lambda store: kept.read(store, epoch, since, self._clerk.now), reply)
         return await reply
 
 
-class _KeptVariables:
-    """The variables of one process, as they were last read."""
+class _ReadVariables(NamedTuple):
+    """Variables, with the epoch of the process and the time when they were read."""
 
-    def __init__(self) -> None:
-        self._variables: dict[str, Any] = {}
-        self._epoch = -1  # at which they were read
+    variables: dict[str, Any]
+    epoch: int
+    at: int
+
+    def is_current(self, epoch: int, since: int) -> bool:
+        return self.epoch >= epoch and self.at >= since
+
+
+class _KeptVariables:
+    """The variables of one process, as they were last read.
+
+    Attributes:
+        last: What was read.
+    """
+
+    def __init__(self, process: str) -> None:
+        self.last = _ReadVariables({}, -1, 0)
+        self._process = process
         self._beginning = ""  # of the text of the state, up to the end of the variables; empty: not known
         self._lock = asyncio.Lock()
 
-    async def current(self, store: Store, process: str) -> Mapping[str, Any]:
-        """The variables now. One of the tasks that begin at an epoch reads them; the others only ask for the epoch."""
-        for (epoch,) in await store.read(reads.process_epoch, id=process):
-            async with self._lock:
-                if self._epoch >= epoch:
-                    return self._variables
-                for at, text in await store.read(reads.process_state, id=process):
-                    self._keep(text)
-                    self._epoch = at
-                    return self._variables
-        raise NotFound(f"The process {process!r} is not in the store any more.")
+    async def read(self, store: Store, epoch: int, since: int, now: Callable[[], int]) -> Mapping[str, Any]:
+        """The variables at this epoch or a later one. On the clerk's loop. Of many that ask together, one reads."""
+        async with self._lock:
+            if not self.last.is_current(epoch, since):
+                at = now()
+                rows = await store.read(reads.process_state, id=self._process)
+                if not rows:
+                    raise NotFound(f"The process {self._process!r} is not in the store any more.")
+                [(found, text)] = rows
+                self.last = _ReadVariables(self._decoded(text), found, max(at, since))
+            return self.last.variables
 
-    def _keep(self, text: str) -> None:
-        """Decode the variables, unless they are the same as before: each of thousands of tasks changes the state of its
-        process when it ends, and few change its variables."""
+    def _decoded(self, text: str) -> dict[str, Any]:
+        """The variables in a state: those that were read before, if they are the same. Each end of a task changes the
+        state of its process, and few change the variables."""
         if self._beginning and text.startswith(self._beginning):
-            return
+            return self.last.variables
         raw = _decode(text).variables
         beginning = _FIRST_KEY + bytes(raw).decode()
         self._beginning = beginning if text.startswith(beginning) else ""
-        self._variables = json.load(bytes(raw))
+        found: dict[str, Any] = json.load(bytes(raw))
+        return found
 
 
 class _StoredVariables(msgspec.Struct):

@@ -56,8 +56,9 @@ class JobServices(FunctionServices, Protocol):
         """The inputs of a job as JSON text, with the defaults of the spec."""
         ...
 
-    def variables(self, process: str) -> Awaitable[Mapping[str, Any]]:
-        """The variables that a process has now, for its tasks. Not to be changed: its tasks share them."""
+    def variables(self, process: str, epoch: int, since: int) -> Awaitable[Mapping[str, Any]]:
+        """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. They
+        are not to be changed: its tasks share them."""
         ...
 
     def unknown_gates(self, names: Iterable[str]) -> Awaitable[list[str]]:

@@ -16,7 +16,7 @@ from hark.model.errors import InvalidInput
 from hark.programs.jobs.addresses import task_id
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import JobServices
-from hark.programs.jobs.task_state import LOCAL, TaskState
+from hark.programs.jobs.task_state import LOCAL, STARTED_AT, TaskState
 from hark.programs.jobs.variables import Compiled, Scope, render, templates_in
 from hark.programs.processes.shared_variables import SharedVariables
 
@@ -84,12 +84,13 @@ async def load_data(
 
 
 async def _load_variables(state: TaskState, services: JobServices) -> dict[str, Any]:
-    """The variables that a task of a process sees: those in its state or, if they are large, those that the process has
-    now and the local ones."""
+    """The variables that a task of a process sees: those in its state or, if they are large, those that the process had
+    when it started the task, or has since, and the local ones."""
     if state.inputs is not UNSET:
         embedded: dict[str, Any] = json.load(bytes(state.inputs).decode())
         return embedded
-    return SharedVariables(await services.variables(state.run), state.data.get(LOCAL, {}))
+    epoch, since = state.data[STARTED_AT]
+    return SharedVariables(await services.variables(state.run, epoch, since), state.data.get(LOCAL, {}))
 
 
 def dump_variables(variables: Any, limit: int) -> str:

@@ -21,7 +21,7 @@ from hark.model.names import check_name
 from hark.model.process import NodeSpec, ProcessSpec
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.new_tasks import KIND
-from hark.programs.jobs.task_state import LOCAL, MAX_EMBEDDED, TaskState, dump_task_state
+from hark.programs.jobs.task_state import LOCAL, MAX_EMBEDDED, STARTED_AT, TaskState, dump_task_state
 
 _QUEUE: Final = "default"
 
@@ -74,7 +74,7 @@ def new_service_task(
     return NewInstance(
         definition=claim.definition,
         version=claim.version,
-        state=dump_task_state(_first_state(claim.id, number, local, root)),
+        state=dump_task_state(_first_state(claim, number, local, root)),
         id=id,
         named=True,
         step=spec.nodes[number].id,
@@ -98,13 +98,16 @@ def service_lane(handler: str) -> str:
 def retried_state(claim: Claim, number: int, *, local: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     """The state with which a service task runs again after an incident, from its first attempt on and with the
     variables of now: for `RetryChild`, whose `step` and `lane` stay as they are or are given too."""
-    return dump_task_state(_first_state(claim.id, number, local, root))
+    return dump_task_state(_first_state(claim, number, local, root))
 
 
-def _first_state(run: str, number: int, local: Mapping[str, Any], root: Mapping[str, Any]) -> TaskState:
+def _first_state(claim: Claim, number: int, local: Mapping[str, Any], root: Mapping[str, Any]) -> TaskState:
     if _is_small(local, root) and len(text := _encode({**root, **local})) <= MAX_EMBEDDED:
-        return TaskState(number, run, inputs=Raw(text))
-    return TaskState(number, run, inputs=UNSET, data={LOCAL: dict(local)} if local else {})
+        return TaskState(number, claim.id, inputs=Raw(text))
+    data: dict[str, Any] = {STARTED_AT: (claim.epoch + 1, claim.now)}  # each commit has an epoch of its own
+    if local:
+        data[LOCAL] = dict(local)
+    return TaskState(number, claim.id, inputs=UNSET, data=data)
 
 
 def _is_small(*values: Any) -> bool:

@@ -65,11 +65,8 @@ sources_of = Sql(
 )
 
 
-# The state of a process, for the variables in it. While it has tasks, its state changes only together with its epoch.
+# The state of a process, for the variables in it.
 process_state = Sql("SELECT epoch, state FROM instances WHERE id = :id::text AND kind = 'bpmn'")
-
-# Whether what was read of it before is its state still.
-process_epoch = Sql("SELECT epoch FROM instances WHERE id = :id::text AND kind = 'bpmn'")
 
 # The state of a job, for the inputs in it.
 job_of = Sql("SELECT definition, version, step, state FROM instances WHERE id = :id::text")
