@@ -1,0 +1,247 @@
+"""Which parts of a file are drawn, and where everything is: the file's own coordinates where it has them.
+
+A panel is a diagram of the file, or what is laid out because the file has no coordinates for it. A sub-process that is
+drawn closed but has something in it gets a panel of its own, so that tokens in it can be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hark.dialects.bpmn.drawing_coordinates import EdgePlace, Plane, ShapePlace, read_planes
+from hark.dialects.bpmn.drawing_docks import connect
+from hark.dialects.bpmn.drawing_scene import (
+    LAID_OUT,
+    LANES,
+    POOLS,
+    SUBPROCESSES,
+    Box,
+    Figure,
+    Panel,
+    Scene,
+    Wire,
+    bounds,
+)
+from hark.dialects.bpmn.layout import lay_out
+from hark.dialects.bpmn.layout_columns import Part
+from hark.dialects.bpmn.layout_pools import lay_out_pools
+from hark.dialects.bpmn.layout_sizes import EVENT
+from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.errors import NotFound
+
+_BELOW = 60.0
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """A plane whose references are resolved."""
+
+    element: Figure | None
+    shapes: dict[Figure, ShapePlace]
+    edges: dict[Wire, EdgePlace]
+
+
+def panels_of(scene: Scene, process: str | None) -> list[Panel]:
+    """The panels to draw, with everything in its place.
+
+    Args:
+        scene: What the file has.
+        process: Only the diagram of this process, with the other pools of its collaboration; None: all of the file.
+
+    Raises:
+        NotFound: The file has no such process.
+    """
+    sheets = [_sheet(scene, plane) for plane in read_planes(scene.root)]
+    owners = _owners(scene, process)
+    panels: list[Panel] = []
+    for owner, found in owners:
+        title = (owner.get("name") or owner.get("id")) if len(owners) > 1 else None
+        panels += _panels(scene, sheets, title, found)
+    drawn: set[Wire] = set()
+    for panel in panels:
+        _add_wires(scene, sheets, panel, drawn)
+    return panels
+
+
+def _sheet(scene: Scene, plane: Plane) -> _Sheet:
+    shapes: dict[Figure, ShapePlace] = {}
+    for reference, shape in plane.shapes.items():
+        if (figure := scene.figure(reference)) is not None:
+            shapes.setdefault(figure, shape)
+    edges: dict[Wire, EdgePlace] = {}
+    for reference, edge in plane.edges.items():
+        if isinstance(wire := scene.end(reference), Wire):
+            edges.setdefault(wire, edge)
+    return _Sheet(scene.figure(plane.element), shapes, edges)
+
+
+def _owners(scene: Scene, process: str | None) -> list[tuple[XmlElement, list[Figure]]]:
+    """The collaborations and processes to draw, each with the figures that are directly in it."""
+    tops: dict[XmlElement, list[Figure]] = {}
+    for figure in scene.figures.values():
+        if figure.parent is None and figure.owner is not None:
+            tops.setdefault(figure.owner, []).append(figure)
+    processes = {element.get("id"): element for element in scene.root.all("bpmn:process")}
+    found: list[tuple[XmlElement, list[Figure]]] = []
+    joined: set[XmlElement] = set()
+    for owner in scene.root.all("bpmn:collaboration", "bpmn:choreography"):
+        figures = list(tops.get(owner, ()))
+        inside = [processes[key] for pool in figures if (key := _process_of(pool)) in processes]
+        if process is None or any(element.get("id") == process for element in inside):
+            found.append((owner, figures + [one for element in dict.fromkeys(inside) for one in tops.get(element, ())]))
+            joined.update(inside)
+    for key, element in processes.items():
+        if element not in joined and (process is None or key == process):
+            found.append((element, tops.get(element, [])))
+    if process is not None and not found:
+        raise NotFound(f"The file has no process {process!r}. It has: {', '.join(map(str, processes)) or 'none'}.")
+    with_figures = [pair for pair in found if pair[1]]
+    return with_figures[:1] if process is not None else with_figures
+
+
+def _process_of(pool: Figure) -> str | None:
+    return (pool.element.get("processRef") or "").rpartition(":")[2] or None
+
+
+def _panels(scene: Scene, sheets: list[_Sheet], title: str | None, figures: list[Figure]) -> list[Panel]:
+    """The panel of a process or collaboration, and those of its closed sub-processes."""
+    best = max(sheets, key=lambda sheet: sum(one in sheet.shapes for one in figures), default=None)
+    if best is not None and not any(one in best.shapes for one in figures):
+        best = None
+    panels: list[Panel] = []
+    todo: list[tuple[str | None, list[Figure], _Sheet | None]] = [(title, figures, best)]
+    while todo:
+        heading, inside, sheet = todo.pop(0)
+        panel = Panel(heading)
+        closed: list[tuple[Figure, _Sheet | None]] = []
+        if sheet is None or not _place(panel, inside, sheet, sheets, closed, scene.wires.values()):
+            closed = []
+            part = _laid_out(inside, list(scene.wires.values()))
+            panel = Panel(heading, part.figures, laid_out=True)
+            for figure in part.figures:
+                figure.marked = figure.horizontal = True
+        panels.append(panel)
+        todo += [(f"In {figure.name or figure.key}", figure.children, of) for figure, of in closed]
+    return panels
+
+
+def _place(
+    panel: Panel,
+    figures: list[Figure],
+    sheet: _Sheet,
+    sheets: list[_Sheet],
+    closed: list[tuple[Figure, _Sheet | None]],
+    wires: Iterable[Wire],
+) -> bool:
+    """Take the places of figures from the file. Returns False if something inside a sub-process has none."""
+    missing: list[Figure] = []
+    direct = set(figures)
+    todo = list(figures)
+    for figure in todo:  # grows while it is walked
+        shape = sheet.shapes.get(figure)
+        if shape is None:
+            if figure.host is not None and figure.host in sheet.shapes:
+                continue
+            if figure.tag in LAID_OUT:
+                if figure.parent is not None and figure not in direct:
+                    return False
+                missing.append(figure)
+            elif figure.tag in LANES:
+                todo += figure.children
+            continue
+        _take(figure, shape)
+        panel.figures.append(figure)
+        for event in figure.boundaries:
+            if event not in sheet.shapes:
+                _attach(event)
+                panel.figures.append(event)
+        if figure.tag in SUBPROCESSES:
+            _open_or_close(figure, shape, sheet, sheets, closed)
+        if figure.tag in LANES or (figure.tag in SUBPROCESSES and figure.expanded):
+            todo += figure.children
+    if missing:
+        part = lay_out(missing, wires)
+        around = bounds([figure.place for figure in panel.figures])
+        part.move(around.x, around.bottom + _BELOW)
+        panel.figures += part.figures
+    return True
+
+
+def _take(figure: Figure, shape: ShapePlace) -> None:
+    figure.box, figure.label = shape.box, shape.label
+    figure.fill, figure.stroke = shape.fill, shape.stroke
+    figure.marked = shape.marked
+    if shape.horizontal is not None:
+        figure.horizontal = shape.horizontal
+    elif figure.tag in LANES | POOLS:
+        figure.horizontal = shape.box.width >= shape.box.height or figure.tag in LANES
+
+
+def _attach(event: Figure) -> None:
+    """Put a boundary event without a place on the lower edge of its host."""
+    assert event.host is not None
+    box = event.host.place
+    x = box.right - (EVENT + 10) * (event.host.boundaries.index(event) + 1)
+    event.box = Box(max(x, box.x - EVENT / 2), box.bottom - EVENT / 2, EVENT, EVENT)
+
+
+def _open_or_close(
+    figure: Figure,
+    shape: ShapePlace,
+    sheet: _Sheet,
+    sheets: list[_Sheet],
+    closed: list[tuple[Figure, _Sheet | None]],
+) -> None:
+    """Decide whether the inside of a sub-process is drawn in its box or in a panel of its own."""
+    inside = [child for child in figure.children if child.tag in LAID_OUT]
+    own = next((one for one in sheets if one.element is figure and any(c in one.shapes for c in inside)), None)
+    here = [sheet.shapes[child].box for child in inside if child in sheet.shapes]
+    # Some modelers write that it is closed although its inside is drawn in it: what is seen counts.
+    fits = bool(here) and shape.box.holds(bounds(here))
+    figure.expanded = own is None and (
+        fits or (shape.expanded is not False and bool(here)) or (not inside and bool(shape.expanded))
+    )
+    if inside and not figure.expanded:
+        closed.append((figure, own or (sheet if here else None)))
+
+
+def _laid_out(figures: list[Figure], wires: list[Wire]) -> Part:
+    pools = [figure for figure in figures if figure.tag in POOLS]
+    if not pools:
+        return lay_out(figures, wires)
+    others = [figure for figure in figures if figure.owner is pools[0].owner and figure.tag not in POOLS]
+    inside: dict[Figure, list[Figure]] = {}
+    free = [figure for figure in figures if figure.owner is not pools[0].owner]
+    for pool in pools:
+        inside[pool] = [one for one in free if one.owner is not None and one.owner.get("id") == _process_of(pool)]
+        free = [one for one in free if one not in inside[pool]]
+    return lay_out_pools(pools, inside, others, wires)
+
+
+def _add_wires(scene: Scene, sheets: list[_Sheet], panel: Panel, drawn: set[Wire]) -> None:
+    """The wires of a panel: those between its figures, then those whose ends are wires."""
+    here: set[Figure | Wire] = set(panel.figures)
+    known = [] if panel.laid_out else [sheet for sheet in sheets if not here.isdisjoint(sheet.shapes)]
+    for to_wires in (False, True):
+        for wire in scene.wires.values():
+            ends = [end for end in (wire.source, wire.target) if end is not None]
+            if wire in drawn or any(isinstance(end, Wire) for end in ends) is not to_wires:
+                continue
+            if not all(end in here for end in ends):
+                continue
+            edge = next((sheet.edges[wire] for sheet in known if wire in sheet.edges and _has_all(sheet, ends)), None)
+            if not wire.points and edge is not None:
+                wire.points, wire.label = edge.points, edge.label
+                wire.stroke, wire.envelope = edge.stroke, edge.envelope
+            elif not wire.points:
+                connect(wire)
+            if wire.points:
+                panel.wires.append(wire)
+                here.add(wire)
+                drawn.add(wire)
+
+
+def _has_all(sheet: _Sheet, ends: list[Figure | Wire]) -> bool:
+    """Whether the file has a place for both ends. Else the way in the file leads to where they are not."""
+    return all(end in sheet.shapes for end in ends if isinstance(end, Figure))

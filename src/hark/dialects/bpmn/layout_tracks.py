@@ -1,0 +1,72 @@
+"""Tracks between two columns: where the vertical pieces of edges run, so that no two run on the same line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+_MOST_COMPARED = 250  # pieces of one gap whose tracks are chosen with care
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """A vertical piece of one edge, or of several that leave the same point."""
+
+    start: float
+    ends: list[float]
+    track: int = 0
+
+    @property
+    def low(self) -> float:
+        return min(self.start, *self.ends)
+
+    @property
+    def high(self) -> float:
+        return max(self.start, *self.ends)
+
+
+def set_tracks(pieces: list[Piece]) -> int:
+    """Give each piece a track. Pieces of one track do not overlap. Returns how many tracks there are.
+
+    A piece that starts at the height where another one ends stands left of it: else both would run on the same line.
+    """
+    if not pieces:
+        return 0
+    pieces.sort(key=lambda piece: (piece.low, piece.high))
+    right_of: dict[Piece, list[Piece]] = defaultdict(list)
+    if len(pieces) <= _MOST_COMPARED:
+        for piece in pieces:
+            for other in pieces:
+                if other is not piece and any(abs(other.start - end) < 6 for end in piece.ends):
+                    right_of[piece].append(other)
+    taken: list[list[Piece]] = []
+    placed: set[Piece] = set()
+    for piece in _left_first(pieces, right_of):
+        track = max((other.track + 1 for other in right_of[piece] if other in placed), default=0)
+        while track < len(taken) and any(
+            piece.low < other.high + 6 and other.low < piece.high + 6 for other in taken[track]
+        ):
+            track += 1
+        while len(taken) <= track:
+            taken.append([])
+        taken[track].append(piece)
+        piece.track = track
+        placed.add(piece)
+    return len(taken)
+
+
+def _left_first(pieces: list[Piece], right_of: dict[Piece, list[Piece]]) -> list[Piece]:
+    """The pieces, each after those that stand left of it, as far as they do not wait for each other in a circle."""
+    order: list[Piece] = []
+    seen: set[Piece] = set()
+    for first in pieces:
+        todo = [(first, False)]
+        while todo:
+            piece, is_done = todo.pop()
+            if is_done:
+                order.append(piece)
+            elif piece not in seen:
+                seen.add(piece)
+                todo.append((piece, True))
+                todo += [(other, False) for other in right_of[piece] if other not in seen]
+    return order
