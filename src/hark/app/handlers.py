@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hark.app.core import Core
 from hark.model.errors import InvalidDefinition, InvalidInput
-from hark.model.lanes import gate_lane, lane_name_problem, task_lane
+from hark.model.lanes import gate_lane, handler_name, lane_name_problem, task_lane
 from hark.model.names import check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,7 +20,8 @@ class HandlerVerbs(Core):
         """Register the handler of tasks that name it. A worker of this app runs these tasks.
 
         Args:
-            name: The name that jobs use: `handler: NAME`.
+            name: The name that jobs use: `handler: NAME`; for a process the type, topic, class, delegate, name or id
+                of a task. The delegate `${bean}` is the name `bean`.
 
         Returns:
             A decorator for a function, `async def` or `def`, that takes a `TaskContext`. It returns an output, or what
@@ -37,7 +38,8 @@ class HandlerVerbs(Core):
         """
         from hark.programs.jobs.task_program import TaskProgram  # only processes with jobs need it
 
-        lane = task_lane(_checked(name, "handler"))
+        name = handler_name(_checked(name, "handler"))
+        lane = task_lane(name)
 
         def register(function: F) -> F:
             known = self._registry.lanes().get(lane) and self._registry.program(lane)

@@ -7,6 +7,7 @@ name, because elements of processes name it too: letters that have a meaning in 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 JOB: Final = "job"  # the interpreter of jobs: every worker has it
@@ -21,6 +22,7 @@ _TASK: Final = "task:"
 _AGENT: Final = "task:agent:"
 _GATE: Final = "gate:"
 _SPECIAL: Final = "%@:,"  # in the name of a handler; a comma separates the lanes of a worker
+_DELEGATE: Final = re.compile(r"[$#]\{\s*(?:([\w.$-]+?)|([A-Za-z_][\w.]*)\s*\(.*\))\s*\}", re.DOTALL)
 
 
 def code_lane(definition: str, version: int) -> str:
@@ -31,6 +33,13 @@ def code_lane(definition: str, version: int) -> str:
 def lane_of(kind: str, definition: str, version: int) -> str:
     """The lane of the instances of a definition of this kind."""
     return kind if kind in INTERPRETED else code_lane(definition, version)
+
+
+def handler_name(text: str) -> str:
+    """The name of a handler: of the delegate `${bean}` in a process it is `bean`, of `${bean.method(x)}` it is
+    `bean.method`; any other text is itself."""
+    found = _DELEGATE.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 def task_lane(handler: str) -> str:

@@ -10,12 +10,10 @@ from hark.dialects.bpmn.extensions import attribute, named, zeebe
 from hark.dialects.bpmn.sources import FEEL, JUEL, is_computed, is_expression, language_of, marked, source
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.errors import InvalidInput
-from hark.model.lanes import lane_name_problem
+from hark.model.lanes import handler_name, lane_name_problem
 from hark.model.names import check_name
 
 _MAX_ATTEMPTS = 1000
-_BEAN = re.compile(r"[$#]\{\s*([\w.$-]+?)\s*\}")
-_METHOD = re.compile(r"[$#]\{\s*([A-Za-z_][\w.]*)\s*\(.*\)\s*\}", re.DOTALL)
 _DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _CENTURY = 100 * 365 * 86_400
 _CYCLE = re.compile(r"R([0-9]{1,9})\s*/\s*(P\S+)", re.IGNORECASE)
@@ -82,11 +80,10 @@ def _delegate(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> st
     text = attribute(carrier, "delegateExpression") or attribute(carrier, "expression")
     if text is None:
         return ""
-    if found := _BEAN.fullmatch(text) or _METHOD.fullmatch(text):
-        return found[1]
-    if is_expression(text):
+    name = handler_name(text)
+    if is_expression(name):
         process.report(node, f"Hark cannot take the name of a handler from {text!r}. Use ${{name}}, or a topic.")
-    return text
+    return name
 
 
 def _read_attempts(process: ProcessDraft, node: NodeDraft) -> None:

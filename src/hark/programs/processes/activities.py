@@ -12,7 +12,7 @@ from hark.model.process import CallSpec, NodeSpec
 from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken, ProcessScope
-from hark.programs.processes.variables import Variables
+from hark.programs.processes.variables import set_local
 
 
 def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -30,11 +30,7 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
     node = run.node(token)
     if node.boundaries and not run.is_iteration(token):
         catching.arm_boundaries(run, token, node)
-    variables: dict[str, Any] = {}
-    if node.inputs:
-        seen = Variables([variables, *run.layers(token.scope)])
-        for each in node.inputs:
-            _set_local(variables, each.target, run.evaluate(each.source, seen))
+    variables = scopes.mapped_inputs(run, node, token.scope)
     if node.kind == "subprocess":
         scopes.begin_subprocess(run, token, variables)
         return
@@ -113,21 +109,5 @@ def _from_called(run: Execution, token: FlowToken, call: CallSpec, result: Any) 
     returned: dict[str, Any] = result if isinstance(result, dict) else {}
     values = dict(returned) if call.all_out else {}
     for each in call.outputs:
-        _set_local(values, each.target, run.evaluate(each.source, returned))
+        set_local(values, each.target, run.evaluate(each.source, returned))
     return values
-
-
-def _set_local(variables: dict[str, Any], target: str, value: Any) -> None:
-    name, *path = target.split(".")
-    for part in reversed(path):
-        value = {part: value}
-    old = variables.get(name)
-    variables[name] = _merged(old, value) if path and isinstance(old, dict) else value
-
-
-def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(old)
-    for name, value in new.items():
-        before = merged.get(name)
-        merged[name] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return merged

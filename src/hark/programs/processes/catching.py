@@ -5,10 +5,13 @@ What happens when an event comes is in firing.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hark.model.decisions import Arm
 from hark.model.process import EventSpec, NodeSpec
+from hark.programs.expressions import ExpressionError
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import first_due
@@ -40,7 +43,7 @@ def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, aga
     event = node.event
     assert event is not None
     id, of = run.number(), 0 if token is None else token.id
-    place = f"{node.id}#{of}"
+    place = run.place(number, of, scope)
     wait = run.wait_id(id)
     catcher: Catcher
     new: Arm | None
@@ -78,7 +81,8 @@ def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         boundary = run.graph.nodes[number]
         assert boundary.event is not None
         if boundary.event.kind not in _WITHOUT_WAIT:
-            arm(run, token, number, token.scope, again=not boundary.interrupting)
+            with _naming(boundary):
+                arm(run, token, number, token.scope, again=not boundary.interrupting)
 
 
 def arm_event_subprocesses(run: Execution, scope: int) -> None:
@@ -86,7 +90,17 @@ def arm_event_subprocesses(run: Execution, scope: int) -> None:
     for each in run.graph.event_subprocesses(run.scopes[scope].node):
         assert each.start.event is not None
         if each.start.event.kind not in _WITHOUT_WAIT:
-            arm(run, None, each.start_number, scope, again=not each.start.interrupting)
+            with _naming(each.start):
+                arm(run, None, each.start_number, scope, again=not each.start.interrupting)
+
+
+@contextmanager
+def _naming(node: NodeSpec) -> Iterator[None]:
+    """Name the event in the error of an expression: the token that waits for it is at another element."""
+    try:
+        yield
+    except (ExpressionError, StuckToken) as error:
+        raise StuckToken(f"the event {node.id!r} (line {node.line}): {error}") from error
 
 
 def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
@@ -95,7 +109,7 @@ def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
     new = Catcher(
         run.number(), catcher.node, catcher.token, catcher.scope, "timer", catcher.name, None, due, left
     )  # fmt: skip
-    place = f"{run.graph.ids[catcher.node]}#{catcher.token}"
+    place = run.place(catcher.node, catcher.token, catcher.scope)
     run.add_catcher(new, Arm("timer", run.wait_id(new.id), place, deadline=due))
 
 
@@ -108,8 +122,9 @@ def check_conditions(run: Execution) -> None:
             continue
         event = run.graph.nodes[catcher.node].event
         assert event is not None
-        if _concerns(run, catcher, event, changes) and _condition_holds(run, catcher, event):
-            fired.append(catcher.id)
+        with _naming(run.graph.nodes[catcher.node]):
+            if _concerns(run, catcher, event, changes) and _condition_holds(run, catcher, event):
+                fired.append(catcher.id)
     for id in reversed(fired):
         run.push("fire", None, (id, None))
 

@@ -14,6 +14,7 @@ from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import NewInstance, NewTask, RetryChild
 from hark.model.process import CallSpec, NodeSpec
+from hark.programs.expressions import ExpressionError
 from hark.programs.jobs.services import TaskOutput
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken
@@ -28,6 +29,7 @@ RETRIED = "retried"
 class _Called(Struct):
     """What is read of the state of a called process that has failed."""
 
+    variables: dict[str, Any] = {}
     thrown: dict[str, Any] | None = None
     scopes: list[Any] | None = None
 
@@ -138,6 +140,7 @@ class ProcessChildren:
             called = _called_state(row.state)
             if called.thrown is not None:
                 given = called.thrown
+                self._return(token, node.call, called.variables)
                 thrown = Thrown("error", given["code"], given.get("message", ""), given.get("variables"))
             elif called.scopes is None:  # it could not start
                 run.stop(token, error, "body")
@@ -150,7 +153,19 @@ class ProcessChildren:
 
     def escalated(self, token: FlowToken, body: dict[str, Any]) -> None:
         """The child of a token has thrown an escalation, and runs on."""
+        call = self._run.node(token).call
+        if call is not None:
+            self._return(token, call, body.get("returned") or {})
         escalate(self._run, token, Thrown("escalation", str(body["code"]), "", body.get("variables")))
+
+    def _return(self, token: FlowToken, call: CallSpec, returned: dict[str, Any]) -> None:
+        """Take the outputs that a called process has by now: an error or an escalation brings them with it."""
+        run = self._run
+        for each in call.outputs:
+            try:
+                run.assign(token.scope, each.target, run.evaluate(each.source, returned))
+            except ExpressionError:
+                continue  # it has not come so far
 
 
 def _called_state(state: str) -> _Called:

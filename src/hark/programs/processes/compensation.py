@@ -22,19 +22,24 @@ def record(
 
     Args:
         run: The instance.
-        scope: The scope that the activity is in.
+        scope: The scope that the activity is in; of an instance of a loop: the scope of the loop.
         number: The activity.
         node: The same.
         seen_from: The scope whose variables it could see.
         records: Of a sub-process: what can be compensated in it.
     """
-    if node.for_compensation:
+    if node.for_compensation or node.event_subprocess:
         return
     if node.compensation is None and not records and _compensating(run, number) is None:
         return
-    while run.scopes[scope].kind not in ("process", "subprocess", "handler"):
+    keep(run, scope, [Compensation(number, run.snapshot(seen_from), records)])
+
+
+def keep(run: Execution, scope: int, records: list[Compensation]) -> None:
+    """Keep records in the innermost scope that can be compensated, or in the loop that they belong to."""
+    while run.scopes[scope].kind not in ("process", "subprocess", "handler", "loop"):
         scope = run.scopes[scope].parent
-    run.scopes[scope].records.append(Compensation(number, run.snapshot(seen_from), records))
+    run.scopes[scope].records.extend(records)
 
 
 def _compensating(run: Execution, number: int) -> EventSubprocess | None:

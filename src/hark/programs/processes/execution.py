@@ -132,6 +132,10 @@ class Execution:
         """The id of a child: a service task or a called process."""
         return f"{self.id}.{number}"
 
+    def place(self, node: int, token: int, scope: int) -> str:
+        """The place of a wait. Waits with one place share a deadline, so each event sub-process has its own."""
+        return f"{self.graph.ids[node]}#{token or scope}"
+
     def follow(self, token: FlowToken, flows: Sequence[int]) -> None:
         """Move a token along these flows; it is split if there are several."""
         tokens = [token, *(self.add_token(token.node, token.scope) for _ in flows[1:])]

@@ -202,8 +202,8 @@ class _ProcessActivation:
         run = self._run
         try:
             catching.check_conditions(run)
-        except ExpressionError as error:
-            run.stop(None, storable(f"A conditional event: {error}"), "conditions", element="", fatal=True)
+        except StuckToken as error:
+            run.stop(None, storable(f"A condition of {error}"), "conditions", element="", fatal=True)
 
     def _fire_due_timers(self) -> bool:
         """Fire the timers that were armed just now and are due at once."""
@@ -247,7 +247,8 @@ class _ProcessActivation:
         for catcher in list(run.catchers.values()):
             if run.wait_id(catcher.id) in known or catcher.kind == "condition":
                 continue
-            node, place = self._graph.nodes[catcher.node], f"{self._graph.ids[catcher.node]}#{catcher.token}"
+            node = self._graph.nodes[catcher.node]
+            place = run.place(catcher.node, catcher.token, catcher.scope)
             wait = run.wait_id(catcher.id)
             each = bool(node.kind in ("boundary", "start") and not node.interrupting)
             match catcher.kind:

@@ -68,7 +68,7 @@ def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec, records: l
     except BaseException:
         loop.completed -= 1  # a retry ends this instance again
         raise
-    compensation.record(run, owner.scope, token.node, node, iteration.id, records)
+    compensation.record(run, scope.id, token.node, node, iteration.id, records)
     run.remove_token(token)
     run.remove_scope(iteration.id)
     if is_done:
@@ -107,6 +107,7 @@ def _end(run: Execution, token: FlowToken, spec: LoopSpec) -> None:
     """The loop has ended: cancel the instances that are left, and go on."""
     scope = run.scopes[token.local]
     outputs = None if scope.loop is None else scope.loop.outputs
+    compensation.keep(run, token.scope, scope.records)  # only now has the activity completed
     run.remove_scope(scope.id)
     token.local = 0
     if outputs is not None and spec.output_collection is not None:

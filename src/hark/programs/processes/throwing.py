@@ -137,7 +137,7 @@ def escalate(run: Execution, token: FlowToken, thrown: Thrown) -> None:
     """Give an escalation to its catcher. Without one, the process that called this one gets it."""
     if _give(run, token, thrown) or not run.has_caller:
         return
-    body: dict[str, Any] = {"status": "escalated", "code": thrown.code}
+    body: dict[str, Any] = {"status": "escalated", "code": thrown.code, "returned": run.state.variables}
     if thrown.variables:
         body["variables"] = thrown.variables
     run.effects.append(TellParent(json.dump(body)))

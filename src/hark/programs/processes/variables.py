@@ -46,6 +46,23 @@ def assigned(old: Any, path: list[str], value: Any) -> Any:
     return {**part, path[0]: assigned(part.get(path[0]), path[1:], value)}
 
 
+def set_local(variables: dict[str, Any], target: str, value: Any) -> None:
+    """Set a variable of an object, or a part of one: `order.total`."""
+    name, *path = target.split(".")
+    for part in reversed(path):
+        value = {part: value}
+    old = variables.get(name)
+    variables[name] = _merged(old, value) if path and isinstance(old, dict) else value
+
+
+def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for name, value in new.items():
+        before = merged.get(name)
+        merged[name] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def as_name(value: Any, what: str) -> str:
     """The value of an expression as a name, a code or a key.
 
