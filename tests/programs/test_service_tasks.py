@@ -89,13 +89,13 @@ def test_b6_a_name_that_a_handler_cannot_have_is_refused(name: str) -> None:
 
 
 def test_b10_a_retried_task_begins_with_its_first_attempt_and_new_variables() -> None:
-    state = load_task_state(retried_state(a_claim(), 1, local={}, root={"total": 130}))
+    state = load_task_state(retried_state(a_claim(), 1, None, local={}, root={"total": 130}))
     assert state.attempt == 1
     assert json.load(bytes(state.inputs).decode()) == {"total": 130}  # type: ignore[arg-type]
 
 
 def test_b4_the_error_that_a_handler_threw_is_in_the_state_of_its_task() -> None:
-    state = load_task_state(retried_state(a_claim(), 1, local={}, root={}))
+    state = load_task_state(retried_state(a_claim(), 1, None, local={}, root={}))
     assert thrown_by(dump_task_state(state)) is None
     state.data[BPMN_ERROR] = {"code": "declined", "message": "no money", "variables": {"left": 3}}
     thrown = thrown_by(dump_task_state(state))

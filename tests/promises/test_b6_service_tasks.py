@@ -77,6 +77,37 @@ async def test_b10_a_task_is_retried_as_its_element_says_and_then_an_incident(st
         assert (await app.get(order)).status == "done"
 
 
+async def test_b10_a_retried_task_has_its_checkpoint_and_asks_anew(store: Store) -> None:
+    async with harness(store) as app:
+        seen: list[Any] = []
+
+        @app.handler("charge-card")
+        async def charge(task: TaskContext) -> Any:
+            kept = await task.load_checkpoint()
+            answer = await (await task.awakeable(title="Charge?"))
+            seen.append([kept, answer])
+            await task.checkpoint(answer)
+            if answer != "yes":
+                raise ValueError("no")
+            return {"answer": answer}
+
+        wait = '<receiveTask id="wait" messageRef="never"/>'
+        body = line('<parallelGateway id="split"/>', service("charge", "charge-card", retries=1)) + (
+            f'{wait}<sequenceFlow id="a" sourceRef="split" targetRef="wait"/>'
+        )
+        await app.deploy(bpmn(body, around='<message id="never" name="never"/>'))
+        order = await app.start("order", {}, correlation_key="o-1")
+        for answer in ("no", "yes"):
+            await app.drain()
+            [question] = await app.awakeables(job=order.id, status="PENDING")
+            await app.resolve(question.id, answer)
+            await app.drain()
+            if answer == "no":
+                await app.retry(order)  # it lives: another token waits for the message
+        assert seen == [[None, "no"], ["no", "yes"]]
+        assert (await app.get(order)).state == {"variables": {"answer": "yes"}, "tokens": ["wait"], "incidents": []}
+
+
 async def test_b4_a_bpmn_error_is_caught_by_its_code_without_another_attempt(store: Store) -> None:
     async with harness(store) as app:
         attempts: list[int] = []

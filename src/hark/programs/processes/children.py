@@ -45,6 +45,11 @@ class ProcessChildren:
         self._claim = claim
         self._max_payload = max_payload
         self._by_child: dict[int, FlowToken] | None = None
+        self._left: dict[str, str] = {}
+
+    def left_by(self, row: TaskOutput) -> None:
+        """The row of a child that may run again: a service task keeps its checkpoint."""
+        self._left[row.id] = row.state
 
     def token_of(self, child: str) -> FlowToken | None:
         """The token that waits for this child."""
@@ -111,8 +116,8 @@ class ProcessChildren:
             return
         scope = token.local or token.scope
         state = retried_state(
-            self._claim, token.node, local=run.local_view(scope), root=run.state.variables
-        )  # fmt: skip
+            self._claim, token.node, self._left.get(id), local=run.local_view(scope), root=run.state.variables
+        )
         lane = service_lane(self._handler(token, node))
         run.effects.append(RetryChild(id, step=node.id, state=state, lane=lane, parent_wait=wait))
 

@@ -92,7 +92,10 @@ class _ProcessActivation:
         ended = await self._ended_children(rows)
         for row, payload in rows:
             if not run.finished:
-                self._handle(row, payload, ended)
+                if row.kind == "control" and row.name == "retry":
+                    await self._resume_incidents()
+                else:
+                    self._handle(row, payload, ended)
                 await self._work()
         return self._decide([row for row, _ in rows])
 
@@ -137,8 +140,6 @@ class _ProcessActivation:
                     run.push("ended", token, payload["result"])
                 else:
                     self._children.ended(token, ended.get(row.name), payload.get("error"))
-            case "control" if row.name == "retry":
-                self._resume_incidents()
             case "control":
                 run.merge(0, payload)
             case "awakeable":
@@ -238,7 +239,7 @@ class _ProcessActivation:
         waiting = {run.wait_id(id) for id in run.catchers} | {run.wait_id(0)}
         run.disarmed += [_number_of(id) for id in known - waiting]
         await self._resume_children()
-        self._resume_incidents()
+        await self._resume_incidents()
         await self._work()
 
     def _arm_again(self, known: set[str]) -> None:
@@ -273,13 +274,18 @@ class _ProcessActivation:
             if row is None:
                 run.push("child", token)
             elif row.status == "cancelled":
+                self._children.left_by(row)
                 run.push("child", token, RETRIED)
             elif row.status in ("done", "failed"):
                 self._children.ended(token, row, None)
 
-    def _resume_incidents(self) -> None:
+    async def _resume_incidents(self) -> None:
         run = self._run
         incidents, run.state.incidents, run.stopped = run.state.incidents, [], set()
+        stuck = [run.tokens.get(incident.token) for incident in incidents if incident.resume == "child"]
+        children = [run.child_id(token.child) for token in stuck if token is not None and token.child]
+        for row in (await self._services.outputs(children)).values() if children else ():
+            self._children.left_by(row)
         for incident in reversed(incidents):
             token = run.tokens.get(incident.token)
             match incident.resume:

@@ -21,7 +21,7 @@ from hark.model.names import check_name
 from hark.model.process import NodeSpec, ProcessSpec
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.new_tasks import KIND
-from hark.programs.jobs.task_state import LOCAL, MAX_EMBEDDED, STARTED_AT, TaskState, dump_task_state
+from hark.programs.jobs.task_state import LOCAL, MAX_EMBEDDED, STARTED_AT, TaskState, dump_task_state, load_task_state
 
 _QUEUE: Final = "default"
 
@@ -95,10 +95,17 @@ def service_lane(handler: str) -> str:
     return task_lane(handler)
 
 
-def retried_state(claim: Claim, number: int, *, local: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    """The state with which a service task runs again after an incident, from its first attempt on and with the
-    variables of now: for `RetryChild`, whose `step` and `lane` stay as they are or are given too."""
-    return dump_task_state(_first_state(claim, number, local, root))
+def retried_state(
+    claim: Claim, number: int, left: str | None, *, local: Mapping[str, Any], root: Mapping[str, Any]
+) -> str:
+    """The state with which a service task runs again after an incident: from its first attempt on, with the variables
+    of now, and with the checkpoint in the state that it left, if that is known."""
+    state = _first_state(claim, number, local, root)
+    if left is not None:
+        before = load_task_state(left)
+        state.checkpoint, state.period = before.checkpoint, before.period
+        state.ended = True  # what it asked before is asked anew
+    return dump_task_state(state)
 
 
 def _first_state(claim: Claim, number: int, local: Mapping[str, Any], root: Mapping[str, Any]) -> TaskState:
