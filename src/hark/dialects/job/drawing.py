@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from html import escape
 
+from hark.dialects.svg import document, escape, number, style
 from hark.model.job import JobSpec, TaskSpec
 
 _CHAR = 7.3  # the width of a character in the drawing
 _HEIGHT, _GAP_X, _GAP_Y, _MARGIN, _HEAD = 46, 56, 18, 20, 34
 _LONGEST = 34  # characters of a line in a box
-_COLORS = {
-    "pending": ("#ffffff", "#8a94a6"),
-    "running": ("#dcebff", "#2563eb"),
-    "suspended": ("#fff3cf", "#b7791f"),
-    "completed": ("#dcf5e3", "#15803d"),
-    "failed": ("#fde2e1", "#b91c1c"),
-    "skipped": ("#f1f3f6", "#a0a8b5"),
-    "cancelled": ("#f1f3f6", "#6b7280"),
+_STATES = {  # the colors of a box and its edge, by the state of its task
+    "pending": ("surface", "line"),
+    "running": ("blue-wash", "blue"),
+    "suspended": ("amber-wash", "amber"),
+    "completed": ("green-wash", "green"),
+    "failed": ("red-wash", "red"),
+    "skipped": ("well", "faint"),
+    "cancelled": ("well", "line"),
 }
+_RULES = {
+    ".paper": {"fill": "paper"},
+    "text": {"fill": "ink"},
+    ".work": {"fill": "soft"},
+    ".arrow": {"stroke": "line"},
+    ".head": {"fill": "line"},
+    **{f".{state} rect": {"fill": fill, "stroke": stroke} for state, (fill, stroke) in _STATES.items()},
+}
+_PLAIN = ".hark{font:12px ui-monospace,monospace}.hark .name{font-weight:bold}.hark .title{font-size:15px}"
 
 
 def what_it_does(task: TaskSpec) -> str:
@@ -110,21 +119,22 @@ def draw_svg(spec: JobSpec, states: Mapping[str, str] | None = None) -> str:
         x += width + _GAP_X
     height = _MARGIN * 2 + _HEAD + tallest * (_HEIGHT + _GAP_Y) - _GAP_Y
     total = max(x - _GAP_X + _MARGIN, len(spec.name) * 9 + 2 * _MARGIN)
-    title = escape(spec.name)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {total:.0f} {height:.0f}" role="img" font-family="ui-monospace, monospace" font-size="12">',
-            f"<title>{title}</title>",
-            '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-            'orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/></marker></defs>',
-            '<rect width="100%" height="100%" fill="#ffffff"/>',
-            f'<text x="{_MARGIN}" y="{_MARGIN + 12}" font-size="15" font-weight="bold" fill="#111827">{title}</text>',
-            *(_arrow(boxes[need], boxes[task.name]) for task in spec.tasks for need in task.needs),
-            *(_box(task, boxes[task.name], (states or {}).get(task.name, "pending")) for task in spec.tasks),
-            "</svg>\n",
-        ]
+    body = [
+        f'<text class="name title" x="{_MARGIN}" y="{_MARGIN + 12}">{escape(spec.name)}</text>',
+        *(_arrow(boxes[need], boxes[task.name]) for task in spec.tasks for need in task.needs),
+        *(_box(task, boxes[task.name], (states or {}).get(task.name)) for task in spec.tasks),
+    ]
+    sheet = style(_RULES, plain=_PLAIN)
+    return document(
+        body, size=(total, height), title=spec.name, description=_description(spec, states or {}), sheet=sheet
     )
+
+
+def _description(spec: JobSpec, states: Mapping[str, str]) -> str:
+    """The drawing in words: how many tasks there are, and their states."""
+    count = Counter(states[task.name] for task in spec.tasks if task.name in states)
+    tasks = "1 task" if len(spec.tasks) == 1 else f"{len(spec.tasks)} tasks"
+    return f"A job with {tasks}{''.join(f', {number} {state}' for state, number in count.items())}."
 
 
 def _columns(spec: JobSpec) -> list[list[TaskSpec]]:
@@ -148,17 +158,18 @@ def _box_lines(task: TaskSpec) -> tuple[str, str]:
     return _cut(task.name), _cut(what_it_does(task))
 
 
-def _box(task: TaskSpec, box: tuple[float, float, float], state: str) -> str:
+def _box(task: TaskSpec, box: tuple[float, float, float], state: str | None) -> str:
     x, y, width = box
-    fill, stroke = _COLORS.get(state, _COLORS["pending"])
+    kind = state if state in _STATES else "pending"
     name, work = (escape(line) for line in _box_lines(task))
     dash = ' stroke-dasharray="5 3"' if task.is_finally or state == "skipped" else ""
+    said = f" ({state})" if state is not None else ""
     return (
-        f'<g class="task {escape(state)}"><title>{escape(task.name)}: {escape(what_it_does(task))}</title>'
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_HEIGHT}" rx="7" fill="{fill}" '
-        f'stroke="{stroke}" stroke-width="1.5"{dash}/>'
-        f'<text x="{x + 12:.1f}" y="{y + 19:.1f}" font-weight="bold" fill="#111827">{name}</text>'
-        f'<text x="{x + 12:.1f}" y="{y + 36:.1f}" fill="#4b5563">{work}</text></g>'
+        f'<g class="task {kind}"><title>{escape(f"{task.name}: {what_it_does(task)}{said}")}</title>'
+        f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{_HEIGHT}" rx="7" '
+        f'stroke-width="1.5"{dash}/>'
+        f'<text class="name" x="{number(x + 12)}" y="{number(y + 19)}">{name}</text>'
+        f'<text class="work" x="{number(x + 12)}" y="{number(y + 36)}">{work}</text></g>'
     )
 
 
@@ -166,9 +177,10 @@ def _arrow(start: tuple[float, float, float], end: tuple[float, float, float]) -
     x1, y1 = start[0] + start[2], start[1] + _HEIGHT / 2
     x2, y2 = end[0], end[1] + _HEIGHT / 2
     bend = max(24.0, (x2 - x1) / 2)
+    curve = " ".join(map(number, (x1 + bend, y1, x2 - bend, y2, x2 - 6, y2)))
     return (
-        f'<path d="M{x1:.1f} {y1:.1f}C{x1 + bend:.1f} {y1:.1f} {x2 - bend:.1f} {y2:.1f} {x2:.1f} {y2:.1f}" '
-        'fill="none" stroke="#6b7280" stroke-width="1.3" marker-end="url(#end)"/>'
+        f'<path class="arrow" d="M{number(x1)} {number(y1)}C{curve}" fill="none" stroke-width="1.3"/>'
+        f'<path class="head" d="M{number(x2)} {number(y2)}l-8 -4v8Z"/>'
     )
 
 
