@@ -98,7 +98,7 @@ def test_b4_a_timer_text_that_cannot_be_read_is_refused_with_advice(timer: Any, 
 
 
 def starts(timer: Any, text: str) -> Any:
-    return starts_of_timer(EventSpec("timer", timer=timer, text=text), "Begin", NOW)
+    return starts_of_timer(EventSpec("timer", timer=timer, text=text), "start:Begin", NOW)
 
 
 def test_b4_a_timer_start_event_becomes_an_automatic_start() -> None:

@@ -69,7 +69,7 @@ def _starts_of(node: NodeSpec, now: int) -> list[AutomaticStart]:
         case "message":
             return [AutomaticStart(kind="message", name=_name(event.name, "message"), element=element)]
         case "timer":
-            return starts_of_timer(event, node.id, now)
+            return starts_of_timer(event, element, now)
         case _:
             return []
 

@@ -17,7 +17,7 @@ from hark.model.cron import Timing, check_timing
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import Moment, Repeat, parse_duration, parse_moment, parse_repeat
 from hark.model.names import from_micros
-from hark.model.process import EventSpec, step_of_start
+from hark.model.process import EventSpec
 from hark.programs.expressions.sources import evaluate
 
 TimerKind = Literal["date", "duration", "cycle"]
@@ -45,15 +45,23 @@ def first_due(timer: TimerKind, text: str, now: int) -> tuple[int, int | None]:
     Raises:
         InvalidInput: The text is malformed. The message says how to write it.
     """
-    if timer == "date" and not _is_duration(text):
-        return max(now, parse_moment(text).at), 1
-    if timer != "cycle":
-        # Camunda accepts a duration as a date too.
+    if timer == "date":
+        return max(now, parse_due(text, now)), 1
+    if timer == "duration":
         return max(now, Moment(now).plus(parse_duration(text))), 1
     if _is_repeat(text):
         return parse_repeat(text).first(now)
     due = cron_timing(text).next(now, now)
     return (now, 0) if due is None else (due, None)
+
+
+def parse_due(text: str, now: int) -> int:
+    """The time of a date, or a duration from now: Camunda accepts both as a date. It may be over.
+
+    Raises:
+        InvalidInput: The text is malformed.
+    """
+    return Moment(now).plus(parse_duration(text)) if _is_duration(text) else parse_moment(text).at
 
 
 def next_due(text: str, previous: int) -> int | None:
@@ -67,8 +75,10 @@ def next_due(text: str, previous: int) -> int | None:
     return cron_timing(text).next(previous, previous)
 
 
-def starts_of_timer(event: EventSpec, element: str, now: int) -> list[AutomaticStart]:
+def starts_of_timer(event: EventSpec, step: str, now: int) -> list[AutomaticStart]:
     """The automatic start of a timer start event that is deployed at `now`; none if its cycle is over already.
+
+    `step` is the step that its instances begin with.
 
     Raises:
         ExpressionError: Its text is an expression that cannot be evaluated. There are no variables.
@@ -80,9 +90,7 @@ def starts_of_timer(event: EventSpec, element: str, now: int) -> list[AutomaticS
     at, count = first_due(event.timer, text, now)
     if count == 0:
         return []
-    start = AutomaticStart(
-        kind="timer", element=step_of_start(element), state="{}", at=at, remaining=count, overlap="allow"
-    )
+    start = AutomaticStart(kind="timer", element=step, state="{}", at=at, remaining=count, overlap="allow")
     return [structs.replace(start, timing=_timing(text, at))] if event.timer == "cycle" else [start]
 
 

@@ -11,7 +11,7 @@ from hark.model.names import awakeable_id
 from hark.model.process import NodeSpec, UserSpec
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import Catcher, FlowToken
-from hark.programs.processes.timers import first_due
+from hark.programs.processes.timers import parse_due
 from hark.programs.processes.variables import StuckToken
 
 
@@ -66,5 +66,4 @@ def _due(value: Any, now: int) -> int | None:
         return None
     if not isinstance(value, str):
         raise StuckToken("the due date is not a text")
-    kind: Any = "duration" if value.lstrip("-").startswith("P") else "date"
-    return first_due(kind, value, now)[0]
+    return parse_due(value, now)
