@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hark.model.process import Assignment, CallSpec, LoopSpec, NodeSpec, UserSpec
-from tests.bpmn.files import chain, ext, extended, node_of, process_file, read, spec_of
+from tests.bpmn.small_files import chain, ext, extended, node_of, process_file, read, spec_of
 
 HANDLERS = {
     '<serviceTask id="n" camunda:type="external" camunda:topic="pay"/>': "pay",
@@ -179,6 +179,11 @@ LOOPS: dict[tuple[str, str], LoopSpec] = {
 @pytest.mark.parametrize("case", LOOPS)
 def test_b2_a_multi_instance_activity_says_how_often_it_runs(case: tuple[str, str]) -> None:
     assert loop(*case).loop == LOOPS[case]
+
+
+def test_b2_the_index_of_an_item_is_a_local_variable() -> None:
+    node = loop("", 'flowable:collection="items" flowable:elementIndexVariable="index"')
+    assert node.inputs == (Assignment("index", "=loopCounter"),)
 
 
 def test_b2_the_collection_of_an_activity_may_be_its_data_input() -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.bpmn.files import chain, definitions, extended, problems_of, process_file, read
+from tests.bpmn.small_files import chain, definitions, extended, problems_of, process_file, read
 
 AROUND = (
     '<signal id="sig" name="go"/>\n<message id="msg" name="paid"/>\n<error id="err" errorCode="1"/>\n'

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hark.model.process import Assignment, EventSpec
-from tests.bpmn.files import chain, ext, node_of, spec_of
+from tests.bpmn.small_files import chain, ext, node_of, spec_of
 
 AROUND = (
     '<signal id="sig" name="go"/><signal id="named" name="go-${order}"/>'

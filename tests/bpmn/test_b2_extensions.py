@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bpmn.files import chain, definitions, ext, extended, problems_of, process_file, read
+from tests.bpmn.small_files import chain, definitions, ext, extended, problems_of, process_file, read
 
 REFUSED = {
     extended("userTask", "<camunda:taskListener event='create' class='a.B'/>"): ("n", "task listener"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hark import InvalidDefinition
-from tests.bpmn.files import chain, definitions, problems_of, process_file, read, spec_of
+from tests.bpmn.small_files import chain, definitions, problems_of, process_file, read, spec_of
 
 CONFORMANCE = (
     Path(os.environ.get("HARK_CONFORMANCE", Path(__file__).resolve().parents[3] / "shared/conformance")) / "bpmn"

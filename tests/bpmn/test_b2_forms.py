@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from hark.model.schema import compile_schema
-from tests.bpmn.files import chain, definitions, ext, extended, node_of, problems_of, process_file, read
+from tests.bpmn.small_files import chain, definitions, ext, extended, node_of, problems_of, process_file, read
 
 
 def schema_of(extensions: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hark import InvalidDefinition
 from hark.dialects.bpmn import read_bpmn
 from hark.model.process import ProcessSource, decode_process, encode_process
-from tests.bpmn.files import chain, definitions, ext, process_file
+from tests.bpmn.small_files import chain, definitions, ext, process_file
 from tests.bpmn.test_b2_activities import CALLS, HANDLERS, LOOPS, SCRIPTS, USERS
 from tests.bpmn.test_b2_bad_files import IN_A_CHAIN, IN_A_PROCESS
 from tests.bpmn.test_b2_events import AROUND, BOUNDARIES, CAUGHT, THROWN

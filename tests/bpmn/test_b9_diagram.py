@@ -13,7 +13,7 @@ from hark.dialects.bpmn import read_bpmn
 from hark.dialects.bpmn.drawing import draw
 from hark.dialects.svg import COLORS
 from hark.model.process_marks import Marks
-from tests.bpmn.files import definitions, process_file
+from tests.bpmn.small_files import definitions, process_file
 
 FILES = Path(__file__).parent / "files"
 CONFORMANCE = Path(os.environ.get("HARK_CONFORMANCE", Path(__file__).parents[2] / "../shared/conformance")) / "bpmn"

@@ -10,7 +10,7 @@ from hark.dialects.bpmn.drawing_elements import read_scene
 from hark.dialects.bpmn.drawing_panels import panels_of
 from hark.dialects.bpmn.drawing_scene import LANES, POOLS, SUBPROCESSES, Box, Figure, Panel, Wire
 from hark.dialects.bpmn.xml_tree import parse_xml
-from tests.bpmn.files import chain, definitions, process_file
+from tests.bpmn.small_files import chain, definitions, process_file
 from tests.bpmn.test_b9_diagram import text_of
 
 TAGS = ("task", "userTask", "exclusiveGateway", "parallelGateway", "endEvent", "intermediateThrowEvent", "subProcess")

@@ -13,11 +13,10 @@ VENDORS = ("camunda", "flowable", "activiti")
 _QUIET = ("bioc:", "color:", "modeler:", "xsi:", "xml:", "di:", "dc:", "bpmndi:", "bpmn:")  # colours and modeler data
 
 _ATTRIBUTES = frozenset(
-    ("assignee", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers", "class",
-     "collection", "delegateExpression", "dueDate", "elementVariable", "errorCodeVariable", "errorMessage",
-     "errorMessageVariable", "escalationCodeVariable", "expression", "inheritVariables", "resultVariable",
-     "resultVariableName", "topic", "type", "variableName", "businessKey", "calledElementTenantId", "decisionRef",
-     "mapDecisionResult", "decisionRefBinding", "resource", "calledElementVersionTag")
+    ("assignee", "businessKey", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers",
+     "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
+     "errorCodeVariable", "errorMessage", "errorMessageVariable", "escalationCodeVariable", "expression",
+     "inheritVariables", "resource", "resultVariable", "resultVariableName", "topic", "type", "variableName")
 )  # fmt: skip
 _ELEMENTS = frozenset(
     [f"{vendor}:{name}" for vendor in VENDORS for name in (
@@ -29,6 +28,10 @@ _ELEMENTS = frozenset(
         "loopCharacteristics", "script", "subscription", "taskDefinition", "taskHeaders", "taskListeners",
         "taskSchedule", "userTask", "userTaskForm",
     )]
+)  # fmt: skip
+_CHANGES = frozenset(
+    ("businessCalendarName", "endDate", "errorEventDefinition", "mapException", "skipExpression",
+     "terminateAll", "value", "variableEvents")
 )  # fmt: skip
 _REFUSED = {
     "executionListener": "an execution listener",
@@ -124,4 +127,8 @@ def _check_properties(process: ProcessDraft, extension: XmlElement, host: str) -
 
 def _ignore(process: ProcessDraft, name: str, line: int, host: str) -> None:
     shown = name.replace("{", "").replace("}", ":")
-    process.file.ignore(host, line, f"{shown} is ignored: it has no meaning for Hark.", name=shown)
+    if shown.partition(":")[0] in VENDORS and shown.partition(":")[2] in _CHANGES:
+        message = f"{shown} is ignored, although it changes what the engine it comes from does. Check the process."
+    else:
+        message = f"{shown} is ignored: it has no meaning for Hark."
+    process.file.ignore(host, line, message, name=shown)

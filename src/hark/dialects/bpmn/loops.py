@@ -10,7 +10,7 @@ from hark.dialects.bpmn.sources import condition, is_expression, source, variabl
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model import json
 from hark.model.errors import MalformedJson
-from hark.model.process import LoopSpec
+from hark.model.process import Assignment, LoopSpec
 
 
 def read_loop(process: ProcessDraft, node: NodeDraft) -> None:
@@ -103,6 +103,8 @@ def _vendor_data(
         fields["collection"] = source(process, node, collection, "Its collection", line)
     if (item := attribute(loop, "elementVariable")) is not None:
         fields["item"] = item
+    if (index := attribute(loop, "elementIndexVariable")) is not None:
+        node.fields["inputs"] = (Assignment(index, "=loopCounter"), *node.fields.get("inputs", ()))
     for element in named(extensions, "variableAggregation"):
         output: dict[str, Any] = {}
         for child in inner(element, "variable"):
