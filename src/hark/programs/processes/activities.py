@@ -18,11 +18,16 @@ from hark.programs.processes.variables import set_local
 def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """A token has come to an activity."""
     token.flow = -1
-    if node.loop is None:
+    if run.graph.is_plain[token.node]:
+        if node.kind == "script":
+            result = run.evaluate(node.script, run.view(token.scope))
+            run.merge(token.scope, _values(run, token, node, result))
+        run.leave(token)
+    elif node.loop is None:
         body(run, token, None)
-        return
-    catching.arm_boundaries(run, token, node)
-    loops.begin(run, token, node)
+    else:
+        catching.arm_boundaries(run, token, node)
+        loops.begin(run, token, node)
 
 
 def body(run: Execution, token: FlowToken, data: Any) -> None:
@@ -92,7 +97,7 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
 def completed(run: Execution, token: FlowToken, data: Any) -> None:
     """An activity has completed, with all its instances: its boundary events do not count any more."""
     run.disarm_token(token)
-    run.push("leave", token)
+    run.leave(token)
 
 
 def _values(run: Execution, token: FlowToken, node: NodeSpec, result: Any) -> dict[str, Any]:

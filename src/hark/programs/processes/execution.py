@@ -8,7 +8,7 @@ and an incident stores the name of what a retry has to do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.model.process import NodeSpec
@@ -16,6 +16,9 @@ from hark.programs.expressions.sources import evaluate, holds
 from hark.programs.processes.graph import ProcessGraph
 from hark.programs.processes.state import Catcher, FlowToken, Incident, ProcessScope, ProcessState, Resumption
 from hark.programs.processes.variables import Variables, assigned, flattened
+
+if TYPE_CHECKING:
+    from hark.programs.processes.children import ProcessChildren
 
 Action = Literal["enter", "body", "ended", "completed", "leave", "end", "fire", "child", "thrown", "compensate"]
 Work = tuple[Action, FlowToken | None, Any]
@@ -33,6 +36,7 @@ class Execution:
         self.now = now
         self.key = key  # the correlation key of the instance
         self.has_caller = False
+        self.children: ProcessChildren  # set by the interpreter
         self.tokens: dict[int, FlowToken] = {token.id: token for token in state.tokens}
         self.scopes: dict[int, ProcessScope] = {scope.id: scope for scope in state.scopes}
         self.catchers: dict[int, Catcher] = {catcher.id: catcher for catcher in state.catchers}
@@ -136,13 +140,25 @@ class Execution:
         """The place of a wait. Waits with one place share a deadline, so each event sub-process has its own."""
         return f"{self.graph.ids[node]}#{token or scope}"
 
+    def leave(self, token: FlowToken) -> None:
+        """Let a token go on: at once if there is only one flow, otherwise as the next action."""
+        flow = self.graph.only_flow[token.node]
+        if flow < 0:
+            self.work.append(("leave", token, None))
+        else:
+            self.move(token, flow)
+
+    def move(self, token: FlowToken, flow: int) -> None:
+        """Move a token along a flow."""
+        token.node, token.flow = self.graph.targets[flow], flow
+        self.flows_taken[flow] = self.flows_taken.get(flow, 0) + 1
+        self.work.append(("enter", token, None))
+
     def follow(self, token: FlowToken, flows: Sequence[int]) -> None:
         """Move a token along these flows; it is split if there are several."""
         tokens = [token, *(self.add_token(token.node, token.scope) for _ in flows[1:])]
         for each, flow in zip(reversed(tokens), reversed(flows), strict=True):
-            each.node, each.flow = self.graph.flows[flow].target, flow
-            self.flows_taken[flow] = self.flows_taken.get(flow, 0) + 1
-            self.work.append(("enter", each, None))
+            self.move(each, flow)
 
     # -- catchers ------------------------------------------------------------------------------------
 
@@ -240,6 +256,9 @@ class Execution:
 
     def merge(self, scope: int, values: Mapping[str, Any]) -> None:
         """Set variables: each where it is, from this scope outwards; a new one in the process."""
+        if not scope and not self.conditions:
+            self.state.variables.update(values)
+            return
         for name, value in values.items():
             where = 0
             variables = self.state.variables

@@ -31,6 +31,9 @@ def open_flows(run: Execution, token: FlowToken, node: NodeSpec) -> list[int]:
 
 def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """The first flow in the file whose condition holds."""
+    if run.graph.only_flow[token.node] >= 0:
+        run.leave(token)
+        return
     if not node.outgoing:
         run.push("end", token)
         return
@@ -38,11 +41,11 @@ def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     for flow in node.outgoing:
         condition = run.graph.flows[flow].condition
         if flow != node.default and (condition is None or run.holds(condition, variables)):
-            run.follow(token, [flow])
+            run.move(token, flow)
             return
     if node.default is None:
         raise StuckToken(NO_FLOW)
-    run.follow(token, [node.default])
+    run.move(token, node.default)
 
 
 def parallel(run: Execution, token: FlowToken, node: NodeSpec) -> None:

@@ -28,6 +28,9 @@ class ProcessGraph:
         flows: Its flows; the index of a flow is its number.
         ids: The ids of the nodes, by number.
         numbers: The numbers of the nodes, by id.
+        targets: The targets of the flows, by number.
+        only_flow: The flow by which every token leaves a node, by number; -1 if that has to be decided.
+        is_plain: Whether a node is a task that is over at once and has nothing but a script, by number.
         joins_by_reach: It has gateways that depend on where other tokens are.
     """
 
@@ -37,6 +40,9 @@ class ProcessGraph:
         self.flows: tuple[FlowSpec, ...] = spec.flows
         self.ids = [node.id for node in spec.nodes]
         self.numbers = {node.id: number for number, node in enumerate(spec.nodes)}
+        self.targets = [flow.target for flow in spec.flows]
+        self.only_flow = [_only_flow(spec, node) for node in spec.nodes]
+        self.is_plain = [_is_plain(node) for node in spec.nodes]
         self._event_subprocesses: dict[int, tuple[EventSubprocess, ...]] = {}
         self._begins: dict[int, tuple[int, ...]] = {}
         self._links: dict[tuple[int, str], int] = {}
@@ -119,6 +125,18 @@ class ProcessGraph:
                 pending.extend(self.following(number))
             reached = self._reach_without[key] = frozenset(found)
         return self.flows[flow].source in reached
+
+
+def _only_flow(spec: ProcessSpec, node: NodeSpec) -> int:
+    if len(node.outgoing) != 1 or node.default is not None or node.for_compensation:
+        return -1
+    [flow] = node.outgoing
+    return flow if spec.flows[flow].condition is None else -1
+
+
+def _is_plain(node: NodeSpec) -> bool:
+    has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation
+    return node.kind in ("task", "script") and not has_more and node.loop is None and node.compensation is None
 
 
 @lru_cache(256)

@@ -50,6 +50,7 @@ _ACTIONS: Final[dict[str, Any]] = {
     "fire": firing.fire,
     "thrown": throwing.thrown,
     "compensate": compensation.compensate,
+    "child": lambda run, token, data: run.children.start(run, token, data),
 }
 
 
@@ -76,9 +77,8 @@ class _ProcessActivation:
         state = load_process_state(claim.state) if has_begun(claim.step) else _first_state(claim)
         self._run = Execution(claim.id, graph, state, claim.now, claim.correlation_key)
         self._run.has_caller = claim.parent_wait is not None
-        self._children = ProcessChildren(self._run, claim, services.max_payload)
+        self._children = self._run.children = ProcessChildren(self._run, claim, services.max_payload)
         self._by_awakeable: dict[str, int] | None = None
-        self._actions = {**_ACTIONS, "child": self._children.start}
         self._done = 0
 
     async def run(self) -> Decision:
@@ -166,7 +166,7 @@ class _ProcessActivation:
 
     async def _work(self) -> None:
         """Do what there is to do, until all tokens rest."""
-        run = self._run
+        run, actions = self._run, _ACTIONS
         while True:
             while run.work or run.changes:
                 if run.changes:
@@ -180,7 +180,7 @@ class _ProcessActivation:
                 if self._done % _YIELD_AFTER == 0:
                     await self._pause()
                 try:
-                    self._actions[name](run, token, data)
+                    actions[name](run, token, data)
                 except (ExpressionError, StuckToken, HarkError) as error:
                     del run.work[depth:]
                     self._stuck(name, token, data, error)
@@ -380,7 +380,7 @@ class _ProcessActivation:
             return ()
         flows = {graph.flows[flow].id: count for flow, count in run.flows_taken.items()}
         elements = {graph.ids[node]: count for node, count in run.entered.items()}
-        return (DecisionEvent("moved", None, json.dump({"flows": flows, "elements": elements})),)
+        return (DecisionEvent("moved", None, json.dump_unchecked({"flows": flows, "elements": elements})),)
 
 
 def _first_state(claim: Claim) -> ProcessState:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
+from hark.model.process import NodeSpec
 from hark.programs.processes import activities, catching, gateways, scopes, throwing
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken
@@ -12,27 +14,14 @@ from hark.programs.processes.variables import StuckToken
 
 def enter(run: Execution, token: FlowToken, data: Any) -> None:
     """A token has come to a node."""
-    run.entered[token.node] = run.entered.get(token.node, 0) + 1
-    node = run.node(token)
-    match node.kind:
-        case "exclusive":
-            gateways.exclusive(run, token, node)
-        case "parallel":
-            gateways.parallel(run, token, node)
-        case "inclusive":
-            gateways.inclusive(run, token, node)
-        case "complex":
-            gateways.complex(run, token, node)
-        case "event_gateway":
-            gateways.event_based(run, token, node)
-        case "start":
-            run.push("leave", token)
-        case "catch":
-            catching.catch(run, token, node)
-        case "throw" | "end":
-            throwing.throw(run, token, node)
-        case _:
-            activities.enter(run, token, node)
+    number = token.node
+    run.entered[number] = run.entered.get(number, 0) + 1
+    node = run.graph.nodes[number]
+    _ENTER.get(node.kind, activities.enter)(run, token, node)
+
+
+def _start(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    run.leave(token)
 
 
 def leave(run: Execution, token: FlowToken, data: Any) -> None:
@@ -52,3 +41,17 @@ def end(run: Execution, token: FlowToken, data: Any) -> None:
     """A token has come to the end of its path."""
     run.remove_token(token)
     scopes.may_end(run, token.scope)
+
+
+_ENTER: Final[dict[str, Callable[[Execution, FlowToken, NodeSpec], None]]] = {
+    "exclusive": gateways.exclusive,
+    "parallel": gateways.parallel,
+    "inclusive": gateways.inclusive,
+    "complex": gateways.complex,
+    "event_gateway": gateways.event_based,
+    "start": _start,
+    "catch": catching.catch,
+    "throw": throwing.throw,
+    "end": throwing.throw,
+}
+"""What happens at each kind of node; at the others it is an activity."""

@@ -123,14 +123,15 @@ def _is_small(*values: Any) -> bool:
     left, size = list(values), 0
     while left:
         value = left.pop()
-        if isinstance(value, Mapping | list | tuple | str):
+        kind = type(value)  # not `isinstance`, which asks a Mapping about each item
+        if kind is str or kind is list or kind is dict:
             size += len(value)
             if size > MAX_EMBEDDED:
                 return False
-            if isinstance(value, Mapping):
+            if kind is dict:
                 left.extend(value)
                 left.extend(value.values())
-            elif not isinstance(value, str):
+            elif kind is list:
                 left.extend(value)
         else:
             size += 1
