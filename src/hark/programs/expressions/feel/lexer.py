@@ -17,7 +17,8 @@ from hark.programs.expressions.tokens import MAX_TOKENS, Lexeme, check_text
 _LARGEST_NUMBER = 60  # characters
 _LARGEST = 10**300  # what a float can still carry
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
-_WORD = r"[^\W\d][\w?]*|\?"
+_PICTURES = "\U00010000-\U000effff"  # FEEL allows them in names
+_WORD = rf"(?:[^\W\d]|[{_PICTURES}])[\w?{_PICTURES}]*|\?"
 
 
 def _spaced(names: list[str], after: str) -> str:
@@ -28,7 +29,7 @@ def _spaced(names: list[str], after: str) -> str:
 _FUNCTION = _spaced([name for name in FEEL_FUNCTIONS if " " in name], r"(?=\s*\()")
 _PROPERTY = _spaced(["time offset", "start included", "end included"], r"\b")
 
-_SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:[\s\u180e\u200b\ufeff]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _NAME = re.compile(f"{_FUNCTION}|{_WORD}")
 _AFTER_DOT = re.compile(f"{_PROPERTY}|{_WORD}")
 _SIGN = re.compile(r"\.\.|\*\*|<=|>=|!=|->|[-+*/=<>.,:@()\[\]{}]")

@@ -113,23 +113,29 @@ def _tests(reader: TokenReader) -> tuple[Node, ...]:
     """The right side of `in`: a test, or several in parentheses."""
     token = reader.peek()
     if not reader.take_if("sign", "("):
-        return (_test(reader),)
-    first = _test(reader)
+        return (_test(reader, _COMPARISON + 1),)
+    first = _test(reader, _LOOSEST)
     if reader.take_if("sign", ".."):
         return (_postfix(reader, _range(reader, first, token)),)
     tests = [first]
     while reader.take_if("sign", ","):
-        tests.append(_test(reader))
+        tests.append(_test(reader, _LOOSEST))
     reader.expect_sign(")")
-    return tuple(tests)
+    if len(tests) > 1 or isinstance(first, UnaryTest):
+        return tuple(tests)
+    # They were the parentheses of a value, which may go on: `x in (a)[1]`, `x in (1 + 2) * 3`.
+    value = _postfix(reader, first)
+    while (combined := _combine(reader, value, _COMPARISON + 1)) is not None:
+        value = combined
+    return (value,)
 
 
-def _test(reader: TokenReader) -> Node:
+def _test(reader: TokenReader, least: int) -> Node:
     token = reader.peek()
     if token.kind == "sign" and token.value in _COMPARISONS:
         reader.take()
         return UnaryTest(_COMPARISONS[token.value], _expression(reader, _COMPARISON + 1), token.at)
-    return _expression(reader, _COMPARISON + 1)
+    return _expression(reader, least)
 
 
 def _operand(reader: TokenReader) -> Node:
