@@ -108,7 +108,9 @@ async def test_b10_a_retried_task_has_its_checkpoint_and_asks_anew(store: Store)
         assert (await app.get(order)).state == {"variables": {"answer": "yes"}, "tokens": ["wait"], "incidents": []}
 
 
-async def test_b4_a_bpmn_error_is_caught_by_its_code_without_another_attempt(store: Store) -> None:
+async def test_b4_a_bpmn_error_is_caught_by_its_code_without_another_attempt(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     async with harness(store) as app:
         attempts: list[int] = []
 
@@ -122,6 +124,9 @@ async def test_b4_a_bpmn_error_is_caught_by_its_code_without_another_attempt(sto
         caught, other = [await app.start("order", {"code": code}) for code in ("declined", "lost")]
         await app.drain()
         assert await caught.result(timeout=10) == {"code": "declined", "left": 3}
+        of_caught = [record for record in caplog.records if str(vars(record).get("instance", "")).startswith(caught.id)]
+        assert [record.levelname for record in of_caught] == ["WARNING"], "the model knows this outcome"
+        assert "BpmnError: declined: no money" in of_caught[0].getMessage()
         stuck = await app.get(other)
         assert [one["element"] for one in stuck.state["incidents"]] == ["charge"]
         assert "'lost'" in stuck.state["incidents"][0]["error"]

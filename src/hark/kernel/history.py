@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -68,7 +68,9 @@ class History:
             claim.id, "stop", decision.step,
             type=failure.type, message=failure.message, traceback=failure.traceback, error=error,
         )  # fmt: skip
-        self.failures.append(Failed(claim.id, claim.definition, decision.step, claim.attempt, "stop", failure))
+        thrown = any(event.type == "thrown" for event in decision.events)
+        type: Literal["thrown", "stop"] = "thrown" if thrown else "stop"
+        self.failures.append(Failed(claim.id, claim.definition, decision.step, claim.attempt, type, failure))
 
     def failed(
         self, id: str, definition: str, step: str | None, attempt: int, error: str, failure: Failure | None = None

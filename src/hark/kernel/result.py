@@ -24,7 +24,7 @@ class Failed(Struct, frozen=True, gc=False):
     definition: str
     step: str | None
     attempt: int
-    type: Literal["retry", "error", "undoing", "undo_failed", "stop", "failed"]
+    type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "stop", "failed"]
     failure: Failure
     until: int | None = None  # when the next attempt begins, µs
     retries: int | None = None

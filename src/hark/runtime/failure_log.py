@@ -38,7 +38,8 @@ def _report(failed: Failed, now: int) -> None:
     }  # fmt: skip
     text = f"{failed.definition} {failed.instance} {_what(failed, now)}"
     record = _log.makeRecord(_log.name, level, __file__, 0, text, (), None, extra=fields)
-    record.exc_text = failed.failure.traceback.rstrip() if failed.failure.traceback else None
+    if failed.failure.traceback and failed.type != "thrown":  # a BPMN error is an outcome that the model knows
+        record.exc_text = failed.failure.traceback.rstrip()
     _log.handle(record)
 
 
@@ -50,6 +51,8 @@ def _what(failed: Failed, now: int) -> str:
         case "error":
             text = attempt_text(failed.attempt, failed.retries, failed.failure, None)
             return f"at {failed.step}: {text}; it is not retried; the code decides how it goes on"
+        case "thrown":
+            return f"at {failed.step}: it threw {failed.failure.brief}; its process decides how it goes on"
         case "undoing":
             return f"failed at {failed.step}, and its undo runs now: {failed.failure.brief}"
         case "undo_failed":
