@@ -180,10 +180,14 @@ class _Reader:
         return EventSpec("message", name=spec.name, key=spec.key, **self._payload())
 
     def _payload(self) -> dict[str, Any]:
-        """The variables that travel with what is thrown."""
+        """The variables that travel with what is thrown; of what is caught, the mapping is an output of the node."""
         if not self.throws:
+            taken = PassedVariables(self.process, self.node, named(self.node.extensions, "in"))
+            if taken.assignments and not taken.copies_all:
+                self.node.fields["outputs"] = (*self.node.fields.get("outputs", ()), *taken.assignments)
             return {}
-        passed = PassedVariables(self.process, self.node, named(extensions_of(self.definition), "in"))
+        given = [*named(extensions_of(self.definition), "in"), *named(self.node.extensions, "out")]
+        passed = PassedVariables(self.process, self.node, given)
         is_zeebe = zeebe(self.node.extensions, "ioMapping") is not None
         inputs = self.node.fields.get("inputs", ()) if is_zeebe else ()  # there, what is mapped travels with it
         return {"payload": (*inputs, *passed.assignments), "copies_all": passed.copies_all}
