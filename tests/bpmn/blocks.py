@@ -69,12 +69,14 @@ class Loop:
 class Scope:
     """A sub-process with a signal on its boundary, which leads to a task.
 
-    If it interrupts, that task replaces the sub-process; otherwise it runs beside it and leads nowhere.
+    If it interrupts, that task replaces the sub-process; otherwise it runs beside it and leads nowhere. A scope that
+    catches has an error on its boundary too, which leads to a task that replaces the sub-process.
     """
 
     name: str
     body: Block
     interrupting: bool
+    catches: bool = False
 
     @property
     def signal(self) -> str:
@@ -84,8 +86,37 @@ class Scope:
     def handler(self) -> str:
         return f"{self.name}_handler"
 
+    @property
+    def rescue(self) -> str:
+        return f"{self.name}_rescue"
 
-Block = Task | Sequence | Choice | Parallel | Inclusive | Loop | Scope
+
+@dataclass(frozen=True)
+class Repeat:
+    """A sequential multi-instance sub-process."""
+
+    name: str
+    body: Block
+    times: int
+
+
+@dataclass(frozen=True)
+class Many:
+    """A parallel multi-instance user task."""
+
+    name: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Raise:
+    """A user task, after which an error is thrown if a variable is true."""
+
+    name: str
+    variable: str
+
+
+Block = Task | Sequence | Choice | Parallel | Inclusive | Loop | Scope | Repeat | Many | Raise
 
 
 # -- Generating ------------------------------------------------------------------------------------
@@ -93,21 +124,29 @@ Block = Task | Sequence | Choice | Parallel | Inclusive | Loop | Scope
 
 @st.composite
 def blocks(draw: st.DrawFn, tasks: int = 7) -> Block:
-    """A block with at most so many tasks, each with its own name."""
+    """A block with at most so many tasks, each with its own name. Around all is a sub-process that catches errors."""
     names = iter(f"t{number}" for number in range(100))
-    return _block(draw, names, draw(st.integers(1, tasks)))
+    return Scope("all", _block(draw, names, draw(st.integers(1, tasks))), draw(st.booleans()), True)
+
+
+_KINDS = ("sequence", "choice", "parallel", "inclusive", "loop", "scope", "scope", "repeat")
 
 
 def _block(draw: st.DrawFn, names: Iterator[str], size: int) -> Block:
     name = next(names)
     if size <= 1:
-        return Task(name)
-    kind = draw(st.sampled_from(("sequence", "choice", "parallel", "inclusive", "loop", "scope", "scope")))
+        kind = draw(st.sampled_from(("task", "task", "raise", "many")))
+        if kind == "raise":
+            return Raise(name, draw(st.sampled_from(VARIABLES)))
+        return Many(name, draw(st.integers(0, 3))) if kind == "many" else Task(name)
+    kind = draw(st.sampled_from(_KINDS))
     if kind == "loop":
         variable = draw(st.sampled_from(VARIABLES))
         return Loop(name, variable, Sequence((Task(f"{name}_first"), _block(draw, names, size - 1))))
     if kind == "scope":
-        return Scope(name, _block(draw, names, size - 1), draw(st.booleans()))
+        return Scope(name, _block(draw, names, size - 1), draw(st.booleans()), draw(st.booleans()))
+    if kind == "repeat":
+        return Repeat(name, _block(draw, names, size - 1), draw(st.integers(0, 2)))
     first = draw(st.integers(1, size - 1))
     parts = [_block(draw, names, first), _block(draw, names, size - first)]
     if draw(st.booleans()):
@@ -131,7 +170,7 @@ def as_bpmn(process: str, block: Block) -> str:
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         '<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="urn:hark:tests">\n'
-        f'{signals}<process id="{process}" isExecutable="true">\n'
+        f'{signals}<error id="oops" errorCode="oops"/>\n<process id="{process}" isExecutable="true">\n'
         + "\n".join(writer.lines)
         + "\n</process>\n</definitions>\n"
     )
@@ -184,7 +223,25 @@ class _Writer:
                 self.lines.append(f'<task id="{name}_after"/>')
                 self.lines.append(f'<sequenceFlow id="{leave}" sourceRef="{name}_split" targetRef="{name}_after"/>')
                 return f"{name}_join", f"{name}_after"
-            case Scope(name, body, interrupting):
+            case Many(name, times):
+                self.lines.append(f'<userTask id="{name}">{_instances(times)}</userTask>')
+                return name, name
+            case Raise(name, variable):
+                self.flow(name, f"{name}_split")
+                self.flow(f"{name}_split", f"{name}_oops", variable)
+                leave = self.flow(f"{name}_split", f"{name}_after")
+                self.lines += [
+                    f'<userTask id="{name}"/><task id="{name}_after"/>',
+                    f'<exclusiveGateway id="{name}_split" default="{leave}"/>',
+                    f'<endEvent id="{name}_oops"><errorEventDefinition errorRef="oops"/></endEvent>',
+                ]
+                return name, f"{name}_after"
+            case Repeat(name, body, times):
+                self.lines.append(f'<subProcess id="{name}">{_instances(times, sequential=True)}')
+                self.scope(name, body)
+                self.lines.append("</subProcess>")
+                return name, name
+            case Scope(name, body, interrupting, catches):
                 self.lines.append(f'<subProcess id="{name}">')
                 self.scope(name, body)
                 cancel = "true" if interrupting else "false"
@@ -200,6 +257,14 @@ class _Writer:
                 self.flow(name, f"{name}_join")
                 if interrupting:
                     self.flow(block.handler, f"{name}_join")
+                if catches:
+                    self.lines += [
+                        f'<boundaryEvent id="{name}_caught" attachedToRef="{name}">',
+                        "<errorEventDefinition/></boundaryEvent>",
+                        f'<userTask id="{block.rescue}"/>',
+                    ]
+                    self.flow(f"{name}_caught", block.rescue)
+                    self.flow(block.rescue, f"{name}_join")
                 return name, f"{name}_join"
         return f"{name}_split", f"{name}_join"
 
@@ -215,6 +280,14 @@ class _Writer:
         self.lines.append(f'<{tag} id="{name}_join"/>')
 
 
+def _instances(times: int, *, sequential: bool = False) -> str:
+    flag = "true" if sequential else "false"
+    return (
+        f'<multiInstanceLoopCharacteristics isSequential="{flag}"><loopCardinality>{times}</loopCardinality>'
+        "</multiInstanceLoopCharacteristics>"
+    )
+
+
 # -- What it does ----------------------------------------------------------------------------------
 
 
@@ -227,6 +300,10 @@ class _Run:
     position: int = 0
     handlers: list[str] = field(default_factory=list)
     """Of a scope: the handlers of non-interrupting boundary events in it that run."""
+
+
+class _Raised(Exception):
+    """An error on its way to the innermost scope that catches it."""
 
 
 class Model:
@@ -265,8 +342,12 @@ class Model:
 
     def _enter(self, block: Block) -> _Run | None:
         match block:
-            case Task():
+            case Task() | Raise():
                 return _Run(block)
+            case Many(name, times):
+                return self._around(block, [_Run(Task(name)) for _ in range(times)])
+            case Repeat(_, body, times):
+                return self._around(block, [self._enter(body)]) if times else None
             case Sequence():
                 return self._next(_Run(block))
             case Choice(_, branches, otherwise):
@@ -277,7 +358,7 @@ class Model:
             case Inclusive(_, branches, otherwise):
                 some = [one for variable, one in branches if self.variables[variable]] or [otherwise]
                 return self._around(block, [self._enter(one) for one in some])
-            case Loop(_, _, body) | Scope(_, body, _):
+            case Loop(_, _, body) | Scope(_, body):
                 return self._around(block, [self._enter(body)])
 
     def _next(self, run: _Run) -> _Run | None:
@@ -304,10 +385,22 @@ class Model:
                 return self._next(run)
             case Loop(_, variable, _) if self.variables[variable]:
                 return self._enter(run.block)
+            case Repeat(_, body, times):
+                return self._again(run, body, times)
+        return None
+
+    def _again(self, run: _Run, body: Block, times: int) -> _Run | None:
+        """The next instance of a repetition that does not end at once."""
+        while (position := run.position + 1) < times:
+            run.position = position
+            inside = self._enter(body)
+            if inside:
+                run.inside = [inside]
+                return run
         return None
 
     def _open(self, run: _Run) -> list[str]:
-        own = [run.block.name] if isinstance(run.block, Task) else list(run.handlers)
+        own = [run.block.name] if isinstance(run.block, Task | Raise) else list(run.handlers)
         return own + [name for one in run.inside for name in self._open(one)]
 
     def _signals(self, run: _Run) -> list[str]:
@@ -317,19 +410,28 @@ class Model:
     def _completed(self, run: _Run, task: str) -> _Run | None:
         if isinstance(run.block, Task):
             return None
+        if isinstance(run.block, Raise):
+            if self.variables[run.block.variable]:
+                raise _Raised
+            return None
         if task in run.handlers:
             run.handlers.remove(task)
             return self._continue(run)
         for position, one in enumerate(run.inside):
             if task in self._open(one):
-                left = self._completed(one, task)
+                try:
+                    left = self._completed(one, task)
+                except _Raised:
+                    if not (isinstance(one.block, Scope) and one.block.catches):
+                        raise
+                    left = _Run(Task(one.block.rescue))
                 run.inside[position : position + 1] = [left] if left else []
                 return self._continue(run)
         raise AssertionError(task)
 
     def _fired(self, run: _Run, signal: str, scope: _Run | None = None) -> _Run | None:
         """`scope` is the innermost sub-process around the run: handlers that do not interrupt run in it."""
-        inner = run if isinstance(run.block, Scope) else scope
+        inner = run if isinstance(run.block, Scope | Repeat) else scope
         for position, one in enumerate(run.inside):
             if isinstance(one.block, Scope) and one.block.signal == signal:
                 if one.block.interrupting:

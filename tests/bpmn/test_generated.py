@@ -1,4 +1,4 @@
-"""B3, B5 and B6: random block-structured processes do what a small model over their blocks says.
+"""B3–B6: random block-structured processes do what a small model over their blocks says.
 
 Each round answers some of the open tasks and sends some of the signals, then lets the engine run: so an activation
 finds several events in its inbox, and some of them are stale by the time it gets there.
