@@ -7,6 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hark import InvalidDefinition, NotFound
 from hark.dialects.bpmn import read_bpmn
@@ -212,6 +214,55 @@ def test_b9_what_has_no_coordinates_stands_below_what_has_them() -> None:
     x, y = float(ask["x"]), float(ask["y"])
     assert x <= end[0] <= x + 110
     assert y <= end[1] <= y + 80
+
+
+def without_shape(xml: str, key: str) -> str:
+    return re.sub(rf'<bpmndi:BPMNShape id="{key}_di".*?</bpmndi:BPMNShape>', "", xml, flags=re.S)
+
+
+def test_b9_a_boundary_event_goes_where_its_host_goes() -> None:
+    xml = text_of("order_cloud")
+    groups = drawn(draw(without_shape(xml, "Activity_ship")))
+    ship, late = outline(groups["Activity_ship"]), outline(groups["Event_late"])
+    assert float(late["cy"]) == float(ship["y"]) + float(ship["height"])
+    groups = drawn(draw(without_shape(xml, "Event_late")))
+    ship, late = outline(groups["Activity_ship"]), outline(groups["Event_late"])
+    assert float(late["cy"]) == float(ship["y"]) + float(ship["height"])
+
+
+def test_b9_a_name_keeps_its_line_breaks() -> None:
+    note = '<textAnnotation id="n"><text>one\ntwo</text></textAnnotation>'
+    svg = draw(process_file(f'<task id="t" name="Scan&#10;it"/>{note}'))
+    lines = [span.text for span in parsed(svg).iter(f"{SVG}tspan")]
+    assert lines == ["Scan", "it", "one", "two"]
+    assert title(drawn(svg)["t"]) == "Task: Scan it"
+
+
+ATTRIBUTE = re.compile(r'(?<= )(?!xmlns)[\w:]+="([^"]*)"')
+CLOSED = re.compile(r"<[\w:]+ [^<>]*/>")
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_b9_changed_files_are_drawn_or_refused(data: st.DataObject) -> None:
+    xml = text_of(data.draw(st.sampled_from(["order_cloud", "shop_pools", "claim_bare"])))
+    for _ in range(data.draw(st.integers(1, 6))):
+        change = data.draw(st.sampled_from(["value", "remove attribute", "remove element", "repeat element"]))
+        found = list((CLOSED if "element" in change else ATTRIBUTE).finditer(xml))
+        one, other = found[data.draw(st.integers(0, len(found) - 1))], found[data.draw(st.integers(0, len(found) - 1))]
+        match change:
+            case "value":
+                value = data.draw(st.sampled_from([other[1], "NaN", "-1", "0", "true", "99999", "x:y", ""]))
+                xml = xml[: one.start(1)] + value + xml[one.end(1) :]
+            case "repeat element":
+                xml = xml[: one.start()] + other[0] + xml[one.start() :]
+            case _:
+                xml = xml[: one.start()] + xml[one.end() :]
+    try:
+        svg = draw(xml)
+    except InvalidDefinition:
+        return
+    drawn(svg)
 
 
 def test_b9_a_file_that_deploy_refuses_is_drawn() -> None:

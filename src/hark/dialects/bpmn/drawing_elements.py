@@ -28,6 +28,7 @@ _DATA_WIRES = frozenset({"bpmn:dataInputAssociation", "bpmn:dataOutputAssociatio
 def read_scene(root: XmlElement) -> Scene:
     """All figures and wires of a file."""
     scene = Scene(root)
+    scene.data = [one for one in root.walk() if one.tag in ("bpmn:dataObject", "bpmn:dataStore")]
     for owner in root.all(*ROOTS):
         for element, parent in _walk(owner):
             if element.tag in FIGURES:
@@ -74,7 +75,8 @@ def _add_figure(scene: Scene, element: XmlElement, parent: XmlElement | None, ow
 def _name_of(scene: Scene, element: XmlElement) -> str:
     match element.tag:
         case "bpmn:textAnnotation":
-            return text_of(element.first("bpmn:text")) or element.get("name") or ""
+            text = element.first("bpmn:text")
+            return _plain(text.text if text is not None else None) or _plain(element.get("name"))
         case "bpmn:group":
             wanted = (element.get("categoryValueRef") or "").rpartition(":")[2]
             for category in scene.root.all("bpmn:category"):
@@ -83,17 +85,30 @@ def _name_of(scene: Scene, element: XmlElement) -> str:
                         return value.get("value") or category.get("name") or ""
             return element.get("name") or ""
         case "bpmn:dataObjectReference":
-            name = " ".join((element.get("name") or "").split())
+            name = _plain(element.get("name")) or _name_of_data(scene, element, "dataObjectRef")
             state = element.first("bpmn:dataState")
             return f"{name} [{state.get('name')}]" if state is not None and state.get("name") else name
-    return " ".join((element.get("name") or "").split())
+        case "bpmn:dataStoreReference":
+            return _plain(element.get("name")) or _name_of_data(scene, element, "dataStoreRef")
+    return _plain(element.get("name"))
+
+
+def _plain(text: str | None) -> str:
+    """A text with its line breaks, and its other blanks made single."""
+    return "\n".join(filter(None, (" ".join(line.split()) for line in (text or "").splitlines())))
+
+
+def _name_of_data(scene: Scene, element: XmlElement, attribute: str) -> str:
+    """The name of the data that a reference without a name stands for."""
+    wanted = (element.get(attribute) or "").rpartition(":")[2]
+    return next((_plain(one.get("name")) for one in scene.data if wanted and one.get("id") == wanted), "")
 
 
 def _add_wire(scene: Scene, element: XmlElement) -> None:
     ends = f"{(element.get('sourceRef') or '').strip()}->{(element.get('targetRef') or '').strip()}"
     key = (element.get("id") or "").strip() or ends
     key = _free(scene, key if key != "->" else f"{element.name}@{element.line}")
-    scene.wires[key] = Wire(key, element, " ".join((element.get("name") or "").split()))
+    scene.wires[key] = Wire(key, element, _plain(element.get("name")))
 
 
 def _free(scene: Scene, key: str) -> str:
@@ -110,7 +125,11 @@ def _join(scene: Scene) -> None:
     for figure in scene.figures.values():
         if figure.tag == "bpmn:boundaryEvent":
             host = scene.figure(figure.element.get("attachedToRef"))
-            if host is not None and host.tag in ACTIVITIES:
+            if (
+                host is not None
+                and host.tag in ACTIVITIES
+                and (host.parent, host.owner) == (figure.parent, figure.owner)
+            ):
                 figure.host = host
                 host.boundaries.append(figure)
         elif figure.tag in LANES:

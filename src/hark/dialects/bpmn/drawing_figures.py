@@ -182,7 +182,9 @@ def _gateway(figure: Figure, paint: str) -> str:
 def _pool(figure: Figure, paint: str) -> str:
     box = figure.place
     parts = [_rect(box, "lane" if figure.tag in LANES else "pool", paint)]
-    if figure.tag in POOLS and not figure.expanded:
+    if figure.tag in POOLS and not figure.expanded and box.height > 2 * box.width:
+        parts.append(text_along(figure, box.width, upright=True))
+    elif figure.tag in POOLS and not figure.expanded:
         lines = wrapped(figure.name, box.width - 12, SIZE, max(int((box.height - 8) / (SIZE * LEADING)), 1))
         parts.append(text_lines(lines, box.center.x, box.center.y - len(lines) * SIZE * LEADING / 2, SIZE))
     else:

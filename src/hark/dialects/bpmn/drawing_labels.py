@@ -134,10 +134,10 @@ def _fitted(text: str, box: Box, room: float, size: float, has_symbol: bool) -> 
     return beside, box.y + 4 + (room - len(beside) * step) / 2
 
 
-def text_along(figure: Figure, head: float) -> str:
-    """The name of a pool or lane, along its edge."""
+def text_along(figure: Figure, head: float, *, upright: bool = False) -> str:
+    """The name of a pool or lane, along its edge: of a horizontal one, and if it must be, from bottom to top."""
     box = figure.place
-    if not figure.horizontal:
+    if not figure.horizontal and not upright:
         lines = wrapped(figure.name, box.width - 8, SIZE, 2)
         return text_lines(lines, box.center.x, box.y + (head - len(lines) * SIZE * LEADING) / 2, SIZE)
     lines = wrapped(figure.name, box.height - 8, SIZE, 2)

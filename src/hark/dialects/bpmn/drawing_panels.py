@@ -118,7 +118,7 @@ def _panels(scene: Scene, sheets: list[_Sheet], title: str | None, figures: list
         if sheet is None or not _place(panel, inside, sheet, sheets, closed, scene.wires.values()):
             closed = []
             part = _laid_out(inside, list(scene.wires.values()))
-            panel = Panel(heading, part.figures, laid_out=True)
+            panel = Panel(heading, part.figures)
             for figure in part.figures:
                 figure.marked = figure.horizontal = True
         panels.append(panel)
@@ -140,6 +140,8 @@ def _place(
     todo = list(figures)
     for figure in todo:  # grows while it is walked
         shape = sheet.shapes.get(figure)
+        if figure.host is not None and figure.host not in sheet.shapes:
+            shape = None  # it goes where its host goes
         if shape is None:
             if figure.host is not None and figure.host in sheet.shapes:
                 continue
@@ -152,6 +154,7 @@ def _place(
             continue
         _take(figure, shape)
         panel.figures.append(figure)
+        panel.from_file.add(figure)
         for event in figure.boundaries:
             if event not in sheet.shapes:
                 _attach(event)
@@ -197,11 +200,9 @@ def _open_or_close(
     inside = [child for child in figure.children if child.tag in LAID_OUT]
     own = next((one for one in sheets if one.element is figure and any(c in one.shapes for c in inside)), None)
     here = [sheet.shapes[child].box for child in inside if child in sheet.shapes]
-    # Some modelers write that it is closed although its inside is drawn in it: what is seen counts.
-    fits = bool(here) and shape.box.holds(bounds(here))
-    figure.expanded = own is None and (
-        fits or (shape.expanded is not False and bool(here)) or (not inside and bool(shape.expanded))
-    )
+    # Some modelers write that it is closed although its inside is drawn in it, others do not say: what is seen counts.
+    fits = bool(here) and all(shape.box.holds(Box(*box.center, 0, 0)) for box in here)
+    figure.expanded = own is None and (fits or (shape.expanded is True and (bool(here) or not inside)))
     if inside and not figure.expanded:
         closed.append((figure, own or (sheet if here else None)))
 
@@ -222,7 +223,7 @@ def _laid_out(figures: list[Figure], wires: list[Wire]) -> Part:
 def _add_wires(scene: Scene, sheets: list[_Sheet], panel: Panel, drawn: set[Wire]) -> None:
     """The wires of a panel: those between its figures, then those whose ends are wires."""
     here: set[Figure | Wire] = set(panel.figures)
-    known = [] if panel.laid_out else [sheet for sheet in sheets if not here.isdisjoint(sheet.shapes)]
+    known = [sheet for sheet in sheets if not panel.from_file.isdisjoint(sheet.shapes)]
     for to_wires in (False, True):
         for wire in scene.wires.values():
             ends = [end for end in (wire.source, wire.target) if end is not None]
@@ -230,7 +231,9 @@ def _add_wires(scene: Scene, sheets: list[_Sheet], panel: Panel, drawn: set[Wire
                 continue
             if not all(end in here for end in ends):
                 continue
-            edge = next((sheet.edges[wire] for sheet in known if wire in sheet.edges and _has_all(sheet, ends)), None)
+            edge = next(
+                (sheet.edges[wire] for sheet in known if wire in sheet.edges and _are_from_file(panel, ends)), None
+            )
             if not wire.points and edge is not None:
                 wire.points, wire.label = edge.points, edge.label
                 wire.stroke, wire.envelope = edge.stroke, edge.envelope
@@ -242,6 +245,6 @@ def _add_wires(scene: Scene, sheets: list[_Sheet], panel: Panel, drawn: set[Wire
                 drawn.add(wire)
 
 
-def _has_all(sheet: _Sheet, ends: list[Figure | Wire]) -> bool:
+def _are_from_file(panel: Panel, ends: list[Figure | Wire]) -> bool:
     """Whether the file has a place for both ends. Else the way in the file leads to where they are not."""
-    return all(end in sheet.shapes for end in ends if isinstance(end, Figure))
+    return all(end in panel.from_file for end in ends if isinstance(end, Figure))

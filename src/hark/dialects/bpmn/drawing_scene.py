@@ -158,12 +158,15 @@ class Wire:
 
 @dataclass(slots=True, eq=False)
 class Panel:
-    """A part of the drawing with coordinates of its own: a diagram of the file, or one that is laid out."""
+    """A part of the drawing with coordinates of its own: a diagram of the file, or one that is laid out.
+
+    `from_file` are the figures whose places the file has.
+    """
 
     title: str | None
     figures: list[Figure] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
-    laid_out: bool = False
+    from_file: set[Figure] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -174,6 +177,7 @@ class Scene:
     figures: dict[str, Figure] = field(default_factory=dict)
     wires: dict[str, Wire] = field(default_factory=dict)
     by_element: dict[XmlElement, Figure] = field(default_factory=dict)
+    data: list[XmlElement] = field(default_factory=list)
 
     def figure(self, reference: str | None) -> Figure | None:
         """What a reference names. It may have a prefix: `tns:task`."""

@@ -40,13 +40,26 @@ def wrapped(text: str, width: float, size: float = SIZE, most: int = 8) -> list[
     """The text in lines.
 
     Args:
-        text: What to wrap; blanks in it are single.
+        text: What to wrap. A line break in it is kept.
         width: What a line may take. A word that is wider is cut into several lines.
         size: The size of the font.
         most: At most so many lines; the last one ends in `…` if there is more.
     """
     text = text[:LONGEST] + ("…" if len(text) > LONGEST else "")
     room = max(width, size)
+    lines: list[str] = []
+    for paragraph in text.splitlines():
+        lines += _paragraph(paragraph, room, size)
+    if len(lines) > max(most, 1):
+        lines = lines[: max(most, 1)]
+        last = lines[-1]
+        while last and width_of(f"{last}…", size) > room:
+            last = last[:-1]
+        lines[-1] = f"{last.rstrip()}…"
+    return lines
+
+
+def _paragraph(text: str, room: float, size: float) -> list[str]:
     lines: list[str] = []
     line = ""
     for word in text.split():
@@ -62,12 +75,6 @@ def wrapped(text: str, width: float, size: float = SIZE, most: int = 8) -> list[
         line = word
     if line:
         lines.append(line)
-    if len(lines) > max(most, 1):
-        lines = lines[: max(most, 1)]
-        last = lines[-1]
-        while last and width_of(f"{last}…", size) > room:
-            last = last[:-1]
-        lines[-1] = f"{last.rstrip()}…"
     return lines
 
 

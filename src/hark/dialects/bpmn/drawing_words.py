@@ -66,9 +66,8 @@ def kind_of(thing: Figure | Wire) -> str:
 
 def title_of(thing: Figure | Wire, marks: Marks) -> str:
     """The title of an element: its kind, its name, and what is marked on it."""
-    said = (
-        f"{kind_of(thing).capitalize()}: {thing.name}" if thing.name else f"{kind_of(thing).capitalize()} {thing.key}"
-    )
+    kind = kind_of(thing).capitalize()
+    said = f"{kind}: {' '.join(thing.name.split())}" if thing.name else f"{kind} {thing.key}"
     notes: list[str] = []
     if isinstance(thing, Figure):
         if count := marks.tokens.get(thing.key):
