@@ -38,7 +38,7 @@ ROUTES: list[Route] = [
           (400, 404, 409, 413), body=write.CancelBody,
           id="cancelInstance", tag="Instances"),
     Route("POST", "/instances/{target}/retry", write.retry, "operate",
-          "Run a failed instance again, from the step that failed.", {200: Instance}, (404, 409),
+          "Run a failed instance again, from the step that failed; of a process, resume its incidents.", {200: Instance}, (404, 409),
           id="retryInstance", tag="Instances"),
     Route("PATCH", "/instances/{target}/variables", define.set_variables, "operate",
           "Set variables of a process; the body has their names and values.", {200: Instance}, (400, 404, 409, 413),
