@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 
+from hark.dialects.bpmn.drawing import draw
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.process import decode_process
@@ -26,15 +26,13 @@ async def draw_definition(store: Store, name: str, version: int) -> Callable[[],
     Raises:
         NotFound: The store does not have it.
     """
-    return partial(import_module("hark.dialects.bpmn.drawing").draw, await _xml(store, name, version), name)
+    return partial(draw, await _xml(store, name, version), name)
 
 
 async def draw_instance(store: Store, instance: Instance) -> Callable[[], str]:
     """What draws a process instance as SVG: its diagram, and where it is and was."""
     xml = await _xml(store, instance.definition, instance.version)
-    return partial(
-        import_module("hark.dialects.bpmn.drawing").draw, xml, instance.definition, await _marks(store, instance)
-    )
+    return partial(draw, xml, instance.definition, await _marks(store, instance))
 
 
 async def _xml(store: Store, name: str, version: int) -> str:
