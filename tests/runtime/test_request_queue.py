@@ -1,8 +1,22 @@
-"""Which requests share a turn: streams of tasks do not delay anything else."""
+"""Which requests share a turn: streams of tasks delay nothing else, and calls keep their order."""
 
 import time
 
-from hark.kernel.requests import Deliver, Request, TakeNote
+import pytest
+
+from hark.kernel.requests import (
+    ClaimAwakeable,
+    Deliver,
+    Deploy,
+    DeployGroup,
+    Message,
+    Request,
+    SettleAwakeable,
+    SetVariables,
+    StartInstances,
+    TakeNote,
+)
+from hark.model.decisions import NewInstance, Settle
 from hark.model.notes import NotedEvent, NoteEvents, NoteState
 from hark.runtime.request_queue import RequestQueue
 from hark.runtime.stream_pace import StreamPace
@@ -56,3 +70,25 @@ def test_j8_streams_are_slowed_down_only_while_others_have_work() -> None:
     made.take(5000)
     made.busy_at = time.monotonic() + 60  # others have work for as long as this test takes
     assert 0 < pace.delay(5000) < pace.delay(5000)
+
+
+def _start() -> StartInstances:
+    return StartInstances(items=[NewInstance("p", "{}", "x", named=True)])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        (Deploy(name="p"), Message(name="go"), False),  # the message starts what was deployed
+        (DeployGroup(), Message(name="go"), False),
+        (Message(name="go"), DeployGroup(), False),
+        (_start(), Deploy(name="p", remove=True), False),
+        (Deploy(name="p"), _start(), True),  # a turn deploys first
+        (_start(), SetVariables(target="x"), False),
+        (SetVariables(target="x"), Deliver(target="x"), True),
+        (ClaimAwakeable(awakeable="a", by="ann"), SettleAwakeable(settle=Settle("a", "RESOLVED")), False),
+        (SettleAwakeable(settle=Settle("a", "RESOLVED")), ClaimAwakeable(awakeable="a", by="ann"), True),
+    ],
+)
+def test_calls_whose_order_a_turn_would_change_do_not_share_it(first: Request, second: Request, together: bool) -> None:
+    assert turns(queue(first, second)) == ([[first, second]] if together else [[first], [second]])

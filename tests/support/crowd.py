@@ -307,6 +307,9 @@ TURN: dict[str, Question] = {
     ),
     "due_starts": Question(sql.due_starts, {"starts_due"}, None, lambda size: {"size": 500}),
     "starts_by_id": Question(sql.starts_by_id, {"starts_pkey"}, None, lambda size: {"ids": _schedules("later", size)}),
+    "starts_by_event": Question(
+        sql.starts_by_event, {"starts_named"}, lambda size: [("broadcast", "news"), ("message", "order")]
+    ),
     "deployed_starts": Question(sql.deployed_starts, {"starts_deployed"}, None, lambda size: {"definition": HERE}),
     "lock_due_starts": Question(
         sql.lock_due_starts, {"starts_pkey", "starts_due"}, None, lambda size: {"ids": _schedules("now")}

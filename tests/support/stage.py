@@ -53,7 +53,7 @@ _MATTER = {
     "promote", "claimable", "claimable_tasks", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
     "record_definitions", "newest_definitions", "deploy_definitions", "set_undeployed", "commit", "lock_free",
     "run_waits", "due_starts", "starts_by_id", "lock_starts", "lock_due_starts", "save_starts", "release_starts",
-    "kept_messages", "seen_messages", "insert_messages", "forget_expired_messages",
+    "kept_messages", "seen_messages", "starts_by_event", "insert_messages", "forget_expired_messages",
 }  # fmt: skip
 _TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses", "starts", "messages")  # fmt: skip

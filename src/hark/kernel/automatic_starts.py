@@ -13,6 +13,7 @@ from hark.kernel import message, start
 from hark.kernel.kept_messages import Sent
 from hark.kernel.requests import Deploy, Message, Publish, SignalWithStart, StartInstances
 from hark.model.decisions import NewInstance
+from hark.model.errors import NotFound
 from hark.model.names import new_id
 from hark.store import statements as sql
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 class Triggered:
     """The instances that the broadcasts and messages of one turn start."""
 
-    __slots__ = ("by_broadcast", "by_message", "started", "starters")
+    __slots__ = ("by_broadcast", "by_message", "names", "started")
 
     def __init__(self) -> None:
-        self.starters: dict[str, list[str]] = {}  # automatic starts by the name of a broadcast
-        self.by_broadcast: list[tuple[str, Publish]] = []  # the automatic start, and what causes it
-        self.by_message: list[tuple[str, Message]] = []
+        self.names: set[str] = set()  # of broadcasts that have automatic starts
+        self.by_broadcast: list[Publish] = []
+        self.by_message: list[Message] = []
         self.started: dict[Publish, int] = {}  # how many instances a broadcast has started
 
 
@@ -44,40 +45,53 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
     if not turn.has_triggered:
         return
     triggered = turn.triggered
-    caused: list[tuple[str, Publish | Message]] = [*triggered.by_broadcast, *triggered.by_message]
+    caused: list[Publish | Message] = [*triggered.by_broadcast, *triggered.by_message]
     if not caused:
         return
-    ids = sorted({id for id, _ in caused})
-    found = {row.id: row for row in await turn.tx.fetch(sql.starts_by_id, ids=ids)}
+    # Read by name in one statement, and not by the ids that were found before: while a new version replaces them, that
+    # gives all start events of one version.
+    events = sorted({("message" if isinstance(cause, Message) else "broadcast", cause.name) for cause in caused})
+    found: dict[tuple[str, str], list[sql.StartRow]] = {}
+    for row in await turn.tx.fetch(sql.starts_by_event, events):
+        if not row.paused:
+            found.setdefault((row.kind, row.name), []).append(row)
     starts: list[tuple[NewInstance, StartInstances | SignalWithStart]] = []
     requests: list[tuple[StartInstances, Publish | Message]] = []
-    for id, cause in caused:
-        row = found.get(id)
-        if row is None or row.paused:  # removed since the turn read its id
-            if isinstance(cause, Message) and sent is not None:
-                message.give_up(turn, cause, sent)
-            continue
-        item = NewInstance(
-            definition=row.definition,
-            state=cause.payload if row.state is None else row.state,
-            id=new_id(),
-            version=row.version,
-            step=row.element or None,
-            correlation_key=cause.key if isinstance(cause, Message) else None,
-        )
-        request = StartInstances(items=[item], result=[])
-        starts.append((item, request))
-        requests.append((request, cause))
+    for cause in caused:
+        if isinstance(cause, Message):
+            chosen = found.get(("message", cause.name), [])[:1]  # one receiver
+            if not chosen and sent is not None:
+                message.give_up(turn, cause, sent)  # removed since the turn found it
+        else:
+            chosen = found.get(("broadcast", cause.name), [])
+        for row in chosen:
+            item = _instance(row, cause)
+            request = StartInstances(items=[item], result=[])
+            starts.append((item, request))
+            requests.append((request, cause))
     if starts:
         await start.begin(turn, starts)
     for request, cause in requests:
         [answer] = request.result
         if isinstance(cause, Message):
             cause.result = answer
-            if isinstance(answer, Exception):
+            if isinstance(answer, NotFound) and sent is not None:
+                message.give_up(turn, cause, sent)  # undeployed since the turn read its automatic starts
+            elif isinstance(answer, Exception):
                 message.report(turn, cause)
         elif not isinstance(answer, Exception):
             triggered.started[cause] = triggered.started.get(cause, 0) + 1
     if not turn.broadcasts.large:
         for cause, count in triggered.started.items():
             cause.result += count
+
+
+def _instance(row: sql.StartRow, cause: Publish | Message) -> NewInstance:
+    return NewInstance(
+        definition=row.definition,
+        state=cause.payload if row.state is None else row.state,
+        id=new_id(),
+        version=row.version,
+        step=row.element or None,
+        correlation_key=cause.key if isinstance(cause, Message) else None,
+    )

@@ -73,7 +73,7 @@ async def plan(turn: Turn, *, deliver_marks: bool) -> None:
     found = await turn.tx.fetch(sql.subscribers, names=names, size=turn.rules.broadcast_limit + 1)
     for name, _, start in found:
         if start is not None:
-            turn.triggered.starters.setdefault(name, []).append(start)
+            turn.triggered.names.add(name)
     found = [(name, id) for name, id, start in found if start is None]
     if len(found) > turn.rules.broadcast_limit:
         broadcasts.large = True
@@ -127,9 +127,8 @@ def publish(turn: Turn, request: Publish, published: Published) -> None:
     if not broadcasts.large:
         request.result = _deliver(turn, request, broadcasts.subscribers.get(request.name, ()))
     broadcasts.published.append((new_id(), request))
-    if turn.has_triggered:
-        for start in turn.triggered.starters.get(request.name, ()):
-            turn.triggered.by_broadcast.append((start, request))
+    if turn.has_triggered and request.name in turn.triggered.names:
+        turn.triggered.by_broadcast.append(request)
 
 
 def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:

@@ -98,13 +98,13 @@ async def apply(turn: Turn) -> Sent | None:
     await sent.load(turn, messages)
     asked = sorted({(message.name, message.key) for message in messages})
     receivers: dict[tuple[str, str], list[sql.MessageReceiver]] = {}  # the oldest wait first
-    starters: dict[str, str] = {}  # by the name of the message: the first automatic start
+    starters: set[str] = set()  # the names of messages that start instances
     found = await turn.tx.fetch(sql.message_receivers, asked, names=sorted({name for name, _ in asked}))
     # Of waits that were armed together, "…~9" is older than "…~10".
     for wait in sorted(found, key=lambda wait: (wait.since, len(wait.id), wait.id)):
         row = turn.rows.get(wait.instance_id)
         if wait.start:
-            starters[wait.name] = min(wait.start, starters.get(wait.name, wait.start))
+            starters.add(wait.name)
         elif row is not None and not row.terminal:
             receivers.setdefault((wait.name, wait.key), []).append(wait)
     answered: list[str] = []
@@ -116,7 +116,7 @@ async def apply(turn: Turn) -> Sent | None:
             if message.name not in starters:
                 give_up(turn, message, sent)
             elif message.may_start:
-                turn.triggered.by_message.append((starters[message.name], message))
+                turn.triggered.by_message.append(message)
             else:  # once more, with its key reserved
                 message.may_start = True
                 turn.result.again.append(message)

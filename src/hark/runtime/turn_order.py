@@ -1,7 +1,8 @@
 """TurnOrder: which requests may share a turn.
 
-A turn first ends instances, then starts them, delivers signals, settles awakeables and claims awakeables, whatever the
-order of the requests. Requests about one instance or awakeable that were made in another order must not share a turn.
+A turn first ends instances, then deploys definitions, starts instances, delivers signals, settles awakeables and claims
+awakeables, whatever the order of the requests. Requests about one instance or awakeable that were made in another order
+must not share a turn. Nor must a message share one with a deploy: it reads the automatic starts before they change.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from hark.kernel.requests import (
     Cancel,
     ClaimAwakeable,
     Deliver,
+    Deploy,
+    DeployGroup,
+    Message,
     Request,
     RetryInstance,
     SettleAwakeable,
@@ -27,6 +31,8 @@ class TurnOrder:
         self._signalled: set[str] = set()
         self._signalled_with_start: set[str | None] = set()
         self._claimed: set[str] = set()  # awakeables
+        self._deploys = False  # definitions
+        self._may_start = False  # instances, of any definition
 
     def fits(self, request: Request) -> bool:
         """False when the turn would handle this request before one that was made earlier."""
@@ -41,6 +47,10 @@ class TurnOrder:
                 return target not in self._signalled_with_start
             case SettleAwakeable(settle=settle):
                 return settle.awakeable not in self._claimed
+            case Message():
+                return not self._deploys
+            case Deploy() | DeployGroup():
+                return not self._may_start
             case _:
                 return True
 
@@ -48,13 +58,19 @@ class TurnOrder:
         match request:
             case StartInstances():
                 self._started.update(_started_names(request))
+                self._may_start = True
             case SignalWithStart(item=item):
+                self._may_start = True
                 self._signalled.add(item.correlation_key or "")
                 self._signalled_with_start.add(item.correlation_key)
             case Deliver(target=target):
                 self._signalled.add(target)
             case ClaimAwakeable(awakeable=awakeable):
                 self._claimed.add(awakeable)
+            case Message():
+                self._may_start = True
+            case Deploy() | DeployGroup():
+                self._deploys = True
             case _:
                 pass
 

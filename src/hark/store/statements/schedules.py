@@ -46,7 +46,16 @@ due_starts = Sql(
     f"SELECT {_COLUMNS} FROM starts WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
 )
 
-# B1, T1: the automatic starts with these ids.
+# B3, B4: what these broadcasts and messages start.
+starts_by_event = Sql(
+    f"""
+    SELECT {_COLUMNS} FROM starts WHERE (kind, name) IN (SELECT r.kind, r.name FROM {{rows: kind text, name text}})
+    ORDER BY id
+    """,
+    row=StartRow,
+)
+
+# T1: the automatic starts with these ids.
 starts_by_id = Sql(f"SELECT {_COLUMNS} FROM starts WHERE id IN :ids[text] ORDER BY id", row=StartRow)
 
 # B2: what starts instances of a definition that cannot be started by name, for the error that says so.
