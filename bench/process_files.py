@@ -89,28 +89,29 @@ def many(activity: str, *, collection: bool) -> str:
     return file(name, ['<startEvent id="start"/>', body, '<endEvent id="end"/>', *chain("start", "each", "end")])
 
 
-def large(elements: int) -> str:
+def large(elements: int, salt: int = 0) -> str:
     """A file of about so many elements: tasks of all kinds, gateways with conditions, boundary events, sub-processes.
 
-    A block has twelve elements, its flows not counted."""
+    A block has eleven elements, its flows not counted. Files with another `salt` have other expressions: what was
+    compiled for one does not help with another."""
     blocks = [
         [
             service(f"call{n}", "nothing"),
             f'<boundaryEvent id="late{n}" attachedToRef="call{n}"><timerEventDefinition>'
             f"<timeDuration>PT5M</timeDuration></timerEventDefinition></boundaryEvent>",
             f'<scriptTask id="script{n}" scriptFormat="feel" camunda:resultVariable="total">'
-            f"<script>total + price * {n}</script></scriptTask>",
+            f"<script>total + price * {salt + n}</script></scriptTask>",
             gateway(f"choose{n}", f"choose{n}-user{n}"),
             f'<userTask id="user{n}" name="Check order {n}" camunda:assignee="${{clerk}}"/>',
             f'<subProcess id="sub{n}"><startEvent id="in{n}"/>{service(f"pack{n}", "nothing")}<endEvent id="out{n}"/>'
             f"{''.join(chain(f'in{n}', f'pack{n}', f'out{n}'))}</subProcess>",
             gateway(f"merge{n}"), f'<intermediateThrowEvent id="told{n}" name="Told"/>',
             *chain(f"call{n}", f"script{n}", f"choose{n}"), flow(f"late{n}", f"script{n}"),
-            flow(f"choose{n}", f"sub{n}", "${total > 100}"), flow(f"choose{n}", f"user{n}"),
+            flow(f"choose{n}", f"sub{n}", f"${{total > {salt + n}}}"), flow(f"choose{n}", f"user{n}"),
             flow(f"sub{n}", f"merge{n}"), flow(f"user{n}", f"merge{n}"), flow(f"merge{n}", f"told{n}"),
-            flow(f"told{n}", f"call{n + 1}" if n + 1 < elements // 12 else "end"),
+            flow(f"told{n}", f"call{n + 1}" if n + 1 < -(-elements // 11) else "end"),
         ]
-        for n in range(elements // 12)
+        for n in range(-(-elements // 11))
     ]  # fmt: skip
     ends = ['<startEvent id="start"/>', '<endEvent id="end"/>', flow("start", "call0")]
     return file("large", [*ends, *(line for block in blocks for line in block)])

@@ -49,7 +49,14 @@ def test_j3_a_job_survives_the_death_of_its_process_after_any_commit(tmp_path: P
     _die_everywhere("jobs", tmp_path, store, 0, 1, "commits")
 
 
-def _die_everywhere(errand: str, tmp_path: Path, store: Store, part: int, parts: int = PARTS, *modes: str) -> None:
+@pytest.mark.timeout(600)
+def test_b5_b6_a_process_survives_the_death_of_its_worker_after_any_commit(tmp_path: Path, store: Store) -> None:
+    _die_everywhere("processes", tmp_path, store, 0, 1, "commits", least=10)
+
+
+def _die_everywhere(
+    errand: str, tmp_path: Path, store: Store, part: int, parts: int = PARTS, *modes: str, least: int = 20
+) -> None:
     mode = ["full"] if os.environ.get("HARK_CHAOS") == "full" else modes
     arguments = [errand, str(tmp_path), store.url, json.dumps(store.options), str(part), str(parts), *mode]
     done = subprocess.run(
@@ -57,4 +64,4 @@ def _die_everywhere(errand: str, tmp_path: Path, store: Store, part: int, parts:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     deaths = (tmp_path / "deaths").read_text().splitlines()
-    assert len(set(deaths)) == len(deaths) > 20
+    assert len(set(deaths)) == len(deaths) > least

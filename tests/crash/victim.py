@@ -29,6 +29,7 @@ from hark.store.sqlite import SqliteStore, SqliteTx
 from tests.crash.errand import Errand
 from tests.crash.function_errand import FunctionErrand
 from tests.crash.job_errand import JobErrand
+from tests.crash.process_errand import ProcessErrand
 from tests.crash.undo_errand import UndoErrand
 from tests.support.inspect import name_of, query
 from tests.support.stores import Store
@@ -38,6 +39,7 @@ ERRANDS: dict[str, type[Errand]] = {
     "functions": FunctionErrand,
     "undo": UndoErrand,
     "jobs": JobErrand,
+    "processes": ProcessErrand,
 }
 
 
