@@ -87,7 +87,9 @@ async def test_a_handler_that_fails_leaves_an_incident_that_corrected_variables_
     assert (failed.status, failed.state["tokens"]) == ("failed", ["reserve"])
     [incident] = failed.state["incidents"]
     assert (incident["element"], "'items'" in incident["error"]) == ("reserve", True)
-    assert "Incident at 'Reserve stock' (reserve)" in (await app.why(order)).text
+    why = await app.why(order)
+    assert "Incident at 'Reserve stock' (reserve)" in why.blockers[-1].text
+    assert why.text.endswith(f"run: hark instance retry {order.id}")
     await app.set_variables("order-42", {"items": 1})
     await app.retry("order-42")
     await app.drain()

@@ -147,6 +147,14 @@ async def test_b2_a_process_starts_with_an_object_and_only_if_it_has_a_start_eve
                 await app.start("order", wrong)
         with pytest.raises(InvalidInput, match="alarm"):
             await app.start("triggered", {})
+        with pytest.raises(InvalidInput, match="Leave out step"):
+            await app.start("order", {}, step="approve")
+        for refused in (("order", [1]), ("triggered", {})):
+            with pytest.raises(InvalidInput):
+                await app.start_many([("order", {}), refused])
+            with pytest.raises(InvalidInput):
+                await app.schedule("hourly", *refused, every=3600)
+        assert len(await app.list(kind="bpmn")) == 2, "a refused start_many starts nothing"
         await app.undeploy("order")
         with pytest.raises(NotFound, match="undeployed"):
             await app.start("order")

@@ -14,7 +14,7 @@ from hark.app.starts import Definition, Start, starts_of
 from hark.dialects.machine import Machine
 from hark.kernel.requests import Request, SignalWithStart, StartInstances
 from hark.model import json
-from hark.model.errors import Duplicate, NotFound
+from hark.model.errors import Duplicate
 from hark.model.lanes import gate_lane
 from hark.model.names import check_name
 from hark.model.outcomes import Duration, StartOptions, Step
@@ -213,9 +213,7 @@ class StartVerbs(Core):
         return self._read(checked)
 
     def _handle_or_duplicate(self, answer: Any) -> Handle[Any] | Duplicate:
-        if isinstance(answer, NotFound):
-            raise answer
-        return answer if isinstance(answer, Duplicate) else self._handle(answer)
+        return answer if isinstance(answer, Duplicate) else self._handle(_raise(answer))
 
 
 def _raise(answer: Any) -> Any:

@@ -166,7 +166,7 @@ def _deploy(turn: Turn) -> None:
 async def _change(turn: Turn, changes: Iterable[ChangeSchedule]) -> None:
     state = turn.schedules
     puts = [change for change in changes if change.verb == "put"]
-    items = [NewInstance(definition=change.definition, state="", id="") for change in puts]
+    items = [NewInstance(definition=change.definition, state=_state(change), id="") for change in puts]
     unknown = dict(zip(puts, await start.find_unknown(turn, items), strict=True)) if puts else {}
     for change in changes:
         row = state.rows.get(_id(change.name))
@@ -199,6 +199,10 @@ async def _change(turn: Turn, changes: Iterable[ChangeSchedule]) -> None:
                     _start(turn, row, turn.now, change)
                 continue
         change.result = _look_again(state.rows[row.id], turn.now)
+
+
+def _state(change: ChangeSchedule) -> str:
+    return "" if change.start is None or change.start.state is None else change.start.state
 
 
 def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:

@@ -66,9 +66,11 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     text = _summary(row, waits, blockers, attempts, now) + _said_by_handler(row)
     if position is not None and row.status not in TERMINAL:
         text = f"{text} {position.text()}".rstrip()
+    # The error of a process that has failed names the elements; its incidents are among the blockers.
+    added = [] if row.status in TERMINAL else [one.text for one in of_children]
     return Why(
         row.id, row.definition, row.version, row.status, row.step, row.key, from_micros(since),
-        " ".join([text, *(one.text for one in of_children)]), waiting, blockers,
+        " ".join([text, *added]), waiting, blockers,
         tuple(await _misses(store, row, [*waits, *(wait for _, wait in of_tasks)])),
         row.traceback or next((one.failure.traceback for one in attempts.values() if one.failure is not None), None),
     )  # fmt: skip

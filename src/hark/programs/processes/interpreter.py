@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from hark.model import json
 from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, Redo, stop
-from hark.model.errors import HarkError, StoreUnavailable
+from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of, storable
 from hark.model.process import START
@@ -107,7 +107,10 @@ class _ProcessActivation:
         start = self._graph.spec.none_start
         number = None if start is None else self._graph.numbers[start.id]
         if step != START:
-            number = self._graph.numbers[step.removeprefix(f"{START}:")]
+            element = step.removeprefix(f"{START}:")
+            if all(each.id != element for each in self._graph.spec.starts):
+                raise InvalidInput(f"The process {self._graph.spec.id!r} has no start event {element!r}.")
+            number = self._graph.numbers[element]
         assert number is not None, "a process without a none start event cannot be started by name"
         node = self._graph.nodes[number]
         if node.outputs:
