@@ -66,6 +66,7 @@ VARIABLES: dict[str, Any] = {
         ("${name.toUpperCase().startsWith('A')}", True),
         ("${order.items.size() > 0 && order.items.get(0).sku == 'a'}", True),
         ({"a": ["=x", {"b": "${id}"}], "=x": "plain"}, {"a": [5, {"b": 42}], "=x": "plain"}),
+        ({"${name}": "=x", "n-${id}": 1}, {"Ada": 5, "n-42": 1}),
         (("=x", 1), [5, 1]),
     ],
 )

@@ -51,7 +51,7 @@ def evaluate(source: Any, variables: Mapping[str, Any], now: int | None = None) 
     """The value of a source, as JSON: dates, times and durations of FEEL become texts.
 
     Args:
-        source: JSON; each text in it may be an expression. Keys of objects are not.
+        source: JSON; each text in it may be an expression. Keys of objects may have `${…}` in them.
         variables: What expressions see.
         now: The time for `now()` and `today()` of FEEL, in µs since 1970; without it they are an error.
 
@@ -64,10 +64,19 @@ def evaluate(source: Any, variables: Mapping[str, Any], now: int | None = None) 
             return source
         return compiled.value(variables, now) if isinstance(compiled, _Feel) else compiled.render(variables)
     if isinstance(source, dict):
-        return {key: evaluate(value, variables, now) for key, value in source.items()}
+        return {_key(key, variables, now): evaluate(value, variables, now) for key, value in source.items()}
     if isinstance(source, list | tuple):
         return [evaluate(value, variables, now) for value in source]
     return source
+
+
+def _key(key: str, variables: Mapping[str, Any], now: int | None) -> str:
+    if "{" not in key or key.lstrip().startswith("="):
+        return key
+    value = evaluate(key, variables, now)
+    if not isinstance(value, str):
+        raise ExpressionError("The key of an object has to be a text", key, 0)
+    return value
 
 
 def holds(condition: str, variables: Mapping[str, Any], now: int | None = None) -> bool:
@@ -93,6 +102,7 @@ def check_source(source: Any) -> None:
             case str() as text:
                 _source(text)
             case dict() as entries:
+                pending.extend(key for key in entries if not key.lstrip().startswith("="))
                 pending.extend(entries.values())
             case list() | tuple() as items:
                 pending.extend(items)

@@ -11,6 +11,7 @@ from typing import Any
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
 from hark.programs.processes.execution import Execution
+from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.state import FlowToken, ProcessScope
 from hark.programs.processes.variables import set_local
 
@@ -35,7 +36,7 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
     node = run.node(token)
     if node.boundaries and not run.is_iteration(token):
         catching.arm_boundaries(run, token, node)
-    variables = scopes.mapped_inputs(run, node, token.scope)
+    variables = mapped_inputs(run, node, token.scope)
     if node.kind == "subprocess":
         scopes.begin_subprocess(run, token, variables)
         return

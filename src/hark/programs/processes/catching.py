@@ -13,6 +13,7 @@ from hark.model.decisions import Arm
 from hark.model.process import EventSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes.execution import Execution
+from hark.programs.processes.mappings import begin_local
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import first_due
 from hark.programs.processes.variables import StuckToken, as_name
@@ -26,7 +27,9 @@ def catch(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         run.push("leave", token)
         return
     token.flow = -1
-    arm(run, token, token.node, token.scope)
+    if node.inputs:
+        begin_local(run, token, node)
+    arm(run, token, token.node, token.local or token.scope)
 
 
 def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, again: bool = False) -> None:

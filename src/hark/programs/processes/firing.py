@@ -39,6 +39,9 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
         run.push("ended", host, values)
     else:
         run.disarm_token(host)
+        if host.local:
+            run.remove_scope(host.local)
+            host.local = 0
         _take(run, host.scope, taken)
         run.push("leave", host)
 

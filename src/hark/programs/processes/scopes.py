@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hark.model.process import NodeSpec
 from hark.programs.processes import catching
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.graph import EventSubprocess
+from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.state import FlowToken, ProcessScope
-from hark.programs.processes.variables import Variables, set_local
 
 
 def begin_subprocess(run: Execution, token: FlowToken, variables: dict[str, Any]) -> None:
@@ -74,16 +73,6 @@ def begin_event_subprocess(
         run.merge(inner.id, values)
     inner.variables = mapped_inputs(run, event.node, scope.id)
     begin(run, inner, (event.start_number,))
-
-
-def mapped_inputs(run: Execution, node: NodeSpec, scope: int) -> dict[str, Any]:
-    """The local variables that the mapping of an activity makes; each source sees those before it."""
-    variables: dict[str, Any] = {}
-    if node.inputs:
-        seen = Variables([variables, *run.layers(scope)])
-        for each in node.inputs:
-            set_local(variables, each.target, run.evaluate(each.source, seen))
-    return variables
 
 
 def interrupt(run: Execution, scope: ProcessScope) -> None:

@@ -12,10 +12,12 @@ from typing import Any, Literal, NamedTuple
 from hark.model import json
 from hark.model.decisions import SendBroadcast, SendMessage, TellParent
 from hark.model.process import EventSpec, NodeSpec
-from hark.programs.processes import catching, compensation, scopes
+from hark.programs.processes import catching, compensation, mappings, scopes
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.graph import EventSubprocess
 from hark.programs.processes.state import FlowToken, ProcessScope
+
+_MAPPED = frozenset(("none", "signal", "escalation"))  # their mapping is local; that of a message is a task's
 
 
 class Thrown(NamedTuple):
@@ -32,6 +34,8 @@ def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     event = node.event
     token.flow = -1
     kind = "none" if event is None else event.kind
+    if (node.inputs or node.outputs) and kind in _MAPPED:
+        mappings.begin_local(run, token, node)
     if event is None or kind == "none":
         run.push("thrown", token)
         return
@@ -45,7 +49,7 @@ def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
             run.push("thrown", token)
             escalate(run, token, Thrown("escalation", code))
         case "error":
-            raise_error(run, token, Thrown("error", _code(run, token, event)), "enter")
+            raise_error(run, token, Thrown("error", _code(run, token, event), _message(run, token, event)), "enter")
         case "compensation":
             compensation.throw(run, token, event.activity)
         case "link":
@@ -62,6 +66,8 @@ def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 def thrown(run: Execution, token: FlowToken, data: Any) -> None:
     """What a token threw has been handled: it goes on, or ends."""
     node = run.node(token)
+    if token.local:
+        mappings.end_local(run, token, node)
     if node.kind == "end" and node.event is not None and node.event.kind == "cancel":
         _leave_transaction(run, token)
     elif node.kind == "end":
@@ -74,7 +80,7 @@ def thrown(run: Execution, token: FlowToken, data: Any) -> None:
 
 
 def _throw_signal(run: Execution, token: FlowToken, event: EventSpec) -> None:
-    name = catching.name_of(run, event, token.scope, "signal")
+    name = catching.name_of(run, event, token.local or token.scope, "signal")
     payload = _payload(run, token, event)
     run.effects.append(SendBroadcast(name, json.dump(payload), skip_sender=True))
     run.push("thrown", token)
@@ -118,7 +124,12 @@ def _payload(run: Execution, token: FlowToken, event: EventSpec) -> dict[str, An
 
 
 def _code(run: Execution, token: FlowToken, event: EventSpec) -> str:
-    value = run.evaluate(event.name, run.view(token.scope))
+    value = run.evaluate(event.name, run.view(token.local or token.scope))
+    return "" if value is None else value if isinstance(value, str) else json.dump(value)
+
+
+def _message(run: Execution, token: FlowToken, event: EventSpec) -> str:
+    value = run.evaluate(event.message, run.view(token.scope))
     return "" if value is None else value if isinstance(value, str) else json.dump(value)
 
 
