@@ -104,9 +104,13 @@ def test_b6_a_handler_may_change_variables_that_other_tasks_share() -> None:
         assert json.dumps(shared) == before
 
 
-async def test_b4_a_bpmn_error_ends_the_task_at_once_and_is_in_its_state() -> None:
+@pytest.mark.parametrize("returned", [False, True])
+async def test_b4_a_bpmn_error_ends_the_task_at_once_and_is_in_its_state(returned: bool) -> None:
     async def handler(task: TaskContext) -> Any:
-        raise BpmnError("declined", "no money", {"left": 3})
+        error = BpmnError("declined", "no money", {"left": 3})
+        if returned:
+            return task.fail(error)
+        raise error
 
     decision = await Worker().run(handler)
     assert isinstance(decision.move, Finish)

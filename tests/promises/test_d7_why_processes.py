@@ -39,6 +39,7 @@ async def test_d7_a_process_says_where_its_tokens_are_and_which_handler_is_missi
         await app.deploy(BOTH)
         refund = await app.start("refund", {"amount": 20})
         await app.drain()
+        assert (await refund.get()).status == "awaiting_children"
         why = await app.why(refund)
         assert "Tokens rest at 'Approve it' (approve) and 'Pay back' (pay)." in why.text
         [missing] = [blocker for blocker in why.blockers if "Pay back" in blocker.text]
@@ -54,7 +55,8 @@ async def test_d7_an_incident_of_a_live_process_says_how_to_go_on(store: Store) 
     async with harness(store) as app:
         id = await stuck(app)
         refund = await app.get(id)
-        assert refund.status not in ("failed", "done")
+        assert refund.status == "awaiting_signal", "its child has ended, and it waits for the person"
+        assert [wait.kind for wait in refund.waits] == ["awakeable"]
         why = await app.why(id)
         assert "Incident at 'Pay back' (pay): ValueError: no money." in why.text
         assert f"run `hark instance retry {id}`." in why.text

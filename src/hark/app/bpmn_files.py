@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from importlib import import_module
 
 from hark.app.processes import read_process_file
+from hark.dialects.bpmn.drawing import draw
 from hark.dialects.bpmn.xml_tree import parse_xml
 from hark.model.problem import Problem
 
@@ -46,4 +46,4 @@ def render_bpmn(data: bytes, process: str | None = None) -> str:
         InvalidDefinition: It is not XML, or not BPMN.
         NotFound: It has no such process.
     """
-    return str(import_module("hark.dialects.bpmn.drawing").draw(parse_xml(data).text, process))
+    return draw(parse_xml(data).text, process)

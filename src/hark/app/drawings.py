@@ -30,9 +30,10 @@ async def draw_definition(store: Store, name: str) -> Drawing:
         raise NotFound(f"There is no deployed job or process {name!r}. `GET /definitions` lists names.")
     _, version, kind, _ = found[0]
     if kind == BPMN:
-        from hark.runtime import process_diagram
+        from hark.dialects.bpmn.drawing import draw  # only programs with processes need it
+        from hark.runtime.process_marks import xml_of
 
-        return await process_diagram.draw_definition(store, name, version)
+        return partial(draw, await xml_of(store, name, version), name)
     return partial(draw_svg, await job_report.spec_of(store, name, version))
 
 
@@ -45,9 +46,11 @@ async def draw_instance(store: Store, target: str) -> Drawing:
     """
     instance = await views.get(store, target)
     if instance.kind == BPMN:
-        from hark.runtime import process_diagram
+        from hark.dialects.bpmn.drawing import draw
+        from hark.runtime.process_marks import marks_of, xml_of
 
-        return await process_diagram.draw_instance(store, instance)
+        xml = await xml_of(store, instance.definition, instance.version)
+        return partial(draw, xml, instance.definition, await marks_of(store, instance))
     if instance.kind != "job":
         raise InvalidInput(f"{target!r} is a {instance.kind}: only jobs and processes have a diagram.")
     report = await job_report.report(store, instance.id, {})

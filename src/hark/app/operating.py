@@ -62,7 +62,8 @@ class OperationVerbs(Core):
         return self._read_after(request, views.get)
 
     def retry(self, target: Target) -> Reply[Instance]:
-        """Run a failed instance again: a machine from its failed step, a function from the end of its journal.
+        """Run a failed instance again: a machine from its failed step, a function from the end of its journal. Of a
+        process it resumes every incident, also while its other tokens go on.
 
         It takes back what the failure released: its correlation key, its waits and its awakeables. A question that the
         failure cancelled is pending again under the same id, so that links sent before work again; if its time has run
@@ -76,7 +77,7 @@ class OperationVerbs(Core):
 
         Raises:
             NotFound: There is no such instance.
-            Conflict: It is not failed; `.status` says what it is.
+            Conflict: It is not failed (a process: it has no incident either); `.status` says what it is.
             Duplicate: Another live instance has its correlation key by now; `.holder` is its id.
         """
         return self._read_after(RetryInstance(target=target_of(target)), views.get)

@@ -14,7 +14,7 @@ from hark.kernel.inbox import load_waits, read_before, read_waits
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Arm, NewAwakeable, Park, Proceed
+from hark.model.decisions import Arm, Move, NewAwakeable, Park, Proceed
 from hark.model.values import Status
 from hark.store import statements as sql
 
@@ -140,15 +140,17 @@ def _parked(turn: Turn, request: Commit, answered: bool) -> tuple[Any, ...]:
         row.status = "runnable"
         turn.result.pending.made_claimable = True
     else:
-        row.status = _status(row.waits)
+        row.status = _status(row.waits, decision.move)
         due = min((w.deadline for w in row.waits if w.deadline is not None and w.fired_at is None), default=None)
         if due is not None:
             turn.result.pending.due(due)
     return claim.id, claim.epoch, row.status, decision.step, decision.state, due
 
 
-def _status(waits: list[WaitRow]) -> Status:
+def _status(waits: list[WaitRow], move: Move) -> Status:
     """The status of an instance that is parked on these waits: the first that is more than `awaiting_signal`."""
+    if isinstance(move, Park) and not move.has_children:
+        return "awaiting_signal"
     statuses = (WAIT_KINDS[wait.kind].status for wait in waits)
     return next((status for status in statuses if status != "awaiting_signal"), "awaiting_signal")
 

@@ -203,6 +203,7 @@ class Park(Struct, gc=False):
     arm: tuple[Arm, ...] = ()
     disarm: tuple[str, ...] | None = None
     awakeables: tuple[NewAwakeable, ...] = ()
+    has_children: bool = True  # False: none of them runs now, although a wait for children is open
 
 
 class Finish(Struct, gc=False):

@@ -65,6 +65,9 @@ async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
     if parked:
         for wait in await store.read(reads.open_waits_of, ids=parked):
             waits.setdefault(wait.instance_id, []).append(_wait(wait))
+        for row in rows:  # the wait of a process for its children is always open
+            if row.kind == "bpmn" and row.status == "awaiting_signal":
+                waits[row.id] = [wait for wait in waits.get(row.id, ()) if wait.kind != "children"]
     jobs = [row for row in rows if row.kind == "job"]
     states = await _states_of_jobs(store, jobs) if jobs else {}
     if processes := [row for row in rows if row.kind == "bpmn"]:

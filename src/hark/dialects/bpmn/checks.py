@@ -14,10 +14,13 @@ def check_process(process: ProcessDraft) -> None:
         _check_event_gateway(process, node)
         _check_cancel(process, node)
         _check_compensation(process, node)
+        _check_same_catch(process, [process.nodes[number] for number in node.fields.get("boundaries", ())])
     is_connected = sum(len(node.outgoing) for node in process.nodes) == len(process.flows)
     for scope in (None, *(node for node in process.nodes if node.kind == "subprocess")):
         members = process.members(scope)
         _check_starts(process, scope, members)
+        starts = (start for node in members if node.is_event_subprocess for start in process.members(node))
+        _check_same_catch(process, [start for start in starts if start.kind == "start"])
         _check_links(process, members)
         _check_compensation_subprocess(process, scope, members)
         if is_connected:  # otherwise it is reported that flows have no end
@@ -78,6 +81,17 @@ def _check_cancel(process: ProcessDraft, node: NodeDraft) -> None:
         process.report(node, "A cancel boundary event is only possible on a transaction. Use an error boundary event.")
 
 
+def _check_same_catch(process: ProcessDraft, catches: list[NodeDraft]) -> None:
+    """Of two events on one activity or in one scope that catch the same error or escalation, one never would."""
+    seen: dict[tuple[str, str], NodeDraft] = {}
+    for node in catches:
+        if node.event is None or node.event.kind not in ("error", "escalation", "cancel"):
+            continue
+        first = seen.setdefault((node.event.kind, str(node.event.name)), node)
+        if first is not node:
+            process.report(node, f"It catches the same as {first.id!r}, so it never would. Remove one of them.")
+
+
 def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
     """The activity that a compensation names is in the scope of the event, or around the event sub-process it is in."""
     if node.event is None or node.event.kind != "compensation" or node.event.activity is None:
@@ -120,6 +134,12 @@ def _check_starts(process: ProcessDraft, scope: NodeDraft | None, members: list[
         process.report(
             second, f"There are two start events without a trigger, {plain[0].id!r} is the first. Leave one."
         )
+    messages: dict[str, NodeDraft] = {}
+    for start in starts:
+        if start.event is not None and start.event.kind == "message":
+            first = messages.setdefault(str(start.event.name), start)
+            if first is not start:
+                process.report(start, f"{first.id!r} starts with the same message, which has one receiver. Remove one.")
     if scope is not None and not members:
         process.report(scope, "The sub-process is empty. Put something into it, or use a task.")
 

@@ -186,6 +186,8 @@ def cancel(
 def retry(options: Options, target: Target) -> None:
     """Run a failed instance again, from the step that failed.
 
+    Of a process, it resumes all incidents, also while the process is live.
+
     hark instance retry order:42
     """
     with open_engine(options) as hark:

@@ -25,7 +25,7 @@ from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import TaskServices
 from hark.programs.jobs.task_context import TaskContext
 from hark.programs.jobs.task_data import dump_variables, load_data
-from hark.programs.jobs.task_outcomes import Complete, Continue, TaskActivation, as_outcome
+from hark.programs.jobs.task_outcomes import Complete, Continue, Fail, TaskActivation, as_outcome
 from hark.programs.jobs.task_session import TaskSession
 from hark.programs.jobs.task_state import load_task_state
 
@@ -56,12 +56,12 @@ class TaskProgram:
             else:
                 outcome = as_outcome(await self._call(session, await self._context(session, graph)))
                 output = "null"
+                if isinstance(outcome, Fail) and isinstance(outcome.error, BpmnError) and graph.spec.is_process:
+                    raise outcome.error  # returned or raised, it is the same
                 if isinstance(outcome, Complete | Continue):
                     what = f"output of task {claim.step!r}"
                     output = json.dump_unchecked(outcome.output, limit=services.max_payload, what=what)
                 decide = partial(activation.outcome, outcome, output, services.micros())
-        except BpmnError as error:
-            decide = _thrown(activation, error, services.max_payload)
         except Suspended:
             decide = activation.suspended
         except (KeyboardInterrupt, SystemExit):
@@ -70,7 +70,7 @@ class TaskProgram:
             if is_cancelled():
                 session.close()
                 raise asyncio.CancelledError from error
-            decide = partial(activation.failed, failure_of(error))
+            decide = _failed(activation, error, services.max_payload)
         return await self._decide(session, decide)
 
     async def _context(self, session: TaskSession, graph: JobGraph) -> TaskContext:
@@ -127,9 +127,9 @@ class TaskProgram:
         return activation.failed(failure_of(error))
 
 
-def _thrown(activation: TaskActivation, error: BpmnError, max_payload: int) -> Callable[[], Decision]:
-    """The decision for a BPMN error that the handler raised. In a job it is an exception like any other."""
-    if not activation.job.is_process:
+def _failed(activation: TaskActivation, error: BaseException, max_payload: int) -> Callable[[], Decision]:
+    """The decision for what the handler raised. In a job, a BPMN error is an exception like any other."""
+    if not isinstance(error, BpmnError) or not activation.job.is_process:
         return partial(activation.failed, failure_of(error))
     try:
         code = check_name(error.code, "code of a BPMN error")

@@ -374,8 +374,15 @@ class _ProcessActivation:
             tuple(arms),
             disarm=tuple(run.wait_id(id) for id in run.disarmed),
             awakeables=tuple(run.awakeables.values()),
+            has_children=self._has_children(),
         )
         return Decision(label, RUN, dump_process_state(run.state), move)
+
+    def _has_children(self) -> bool:
+        """Whether a service task or a called process runs: one that has failed does not."""
+        state = self._run.state
+        stopped = {incident.token for incident in state.incidents}
+        return any(token.child and token.id not in stopped for token in state.tokens)
 
     def _moved(self) -> tuple[DecisionEvent, ...]:
         run, graph = self._run, self._graph

@@ -1,11 +1,9 @@
-"""Diagrams of processes: of a definition, and of an instance with its tokens, waits, incidents and history on it."""
+"""What the diagram of a process is made of: its file, and the tokens, waits, incidents and history of an instance."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import partial
-from importlib import import_module
+from collections.abc import Iterable
 
 from hark.model import json
 from hark.model.errors import NotFound
@@ -20,42 +18,31 @@ _PAGE = 5000  # events in one read
 _MOST_EVENTS = 50_000  # the latest ones, of one instance
 
 
-async def draw_definition(store: Store, name: str, version: int) -> Callable[[], str]:
-    """What draws a version of a process as SVG.
+async def xml_of(store: Store, name: str, version: int) -> str:
+    """The BPMN file of a version of a process.
 
     Raises:
         NotFound: The store does not have it.
     """
-    return partial(import_module("hark.dialects.bpmn.drawing").draw, await _xml(store, name, version), name)
-
-
-async def draw_instance(store: Store, instance: Instance) -> Callable[[], str]:
-    """What draws a process instance as SVG: its diagram, and where it is and was."""
-    xml = await _xml(store, instance.definition, instance.version)
-    return partial(
-        import_module("hark.dialects.bpmn.drawing").draw, xml, instance.definition, await _marks(store, instance)
-    )
-
-
-async def _xml(store: Store, name: str, version: int) -> str:
     sources = await store.read(reads.sources_of, [(name, version)])
     if not sources or sources[0].source is None:
         raise NotFound(f"There is no deployed process {name!r} of version {version}. `GET /definitions` lists names.")
     return decode_process(sources[0].source).xml
 
 
-async def _marks(store: Store, instance: Instance) -> Marks:
+async def marks_of(store: Store, instance: Instance) -> Marks:
+    """Where a process instance is and was."""
     visited, taken = await _history(store, instance.id)
     return Marks(
         tokens=Counter(instance.state["tokens"]),
-        waits=elements_of(instance.waits),
+        waits=_elements_of(instance.waits),
         incidents={incident["element"]: incident["error"] for incident in instance.state["incidents"]},
         visited=visited,
         taken=taken,
     )
 
 
-def elements_of(waits: Iterable[Wait]) -> set[str]:
+def _elements_of(waits: Iterable[Wait]) -> set[str]:
     """The elements that have these waits: the place of a wait is `element#token`."""
     return {wait.place.rpartition("#")[0] for wait in waits if "#" in wait.place}
 
