@@ -22,13 +22,14 @@ from hark.dialects.bpmn.xml_tree import XmlElement
 
 ROOTS = ("bpmn:process", "bpmn:collaboration", "bpmn:choreography")
 _UNDRAWN = frozenset({"bpmn:extensionElements", "bpmn:dataObject"})
+_NAMED = frozenset({"bpmn:dataObject", "bpmn:dataStore", "bpmn:categoryValue"})
 _DATA_WIRES = frozenset({"bpmn:dataInputAssociation", "bpmn:dataOutputAssociation"})
 
 
 def read_scene(root: XmlElement) -> Scene:
     """All figures and wires of a file."""
     scene = Scene(root)
-    scene.data = [one for one in root.walk() if one.tag in ("bpmn:dataObject", "bpmn:dataStore")]
+    scene.named = {id: one for one in root.walk() if one.tag in _NAMED and (id := one.get("id"))}
     for owner in root.all(*ROOTS):
         for element, parent in _walk(owner):
             if element.tag in FIGURES:
@@ -79,11 +80,8 @@ def _name_of(scene: Scene, element: XmlElement) -> str:
             return _plain(text.text if text is not None else None) or _plain(element.get("name"))
         case "bpmn:group":
             wanted = (element.get("categoryValueRef") or "").rpartition(":")[2]
-            for category in scene.root.all("bpmn:category"):
-                for value in category.all("bpmn:categoryValue"):
-                    if wanted and value.get("id") == wanted:
-                        return value.get("value") or category.get("name") or ""
-            return element.get("name") or ""
+            value = scene.named.get(wanted)
+            return _plain(value.get("value") if value is not None else element.get("name"))
         case "bpmn:dataObjectReference":
             name = _plain(element.get("name")) or _name_of_data(scene, element, "dataObjectRef")
             state = element.first("bpmn:dataState")
@@ -101,7 +99,8 @@ def _plain(text: str | None) -> str:
 def _name_of_data(scene: Scene, element: XmlElement, attribute: str) -> str:
     """The name of the data that a reference without a name stands for."""
     wanted = (element.get(attribute) or "").rpartition(":")[2]
-    return next((_plain(one.get("name")) for one in scene.data if wanted and one.get("id") == wanted), "")
+    found = scene.named.get(wanted)
+    return _plain(found.get("name")) if found is not None else ""
 
 
 def _add_wire(scene: Scene, element: XmlElement) -> None:
@@ -113,10 +112,10 @@ def _add_wire(scene: Scene, element: XmlElement) -> None:
 
 def _free(scene: Scene, key: str) -> str:
     """A key that no figure or wire has, as structure.py makes it: it names elements without an id as they are here."""
-    found, count = key, 2
+    found = key
     while found in scene.figures or found in scene.wires:
-        found = f"{key}.{count}"
-        count += 1
+        scene.last[key] = scene.last.get(key, 1) + 1
+        found = f"{key}.{scene.last[key]}"
     return found
 
 

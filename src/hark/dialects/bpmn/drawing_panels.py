@@ -6,7 +6,7 @@ drawn closed but has something in it gets a panel of its own, so that tokens in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hark.dialects.bpmn.drawing_coordinates import EdgePlace, Plane, ShapePlace, read_planes
@@ -23,7 +23,7 @@ from hark.dialects.bpmn.drawing_scene import (
     Wire,
     bounds,
 )
-from hark.dialects.bpmn.layout import lay_out
+from hark.dialects.bpmn.layout import Joins, joins_of, lay_out
 from hark.dialects.bpmn.layout_columns import Part
 from hark.dialects.bpmn.layout_pools import lay_out_pools
 from hark.dialects.bpmn.layout_sizes import EVENT
@@ -54,13 +54,13 @@ def panels_of(scene: Scene, process: str | None) -> list[Panel]:
     """
     sheets = [_sheet(scene, plane) for plane in read_planes(scene.root)]
     owners = _owners(scene, process)
-    panels: list[Panel] = []
+    joins = joins_of(scene.wires.values())
+    edges: dict[Panel, Mapping[Wire, EdgePlace]] = {}
     for owner, found in owners:
         title = (owner.get("name") or owner.get("id")) if len(owners) > 1 else None
-        panels += _panels(scene, sheets, title, found)
-    drawn: set[Wire] = set()
-    for panel in panels:
-        _add_wires(scene, sheets, panel, drawn)
+        edges |= _panels(joins, sheets, title, found)
+    panels = list(edges)
+    _add_wires(scene, panels, edges)
     return panels
 
 
@@ -104,24 +104,26 @@ def _process_of(pool: Figure) -> str | None:
     return (pool.element.get("processRef") or "").rpartition(":")[2] or None
 
 
-def _panels(scene: Scene, sheets: list[_Sheet], title: str | None, figures: list[Figure]) -> list[Panel]:
-    """The panel of a process or collaboration, and those of its closed sub-processes."""
+def _panels(
+    joins: Joins, sheets: list[_Sheet], title: str | None, figures: list[Figure]
+) -> dict[Panel, Mapping[Wire, EdgePlace]]:
+    """The panel of a process or collaboration, and those of its closed sub-processes, with the ways in the file."""
     best = max(sheets, key=lambda sheet: sum(one in sheet.shapes for one in figures), default=None)
     if best is not None and not any(one in best.shapes for one in figures):
         best = None
-    panels: list[Panel] = []
+    panels: dict[Panel, Mapping[Wire, EdgePlace]] = {}
     todo: list[tuple[str | None, list[Figure], _Sheet | None]] = [(title, figures, best)]
     while todo:
         heading, inside, sheet = todo.pop(0)
         panel = Panel(heading)
         closed: list[tuple[Figure, _Sheet | None]] = []
-        if sheet is None or not _place(panel, inside, sheet, sheets, closed, scene.wires.values()):
+        if sheet is None or not _place(panel, inside, sheet, sheets, closed, joins):
             closed = []
-            part = _laid_out(inside, list(scene.wires.values()))
+            part = _laid_out(inside, joins)
             panel = Panel(heading, part.figures)
             for figure in part.figures:
                 figure.marked = figure.horizontal = True
-        panels.append(panel)
+        panels[panel] = sheet.edges if sheet is not None else {}
         todo += [(f"In {figure.name or figure.key}", figure.children, of) for figure, of in closed]
     return panels
 
@@ -132,7 +134,7 @@ def _place(
     sheet: _Sheet,
     sheets: list[_Sheet],
     closed: list[tuple[Figure, _Sheet | None]],
-    wires: Iterable[Wire],
+    joins: Joins,
 ) -> bool:
     """Take the places of figures from the file. Returns False if something inside a sub-process has none."""
     missing: list[Figure] = []
@@ -164,7 +166,7 @@ def _place(
         if figure.tag in LANES or (figure.tag in SUBPROCESSES and figure.expanded):
             todo += figure.children
     if missing:
-        part = lay_out(missing, wires)
+        part = lay_out(missing, joins)
         around = bounds([figure.place for figure in panel.figures])
         part.move(around.x, around.bottom + _BELOW)
         panel.figures += part.figures
@@ -207,42 +209,39 @@ def _open_or_close(
         closed.append((figure, own or (sheet if here else None)))
 
 
-def _laid_out(figures: list[Figure], wires: list[Wire]) -> Part:
+def _laid_out(figures: list[Figure], joins: Joins) -> Part:
     pools = [figure for figure in figures if figure.tag in POOLS]
     if not pools:
-        return lay_out(figures, wires)
+        return lay_out(figures, joins)
     others = [figure for figure in figures if figure.owner is pools[0].owner and figure.tag not in POOLS]
-    inside: dict[Figure, list[Figure]] = {}
-    free = [figure for figure in figures if figure.owner is not pools[0].owner]
-    for pool in pools:
-        inside[pool] = [one for one in free if one.owner is not None and one.owner.get("id") == _process_of(pool)]
-        free = [one for one in free if one not in inside[pool]]
-    return lay_out_pools(pools, inside, others, wires)
+    tops: dict[str | None, list[Figure]] = {}
+    for figure in figures:
+        if figure.owner is not None and figure.owner is not pools[0].owner:
+            tops.setdefault(figure.owner.get("id"), []).append(figure)
+    return lay_out_pools(pools, {pool: tops.pop(_process_of(pool), []) for pool in pools}, others, joins)
 
 
-def _add_wires(scene: Scene, sheets: list[_Sheet], panel: Panel, drawn: set[Wire]) -> None:
-    """The wires of a panel: those between its figures, then those whose ends are wires."""
-    here: set[Figure | Wire] = set(panel.figures)
-    known = [sheet for sheet in sheets if not panel.from_file.isdisjoint(sheet.shapes)]
+def _add_wires(scene: Scene, panels: list[Panel], edges: Mapping[Panel, Mapping[Wire, EdgePlace]]) -> None:
+    """The wires of each panel: those between its figures, then those whose ends are wires."""
+    home: dict[Figure | Wire, Panel] = {figure: panel for panel in panels for figure in panel.figures}
     for to_wires in (False, True):
         for wire in scene.wires.values():
             ends = [end for end in (wire.source, wire.target) if end is not None]
-            if wire in drawn or any(isinstance(end, Wire) for end in ends) is not to_wires:
+            if any(isinstance(end, Wire) for end in ends) is not to_wires:
                 continue
-            if not all(end in here for end in ends):
+            found = {home.get(end) for end in ends} or {next((one for one in panels if wire in edges[one]), None)}
+            panel = found.pop() if len(found) == 1 else None
+            if panel is None:
                 continue
-            edge = next(
-                (sheet.edges[wire] for sheet in known if wire in sheet.edges and _are_from_file(panel, ends)), None
-            )
-            if not wire.points and edge is not None:
+            edge = edges[panel].get(wire)
+            if edge is not None and not wire.points and _are_from_file(panel, ends):
                 wire.points, wire.label = edge.points, edge.label
                 wire.stroke, wire.envelope = edge.stroke, edge.envelope
             elif not wire.points:
                 connect(wire)
             if wire.points:
                 panel.wires.append(wire)
-                here.add(wire)
-                drawn.add(wire)
+                home[wire] = panel
 
 
 def _are_from_file(panel: Panel, ends: list[Figure | Wire]) -> bool:

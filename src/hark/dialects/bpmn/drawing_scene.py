@@ -171,13 +171,22 @@ class Panel:
 
 @dataclass(slots=True, eq=False)
 class Scene:
-    """All that a file has to draw."""
+    """All that a file has to draw.
+
+    Attributes:
+        root: The file.
+        figures, wires: By their keys.
+        by_element: The figure of an element.
+        named: What figures refer to for their names, by id.
+        last: The last number behind a key that several have.
+    """
 
     root: XmlElement
     figures: dict[str, Figure] = field(default_factory=dict)
     wires: dict[str, Wire] = field(default_factory=dict)
     by_element: dict[XmlElement, Figure] = field(default_factory=dict)
-    data: list[XmlElement] = field(default_factory=list)
+    named: dict[str, XmlElement] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
 
     def figure(self, reference: str | None) -> Figure | None:
         """What a reference names. It may have a prefix: `tns:task`."""

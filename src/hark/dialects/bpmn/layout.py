@@ -19,15 +19,11 @@ _SHELF = 1000.0
 _NOTES = LAID_OUT - NODES
 
 Joins = Mapping[tuple[Figure | None, object], list[Wire]]
+"""The wires that join two figures of one scope, by the sub-process and the process of the scope."""
 
 
-def lay_out(figures: Sequence[Figure], wires: Iterable[Wire]) -> Part:
-    """Place the figures of a scope and all that is in them, from (0, 0) on.
-
-    Args:
-        figures: What is directly in the scope.
-        wires: All wires of the file; flows that join two figures of one scope get their ways.
-    """
+def joins_of(wires: Iterable[Wire]) -> Joins:
+    """The wires of a file by scope."""
     joins: dict[tuple[Figure | None, object], list[Wire]] = {}
     for wire in wires:
         source, target = wire.source, wire.target
@@ -35,6 +31,16 @@ def lay_out(figures: Sequence[Figure], wires: Iterable[Wire]) -> Part:
             scope = _scope_of(source)
             if scope is _scope_of(target) and source.owner is target.owner:
                 joins.setdefault((scope, source.owner), []).append(wire)
+    return joins
+
+
+def lay_out(figures: Sequence[Figure], joins: Joins) -> Part:
+    """Place the figures of a scope and all that is in them, from (0, 0) on.
+
+    Args:
+        figures: What is directly in the scope.
+        joins: The wires of the file; flows get their ways.
+    """
     return _scope(list(figures), joins)
 
 

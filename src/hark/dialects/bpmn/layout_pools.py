@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hark.dialects.bpmn.drawing_scene import LANES, Box, Figure, Wire
-from hark.dialects.bpmn.layout import LANE_HEAD, PAD, lay_out
+from hark.dialects.bpmn.drawing_scene import LANES, Box, Figure
+from hark.dialects.bpmn.layout import LANE_HEAD, PAD, Joins, lay_out
 from hark.dialects.bpmn.layout_columns import APART, Part
 
 _CLOSED, _NARROWEST = 60.0, 400.0
 
 
 def lay_out_pools(
-    pools: Sequence[Figure], inside: Mapping[Figure, Sequence[Figure]], others: Sequence[Figure], wires: Sequence[Wire]
+    pools: Sequence[Figure], inside: Mapping[Figure, Sequence[Figure]], others: Sequence[Figure], joins: Joins
 ) -> Part:
     """Place pools and all that is in them.
 
@@ -20,10 +20,10 @@ def lay_out_pools(
         pools: From top to bottom.
         inside: What is directly in the process of each pool; a pool with nothing in it is closed.
         others: Texts of the collaboration, which go below the pools.
-        wires: All wires of the file.
+        joins: The wires of the file by scope.
     """
     whole = Part()
-    parts = {pool: lay_out(found, wires) for pool in pools if (found := inside.get(pool, ()))}
+    parts = {pool: lay_out(found, joins) for pool in pools if (found := inside.get(pool, ()))}
     laned = {pool for pool in parts if any(figure.tag in LANES for figure in parts[pool].figures)}
     room = {pool: LANE_HEAD + part.width + (0 if pool in laned else 2 * PAD) for pool, part in parts.items()}
     whole.width = max([_NARROWEST, *room.values()])
@@ -44,7 +44,7 @@ def lay_out_pools(
         y += height + APART * 1.5
     whole.height = y - APART * 1.5
     if others:
-        below = lay_out(others, wires)
+        below = lay_out(others, joins)
         below.move(0, y)
         whole.take(below)
         whole.height = y + below.height

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 _MOST_COMPARED = 250  # pieces of one gap whose tracks are chosen with care
 
@@ -33,12 +34,13 @@ def set_tracks(pieces: list[Piece]) -> int:
     if not pieces:
         return 0
     pieces.sort(key=lambda piece: (piece.low, piece.high))
+    if len(pieces) > _MOST_COMPARED:
+        return _set_many(pieces)
     right_of: dict[Piece, list[Piece]] = defaultdict(list)
-    if len(pieces) <= _MOST_COMPARED:
-        for piece in pieces:
-            for other in pieces:
-                if other is not piece and any(abs(other.start - end) < 6 for end in piece.ends):
-                    right_of[piece].append(other)
+    for piece in pieces:
+        for other in pieces:
+            if other is not piece and any(abs(other.start - end) < 6 for end in piece.ends):
+                right_of[piece].append(other)
     taken: list[list[Piece]] = []
     placed: set[Piece] = set()
     for piece in _left_first(pieces, right_of):
@@ -53,6 +55,18 @@ def set_tracks(pieces: list[Piece]) -> int:
         piece.track = track
         placed.add(piece)
     return len(taken)
+
+
+def _set_many(pieces: list[Piece]) -> int:
+    """Give each of many sorted pieces the track that is free for the longest time."""
+    free: list[tuple[float, int]] = []  # where the last piece of a track ends, and the track
+    for piece in pieces:
+        if free and free[0][0] + 6 < piece.low:
+            piece.track = heappop(free)[1]
+        else:
+            piece.track = len(free)
+        heappush(free, (piece.high, piece.track))
+    return len(free)
 
 
 def _left_first(pieces: list[Piece], right_of: dict[Piece, list[Piece]]) -> list[Piece]:
