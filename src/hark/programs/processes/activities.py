@@ -81,12 +81,18 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
             run.merge(inner, values)
         given = []
     token.child = 0
+    own: dict[str, Any] = {}
     if token.local:
+        own = run.scopes[token.local].variables
         run.remove_scope(token.local)
         token.local = 0
     for target, value in given:
         run.assign(token.scope, target, value)
     if run.is_iteration(token):
+        if own and node.loop is not None and node.loop.output is not None:
+            # The output of this instance sees what was mapped to it and, beside output mappings, what it returned.
+            targets = {target.partition(".")[0] for target, _ in given}
+            run.scopes[token.scope].variables |= {name: own[name] for name in own.keys() - targets}
         run.disarm_token(token)
         loops.iteration_ended(run, token, node, records)
         return
