@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Cancel, Deliver, Message, Publish
+from hark.kernel.requests import Cancel, DefinitionRow, Deliver, Message, Publish, Register
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Finish, Park, SendBroadcast, SendMessage, SendSignal
 from hark.model.errors import Duplicate, NoTarget
+from hark.model.lanes import BPMN, GRAPHS
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.stores import Store
 
@@ -248,3 +249,21 @@ async def test_b5_a_broadcast_that_skips_its_sender_reaches_all_others_and_does_
         assert received(claims["a"]) == [("broadcast", "w-a")]
         assert received(claims["b"]) == [("broadcast", None)]
         assert await publish(turns) == 2  # the sender still waits; `a` has had its broadcast
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+async def test_b1_a_mark_of_a_large_broadcast_wakes_a_process_also_in_a_turn_of_signals_only(
+    store: Store, signalled: bool
+) -> None:
+    """The waits of a run are not read for signals, which its tasks receive."""
+    async with Turns(store, broadcast_limit=1) as turns:
+        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, GRAPHS, "start")]))
+        for id in ("a", "b", "c"):
+            await turns.start("P", id)
+            await turns.commit(await turns.claim("P"), Park((fresh(f"w-{id}"),)))
+        assert await publish(turns) == 3
+        pending = True
+        while pending:
+            signals = [Deliver(target=id, name="hello") for id in ("a", "b", "c")] if signalled else []
+            pending = (await turns.run(*signals, marks=True)).pending.marks
+        assert await rows(store, "SELECT DISTINCT status FROM instances") == [("runnable",)]

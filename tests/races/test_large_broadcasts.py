@@ -18,8 +18,8 @@ def make_rules() -> Callable[[], Rules]:
     return lambda: rules(broadcast_limit=1, chunk=2)
 
 
-def _news() -> object:
-    return on("news", "broadcast")
+def _news(**options: object) -> object:
+    return on("news", "broadcast", **options)
 
 
 async def _deliver_the_rest(stage: Stage) -> None:
@@ -29,10 +29,13 @@ async def _deliver_the_rest(stage: Stage) -> None:
     assert await stage.eye.fetchval("SELECT count(*) FROM deliveries") == 0
 
 
-async def test_fault_58_two_processes_that_deliver_chunks_reach_every_subscriber_once(stage: Stage) -> None:
+@pytest.mark.parametrize("fresh", [False, True])  # the places of a process
+async def test_fault_58_two_processes_that_deliver_chunks_reach_every_subscriber_once(
+    stage: Stage, fresh: bool
+) -> None:
     async def prepare() -> Duel:
         for id in "abcde":
-            await stage.parked(id, _news())
+            await stage.parked(id, _news(fresh=fresh))
         publish = Publish(name="news")
         await stage.one.run(publish)
         assert publish.result == 5
@@ -47,9 +50,12 @@ async def test_fault_58_two_processes_that_deliver_chunks_reach_every_subscriber
     await stage.explore(prepare, deep=True)
 
 
-async def test_fault_58_a_chunk_that_is_not_committed_is_delivered_by_another_process(stage: Stage) -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_fault_58_a_chunk_that_is_not_committed_is_delivered_by_another_process(
+    stage: Stage, fresh: bool
+) -> None:
     for id in "abcde":
-        await stage.parked(id, _news())
+        await stage.parked(id, _news(fresh=fresh))
     await stage.one.run(Publish(name="news"))
     dying = stage.one.act(part(marks=True))
     await dying.before("commit")

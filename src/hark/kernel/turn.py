@@ -138,7 +138,8 @@ async def run_turn(
     receivers = broadcast.receivers(turn)
     parked = [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers]
     if locks.has_runs and len(batch.of(Deliver)) == len(requests):
-        parked = [row for row in parked if row.kind not in INTERPRETED]  # no signal wakes a run
+        # No signal wakes a run. A mark of a large broadcast does, and may be delivered in the same turn.
+        parked = [row for row in parked if row.kind not in INTERPRETED or row.id in receivers]
     await load_waits(tx, parked)
     # The verbs, in an order in which each sees what the ones before it did.
     if rare:
