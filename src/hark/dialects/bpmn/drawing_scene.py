@@ -32,9 +32,7 @@ LANES = _tags("lane")
 FIGURES = NODES | DATA | ARTIFACTS | POOLS | LANES
 LAID_OUT = NODES | _tags("dataObjectReference", "dataStoreReference", "textAnnotation")
 """What gets a place if the file gives it none. Data without a reference is drawn only where the file has a place."""
-WIRES = _tags(
-    "sequenceFlow", "messageFlow", "association", "dataInputAssociation", "dataOutputAssociation", "conversationLink"
-)
+WIRES = _tags("sequenceFlow", "messageFlow", "association", "dataInputAssociation", "dataOutputAssociation")
 
 
 class Point(NamedTuple):

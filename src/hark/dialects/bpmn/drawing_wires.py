@@ -21,8 +21,8 @@ def draw_wire(wire: Wire) -> str:
             parts = [_line(points, "flow message"), _circle(start), _triangle(before, end, "open")]
             if wire.envelope in ("initiating", "non_initiating"):
                 parts.append(_envelope(middle(points), filled=wire.envelope == "non_initiating"))
-        case "association" | "dataInputAssociation" | "dataOutputAssociation" | "conversationLink":
-            parts = [_line(points, "flow dotted" if wire.element.name != "conversationLink" else "flow", paint)]
+        case "association" | "dataInputAssociation" | "dataOutputAssociation":
+            parts = [_line(points, "flow dotted", paint)]
             direction = wire.element.get("associationDirection")
             if direction in ("One", "Both") or wire.tag in _DATA:
                 parts.append(_barbs(before, end))
