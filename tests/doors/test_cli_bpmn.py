@@ -56,6 +56,15 @@ def test_b2_check_lists_what_is_ignored(cli: Cli, folder: Path) -> None:
     assert cli("bpmn", "deploy", "listened.bpmn", "--ignore-extensions").out == "order version 1\n"
 
 
+def test_b2_deploy_says_why_a_file_deploys_nothing(cli: Cli, folder: Path) -> None:
+    (folder / "picture.bpmn").write_text(ORDER.replace('isExecutable="true"', 'isExecutable="false"'), "utf-8")
+    found = cli("bpmn", "deploy", "picture.bpmn")
+    assert (found.code, found.out) == (0, "")
+    first, reason = found.err.splitlines()
+    assert first == "picture.bpmn: nothing to deploy."
+    assert 'isExecutable="false"' in reason
+
+
 def test_b2_deploy_puts_all_files_into_the_store_or_none(cli: Cli, folder: Path) -> None:
     refused = cli("bpmn", "deploy", "order.bpmn", "broken.bpmn")
     assert (refused.code, refused.out) == (2, "")

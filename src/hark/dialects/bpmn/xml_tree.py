@@ -37,7 +37,6 @@ PREFIXES = {
     "http://camunda.org/schema/zeebe/1.0": "zeebe",
     "http://camunda.org/schema/modeler/1.0": "modeler",
     "http://flowable.org/bpmn": "flowable",
-    "http://flowable.org/design": "flowable-design",
     "http://activiti.org/bpmn": "activiti",
     "http://www.signavio.com": "signavio",
     "http://www.w3.org/2001/XMLSchema-instance": "xsi",
