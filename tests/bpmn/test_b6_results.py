@@ -41,3 +41,30 @@ async def test_b6_a_short_result_of_a_service_task_comes_with_its_end_and_a_long
     [[posted]] = await query(store, "SELECT payload FROM signals WHERE kind = 'children'")
     is_short = len(json.dumps(result, separators=(",", ":"))) <= 4096
     assert json.loads(posted) == {"status": "done", **({"result": result} if is_short else {})}
+
+
+MANY = """
+<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="tests">
+  <process id="many" isExecutable="true">
+    <startEvent id="start"/>
+    <sequenceFlow id="f1" sourceRef="start" targetRef="ask"/>
+    <userTask id="ask">
+      <multiInstanceLoopCharacteristics><loopCardinality>${n}</loopCardinality></multiInstanceLoopCharacteristics>
+    </userTask>
+  </process>
+</definitions>
+"""
+
+
+async def test_b6_answers_that_come_while_the_process_handles_others_count_each_once(store: Store) -> None:
+    async with Harness(url=store.url, **store.options) as app:
+        await app.deploy(MANY)
+        instance = await app.start("many", {"n": 40})
+        await app.drain()
+        asked = [task.id for task in await app.awakeables(status="PENDING")]
+        async with app.worker():
+            for replies in [[app.resolve(id, {id: True}) for id in asked[first::3]] for first in range(3)]:
+                for reply in replies:
+                    await reply
+            assert await instance.result(timeout=60) == {"n": 40, **dict.fromkeys(asked, True)}
+        assert {task.status for task in await app.awakeables()} == {"RESOLVED"}

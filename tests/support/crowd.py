@@ -291,6 +291,10 @@ TURN: dict[str, Question] = {
         sql.settled_answers, {"awakeables_pkey"}, None,
         lambda size: {"ids": [f"prom-{id}" for id in ids("parked", size)]},
     ),
+    "fire_answered": Question(
+        sql.fire_answered, {"waits_instance"}, None,
+        lambda size: {"ids": ids("parked", size), "names": [f"prom-{id}" for id in ids("parked", size)]},
+    ),
     "cancel_task_awakeables": Question(
         sql.cancel_task_awakeables, {"awakeables_task"}, None, lambda size: {"ids": ids("parked", size)}
     ),

@@ -47,7 +47,7 @@ async def sweep(turn: Turn) -> None:
 async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
     """Fire every wait of these instances whose deadline has passed."""
     fired: list[str] = []
-    timed_out: list[tuple[str, None, str, None, None, None]] = []
+    timed_out: list[tuple[str, str, None, None, None]] = []
     for row in rows:
         late: dict[tuple[str, str | None], list[WaitRow]] = {}  # those that one answer is enough for
         for wait in row.waits:
@@ -60,7 +60,7 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
         for waits in late.values():
             settled = WAIT_KINDS[waits[0].kind].on_deadline(turn, row, waits)
             if settled is not None:
-                timed_out.append((settled.awakeable, None, settled.status, None, None, None))
+                timed_out.append((settled.awakeable, settled.status, None, None, None))
     if timed_out:
         turn.result.counts.happened["timeout"] += len(timed_out)  # their events are of type "awakeable"
         await turn.tx.fetch(sql.settle, timed_out)

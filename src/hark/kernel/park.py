@@ -124,6 +124,8 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
     if not handed:
         return answered
     for seq, id, kind, name, wait_id in await turn.tx.fetch(sql.inbox_heads, sorted(unread)):
+        if id in answered:
+            continue  # one is enough: a process may have thousands of waits, and as many answers
         if seq in handed[id]:
             continue  # the step was handed it and chose to wait
         if any(wait.answered_by(kind, name, wait_id) for wait in turn.rows[id].waits):

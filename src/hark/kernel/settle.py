@@ -91,8 +91,10 @@ async def apply(turn: Turn) -> None:
         else:
             _settle(turn, request, state, settled)
     if settled:
-        rows = [(s.id, s.asker, s.status, s.payload, s.error, s.answered_by) for s in settled.values()]
-        await turn.tx.fetch(sql.settle, rows)
+        await turn.tx.fetch(sql.settle, [(s.id, s.status, s.payload, s.error, s.answered_by) for s in settled.values()])
+        asked = {s.id: s.asker for s in settled.values() if s.asker is not None}
+        if asked:
+            await turn.tx.fetch(sql.fire_answered, ids=sorted({*asked.values()}), names=list(asked))
     await turn.inbox.flush()
 
 
@@ -143,7 +145,7 @@ def _close(turn: Turn, row: LockedRow, settle: Settle, settled: dict[str, _Settl
     settled[settle.awakeable] = _Settled(
         settle.awakeable, asker, settle.status, settle.payload, settle.error, settle.by
     )
-    if asker is not None:  # as `statements.settle` does in the store
+    if asker is not None:  # as `statements.fire_answered` does in the store
         for wait in row.waits:
             if wait.kind == "awakeable" and wait.name == settle.awakeable:
                 wait.fired_at = turn.now

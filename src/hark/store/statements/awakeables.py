@@ -83,21 +83,23 @@ awakeable_states = Sql(
     row=AwakeableState,
 )
 
-# Invariant 8: settled once; the instance is under lock. A wait that is kept after its answer must not time out later:
-# `asker` is the instance that has such a wait, and null if the wait will not be kept.
-_SETTLE = """UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
-        answered_by = r.answered_by, resolved_at = :now::bigint
-    FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
-    WHERE a.id = r.id AND a.status = 'PENDING'"""
-_ANSWERED = """UPDATE waits AS w SET fired_at = :now::bigint
-    FROM {rows: id text, asker text, status text, payload text, error text, answered_by text}
-    WHERE w.instance_id = r.asker AND w.kind = 'awakeable' AND w.name = r.id"""
-
-# A1, invariant 8: settle awakeables, and fire the waits that are kept.
+# A1, invariant 8: settle awakeables, each once; the instance is under lock.
 settle = Sql(
-    f"WITH settled AS ({_SETTLE}) {_ANSWERED}",
-    # SQLite has no UPDATE in a WITH, but executes two statements in one call.
-    sqlite=f"{_SETTLE}; {_ANSWERED}",
+    """
+    UPDATE awakeables AS a SET status = r.status, payload = r.payload, error = r.error,
+        answered_by = r.answered_by, resolved_at = :now::bigint
+    FROM {rows: id text, status text, payload text, error text, answered_by text}
+    WHERE a.id = r.id AND a.status = 'PENDING'
+    """
+)
+
+# Invariant 8: a wait that is kept after its answer must not time out later. The waits of an instance are read once:
+# a process may have thousands, and as many answers in one turn (FINDINGS 67).
+fire_answered = Sql(
+    """
+    UPDATE waits SET fired_at = :now::bigint
+    WHERE instance_id IN :ids[text] AND kind = 'awakeable' AND name IN :names[text]
+    """
 )
 
 # B6: who works on an awakeable; null: no person does. Under lock of the owner.
