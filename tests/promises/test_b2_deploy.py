@@ -27,9 +27,20 @@ async def test_b2_a_file_is_deployed_by_path_by_text_and_by_bytes(store: Store, 
             assert await app.deploy(path) == [("order", n)]
             assert await app.deploy(str(path)) == [("order", n)]  # the same text is no new version
         assert await app.deploy(ORDER) == [("order", 5)]
-        assert await app.deploy(f"\n  {ORDER}") == [("order", 5)]  # as people write texts in Python
+        assert await app.deploy(f"\ufeff{ORDER}") == [("order", 5)]
         assert await app.deploy(f"\ufeff{ORDER}".encode()) == [("order", 5)]
         assert await app.deploy(ORDER.replace("UTF-8", "UTF-16").encode("utf-16")) == [("order", 6)]
+
+
+async def test_b2_a_text_may_begin_with_line_breaks_and_problems_have_its_lines() -> None:
+    broken = ORDER.replace('targetRef="end"', 'targetRef="ende"')
+    async with Harness() as app:
+        for text in (broken, f"\n\n  {broken}", f"\n{broken.partition('?>')[2]}"):
+            with pytest.raises(InvalidDefinition) as refused:
+                await app.deploy(text)
+            [problem] = refused.value.problems
+            assert "ende" in text.splitlines()[problem.line - 1]
+            assert await app.deploy(text.replace("ende", "end"))
 
 
 async def test_b2_a_text_that_an_older_version_had_is_a_new_version(store: Store) -> None:
@@ -79,6 +90,9 @@ async def test_b2_a_file_that_ends_in_bpmn_is_never_read_as_a_job(tmp_path: Path
             await app.deploy(path)
         with pytest.raises(FileNotFoundError):
             await app.deploy(tmp_path / "missing.bpmn")
+        for wrong in (None, 3, [ORDER], ""):
+            with pytest.raises(InvalidInput, match="deploy takes a path"):
+                await app.deploy(wrong)  # type: ignore[arg-type]
 
 
 async def test_b3_a_signal_start_event_starts_an_instance_per_broadcast_until_it_is_undeployed(store: Store) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hark.app.core import Core
 from hark.kernel.requests import Deploy, DeployGroup
+from hark.model.errors import InvalidInput
 from hark.model.names import check_name
 from hark.runtime.registry import LaneProgram
 from hark.runtime.reply import Reply
@@ -53,6 +54,7 @@ class DeployVerbs(Core):
 
         Raises:
             InvalidDefinition: It has mistakes; `.problems` lists them, and nothing was deployed.
+            InvalidInput: It is none of these.
             MissingExtra: It is YAML, and PyYAML is not installed: `pip install 'hark[jobs]'`.
             OSError: The file cannot be read.
 
@@ -62,8 +64,9 @@ class DeployVerbs(Core):
         if isinstance(source, Mapping):
             return self._deploy_job(_load_job(source))
         if isinstance(source, str) and _is_xml(source):
-            # A text in Python often begins with a line break, and XML must not.
-            return self._deploy_bpmn(source.lstrip(_BEFORE_XML), ignore_extensions)
+            return self._deploy_bpmn(_declared_first(source), ignore_extensions)
+        if not isinstance(source, str | bytes | os.PathLike) or source == "":
+            raise InvalidInput(f"deploy takes a path, a text, bytes or a dict, not {source!r:.100}.")
         label = "The job"
         if not isinstance(source, bytes):
             if isinstance(source, str) and not _is_bpmn_path(source) and _is_job_text(source):
@@ -141,6 +144,16 @@ def _is_xml(data: bytes | str) -> bool:
     for mark in _MARKS:
         data = data.removeprefix(mark)
     return data[:4096].lstrip(b" \t\r\n\0").startswith(b"<")
+
+
+def _declared_first(text: str) -> str:
+    """The text of an XML file. One in Python often begins with a line break, and an XML declaration must come first:
+    the line breaks go behind it, so that the lines of problems are those of the text."""
+    declaration, end, rest = text.lstrip(_BEFORE_XML).partition("?>")
+    if not declaration.startswith("<?xml"):
+        return text.lstrip("\ufeff")
+    before = len(text) - len(declaration) - len(end) - len(rest)
+    return declaration + end + "\n" * text.count("\n", 0, before) + rest
 
 
 def _is_bpmn_path(path: str) -> bool:

@@ -103,7 +103,7 @@ class OperationVerbs(Core):
         Example:
             await app.set_variables("order-42", {"total": 120})
         """
-        payload = json.dump(variables, limit=self._max_payload, what="variables")
+        payload = json.dump(variables, limit=self._max_payload, what="object of variables")
         if not payload.startswith("{"):
             raise InvalidInput(f"The variables must be an object with their names, not {type(variables).__name__}.")
         return self._read_after(SetVariables(target=target_of(target), payload=payload), views.get)
