@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Cancel, Commit, DefinitionRow, Deliver, Register, RetryInstance, SetVariables
+from hark.kernel.requests import (
+    Cancel,
+    Commit,
+    DefinitionRow,
+    Deliver,
+    HandBack,
+    Register,
+    RetryInstance,
+    SetVariables,
+)
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Decision, Finish, Park
 from hark.model.errors import Conflict, InvalidInput, NotFound
@@ -87,6 +96,17 @@ async def test_b10_during_the_first_activation_variables_wait_for_its_end(turns:
     await ask(turns, SetVariables(target="p", payload='{"a":2}'))
     await turns.run(decided(claim, Park((WAIT,)), {"variables": {"a": 1}}))
     assert control(await turns.claim("P")) == [("control", "variables", "p~0", {"a": 2})]
+
+
+async def test_b10_variables_that_were_set_first_do_not_overwrite_later_ones(turns: Turns) -> None:
+    """The first activation is handed back; what was set during it is in the inbox, and must be read first."""
+    claim = await turns.claim("P")
+    await ask(turns, SetVariables(target="p", payload='{"a":1}'))
+    await turns.run(HandBack(claims=[claim]))
+    await ask(turns, SetVariables(target="p", payload='{"a":2}'))
+    claim = await turns.claim("P")
+    assert (claim.step, claim.state) == (START, "{}")
+    assert [given for *_, given in control(claim)] == [{"a": 1}, {"a": 2}]
 
 
 async def test_b10_variables_of_a_failed_process_are_corrected_before_its_retry(turns: Turns) -> None:
