@@ -368,3 +368,22 @@ def test_b9_a_large_file_is_scaled_down() -> None:
     svg = draw(definitions(f'<process id="p">{nodes}{flows}</process>'))
     assert len(drawn(svg)) == 799
     assert float(parsed(svg).attrib["width"]) == 16_000
+
+
+def test_b9_a_file_with_few_coordinates_is_laid_out_as_a_whole() -> None:
+    xml = text_of("order_cloud")
+    for key in ("Activity_charge", "Gateway_paid", "Activity_ship", "Event_done", "Activity_ask"):
+        xml = without_shape(xml, key)
+    groups = drawn(draw(xml))
+    start, charge = outline(groups["StartEvent_1"]), outline(groups["Activity_charge"])
+    assert float(start["cy"]) == float(charge["y"]) + 40  # in line, not above what has no coordinates
+
+
+def test_b9_a_text_without_a_place_stands_beside_the_line_that_leaves_its_event() -> None:
+    xml = re.sub(
+        r'<bpmndi:BPMNLabel>\s*<dc:Bounds x="489".*?</bpmndi:BPMNLabel>', "", text_of("order_cloud"), flags=re.S
+    )
+    root = parsed(draw(xml))
+    late = next(span for span in root.iter(f"{SVG}tspan") if span.text == "After 3 days")
+    center = float(outline(drawn(draw(xml))["Event_late"])["cx"])
+    assert float(late.attrib["x"]) > center + 20  # the middle of the text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hark.dialects.bpmn.drawing_labels import text_along, text_inside, text_lines
+from hark.dialects.bpmn.drawing_labels import note_inside, text_along, text_inside, text_lines
 from hark.dialects.bpmn.drawing_scene import (
     ACTIVITIES,
     EVENTS,
@@ -200,10 +200,8 @@ def _pool(figure: Figure, paint: str) -> str:
 
 def _note(figure: Figure) -> str:
     box = figure.place
-    most = max(int((box.height - 4) / (SIZE * LEADING)), 1)
-    lines = wrapped(figure.name, box.width - 10, SIZE, most)
     data = f"M{number(box.x + 10)} {number(box.y)}H{number(box.x)}V{number(box.bottom)}H{number(box.x + 10)}"
-    return f'<path class="line" d="{data}"/><g class="left">{text_lines(lines, box.x + 7, box.y + 4, SIZE)}</g>'
+    return f'<path class="line" d="{data}"/>{note_inside(figure)}'
 
 
 def _page(figure: Figure, paint: str) -> str:

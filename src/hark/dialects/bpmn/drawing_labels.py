@@ -14,6 +14,7 @@ from hark.dialects.bpmn.drawing_scene import (
     Box,
     Figure,
     Wire,
+    bounds,
     middle,
 )
 from hark.dialects.bpmn.drawing_text import LABEL_SIZE, LEADING, SIZE, block, width_of, wrapped
@@ -36,36 +37,61 @@ class Label(NamedTuple):
 def labels_of(figures: Sequence[Figure], wires: Sequence[Wire]) -> dict[Figure | Wire, Label]:
     """The texts beside figures and at wires. One that the file gives no place avoids figures and other texts."""
     found: dict[Figure | Wire, Label] = {}
-    free: list[Wire] = []
+    free: list[Figure | Wire] = []
     things: list[Figure | Wire] = [*figures, *wires]
     for thing in things:
         if not thing.name or thing.tag in _INSIDE:
             continue
-        if thing.label is not None and thing.label.width > 0:
-            # The font of the modeler is not ours: a little more room keeps its lines together.
-            lines = wrapped(thing.name, max(thing.label.width * 1.1 + 4, 50.0), LABEL_SIZE, 8)
-            width, height = block(lines, LABEL_SIZE)
-            found[thing] = Label(lines, Box(thing.label.center.x - width / 2, thing.label.y, width, height))
-        elif isinstance(thing, Wire):
+        if thing.label is None or thing.label.width <= 0:
             free.append(thing)
-        else:
-            lines = wrapped(thing.name, LABEL_WIDTH, LABEL_SIZE, 6)
-            width, height = block(lines, LABEL_SIZE)
-            box = thing.place
-            top = box.y + 6 if thing.tag == "bpmn:group" else box.bottom + 3
-            found[thing] = Label(lines, Box(box.center.x - width / 2, top, width, height))
+            continue
+        # The font of the modeler is not ours: a little more room keeps its lines together.
+        lines = wrapped(thing.name, max(thing.label.width * 1.1 + 4, 50.0), LABEL_SIZE, 8)
+        width, height = block(lines, LABEL_SIZE)
+        found[thing] = Label(lines, Box(thing.label.center.x - width / 2, thing.label.y, width, height))
     taken = [label.box for label in found.values()]
     taken += [figure.place for figure in figures if figure.tag not in _GROUNDS]
     if len(taken) + len(free) > _MOST_COMPARED:
         taken = []
-    for wire in free:
-        lines = wrapped(wire.name, LABEL_WIDTH, LABEL_SIZE, 6)
-        spots = list(_at_wire(wire, *block(lines, LABEL_SIZE)))
-        box = next((spot for spot in spots if not any(_overlap(spot, one) for one in taken)), spots[0])
-        found[wire] = Label(lines, box)
+    lines_at = _lines_at(wires)
+    for thing in free:
+        lines = wrapped(thing.name, LABEL_WIDTH, LABEL_SIZE, 6)
+        size = block(lines, LABEL_SIZE)
+        spots = list(_at_wire(thing, *size) if isinstance(thing, Wire) else _at_figure(thing, *size))
+        others = [*taken, *lines_at.get(thing, ())]
+        box = next((spot for spot in spots if not any(_overlap(spot, one) for one in others)), spots[0])
+        found[thing] = Label(lines, box)
         if taken:
             taken.append(box)
     return found
+
+
+def _lines_at(wires: Sequence[Wire]) -> dict[Figure | Wire, list[Box]]:
+    """The pieces of the wires at each figure."""
+    found: dict[Figure | Wire, list[Box]] = {}
+    for wire in wires:
+        for end, piece in ((wire.source, wire.points[:2]), (wire.target, wire.points[-2:])):
+            if isinstance(end, Figure):
+                box = bounds([Box(*point, 0, 0) for point in piece]).grown(1)
+                found.setdefault(end, []).append(box)
+    return found
+
+
+def _at_figure(figure: Figure, width: float, height: float) -> Iterator[Box]:
+    """Places for the text of a figure, the best first: below it, above it, beside what leaves it."""
+    box = figure.place
+    x, y = box.center
+    if figure.tag == "bpmn:group":
+        yield Box(x - width / 2, box.y + 6, width, height)
+        return
+    below, above = box.bottom + 3, box.y - height - 3
+    yield Box(x - width / 2, below, width, height)
+    if figure.tag != "bpmn:boundaryEvent":
+        yield Box(x - width / 2, above, width, height)
+    yield Box(x + 6, below, width, height)
+    yield Box(x - 6 - width, below, width, height)
+    yield Box(x - 6 - width, above, width, height)
+    yield Box(box.right + 4, y - height / 2, width, height)
 
 
 def _overlap(one: Box, other: Box) -> bool:
@@ -113,13 +139,36 @@ def text_inside(figure: Figure, *, has_symbol: bool, has_markers: bool) -> str:
         lines = wrapped(figure.name, width - (30 if has_symbol else 0), SIZE, 2)
         return text_lines(lines, box.center.x, box.y + 7, SIZE)
     room = box.height - 8 - (18 if has_markers else 0)
-    best: tuple[list[str], float, float] = ([], 0.0, SIZE)
-    for size in _SIZES:
-        lines, top = _fitted(figure.name, box, room, size, has_symbol)
-        best = (lines, top, size)
+    lines, top, size = [], 0.0, SIZE
+    for text, size in _tries(figure.name):
+        lines, top = _fitted(text, box, room, size, has_symbol)
         if not lines or not lines[-1].endswith("…"):
             break
-    return text_lines(best[0], box.center.x, best[1], best[2], f"s{best[2]:g}" if best[2] != SIZE else "")
+    return text_lines(lines, box.center.x, top, size, class_of(size))
+
+
+def note_inside(figure: Figure) -> str:
+    """The text of a note, in its box."""
+    box = figure.place
+    lines, size = [], SIZE
+    for text, size in _tries(figure.name):
+        lines = wrapped(text, box.width - 10, size, max(int((box.height - 2) / (size * LEADING)), 1))
+        if not lines or not lines[-1].endswith("…"):
+            break
+    return f'<g class="left">{text_lines(lines, box.x + 7, box.y + 3, size, class_of(size))}</g>'
+
+
+def class_of(size: float) -> str:
+    """The class that sets the size of a text; none for that of all texts."""
+    return f"s{size:g}" if size != SIZE else ""
+
+
+def _tries(text: str) -> Iterator[tuple[str, float]]:
+    """How to draw a text, the best first: with its line breaks, without them, smaller."""
+    if "\n" in text:
+        yield text, SIZE
+    for size in _SIZES:
+        yield " ".join(text.split()), size
 
 
 def _fitted(text: str, box: Box, room: float, size: float, has_symbol: bool) -> tuple[list[str], float]:

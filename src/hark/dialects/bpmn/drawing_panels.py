@@ -136,7 +136,7 @@ def _place(
     closed: list[tuple[Figure, _Sheet | None]],
     joins: Joins,
 ) -> bool:
-    """Take the places of figures from the file. Returns False if something inside a sub-process has none."""
+    """Take the places of figures from the file. Returns False if most have none, or one in a sub-process."""
     missing: list[Figure] = []
     direct = set(figures)
     todo = list(figures)
@@ -165,6 +165,8 @@ def _place(
             _open_or_close(figure, shape, sheet, sheets, closed)
         if figure.tag in LANES or (figure.tag in SUBPROCESSES and figure.expanded):
             todo += figure.children
+    if len(missing) > len(panel.from_file):
+        return False  # a few places among many without one say little
     if missing:
         part = lay_out(missing, joins)
         around = bounds([figure.place for figure in panel.figures])
