@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from tests.support.http import app_on, serving
-from tests.support.processes import BY_MESSAGE, BY_SIGNAL, END, ORDER, START, bpmn, process
+from tests.support.inspect import until
+from tests.support.processes import APPROVE, BY_MESSAGE, BY_SIGNAL, END, ORDER, START, bpmn, process
 from tests.support.stores import Store
 
 BROKEN = ORDER.replace('targetRef="end"', 'targetRef="ende"')
@@ -106,3 +107,37 @@ async def test_b7_variables_are_set_with_patch(idle: httpx.AsyncClient) -> None:
     assert (await idle.patch("/instances/m-1/variables", json={"a": 1})).status_code == 422
     assert (await idle.post("/instances/o-1/cancel")).status_code == 200
     assert (await idle.patch("/instances/o-1/variables", json={"a": 1})).status_code == 409
+
+
+async def test_b7_a_process_runs_over_http_from_its_deploy_to_its_end(store: Store) -> None:
+    catch = '<intermediateCatchEvent id="paid"><messageEventDefinition messageRef="m"/></intermediateCatchEvent>'
+    text = bpmn(process("order", START, APPROVE, catch, END), definitions='<message id="m" name="payment"/>')
+    async with serving(app_on(store)) as http:
+
+        async def reached(*tokens: str) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+
+            async def there() -> bool:
+                found.update((await http.get("/instances/order-42")).json())
+                return bool(found["state"]["tokens"] == list(tokens))
+
+            await until(there, f"tokens at {tokens}")
+            return found
+
+        await send(http, text)
+        body = {"definition": "order", "input": {"total": 3}, "correlation_key": "order-42"}
+        assert (await http.post("/instances", json=body)).status_code == 201
+        assert (await reached("approve"))["status"] == "awaiting_signal"
+        [asked] = (await http.get("/awakeables", params={"job": "order-42", "status": "PENDING"})).json()["items"]
+        assert (asked["task"], asked["title"]) == ("approve", "Approve it")
+        answer = await http.post(f"/awakeables/{asked['id']}/resolve", json={"approved": True})
+        assert answer.status_code == 200
+        await reached("paid")
+        why = (await http.get("/instances/order-42/why")).json()
+        assert [wait["wake"] for wait in why["waits"]] == ["hark message payment order-42"]
+        sent = {"MessageName": "payment", "CorrelationKey": "order-42", "Variables": {"amount": 3}}
+        assert (await http.post("/message", json=sent)).json()["Delivered"] is True
+        ended = await reached()
+        assert (ended["status"], ended["result"]) == ("done", {"total": 3, "approved": True, "amount": 3})
+        assert ended["state"]["variables"] == ended["result"]
+        assert (await http.post("/message", json=sent)).status_code == 404
