@@ -163,6 +163,8 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
         loop: How it is repeated.
         inputs: Local variables that are set before it runs; sources see the variables around it.
         outputs: Variables that are set around it when it has ended; sources see its local variables.
+        keeps_result: Its result, or what came with its event, stays local: only `outputs` go out. Otherwise it is
+            merged into the variables too.
         handler: Of a `service`: the name of its handler; a source.
         retries: Of a `service`: attempts in all.
         retry_delay: Seconds between two attempts; None: the delays that jobs have.
@@ -195,6 +197,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
     loop: LoopSpec | None = None
     inputs: tuple[Assignment, ...] = ()
     outputs: tuple[Assignment, ...] = ()
+    keeps_result: bool = False
     handler: Any = None
     retries: int = 3
     retry_delay: float | None = None

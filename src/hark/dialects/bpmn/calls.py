@@ -57,6 +57,7 @@ def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any
 def _zeebe_variables(node: NodeDraft, called: XmlElement, fields: dict[str, Any]) -> None:
     """In Zeebe, all variables go in unless that is switched off, and come out unless there are output mappings."""
     fields["outputs"] = node.fields.pop("outputs", ())
+    node.fields.pop("keeps_result", None)
     fields["all_out"] = called.flag("propagateAllChildVariables", default=not fields["outputs"])
     if not called.flag("propagateAllParentVariables", default=True):
         fields["all_in"] = False
@@ -72,5 +73,6 @@ def _vendor_variables(process: ProcessDraft, node: NodeDraft, fields: dict[str, 
     fields["outputs"] = tuple(returned.assignments)
     fields["all_in"] = inherits or given.copies_all or not given.is_given
     fields["all_out"] = returned.copies_all or not (returned.is_given or given.is_given)
+    node.fields["keeps_result"] = returned.is_local
     key = attribute(node.element, "businessKey")
     fields["key"] = given.key if key is None else source(process, node, key, "The key")

@@ -185,6 +185,7 @@ class _Reader:
             taken = PassedVariables(self.process, self.node, named(self.node.extensions, "in"))
             if taken.assignments and not taken.copies_all:
                 self.node.fields["outputs"] = (*self.node.fields.get("outputs", ()), *taken.assignments)
+                self.node.fields["keeps_result"] = True
             return {}
         given = [*named(extensions_of(self.definition), "in"), *named(self.node.extensions, "out")]
         passed = PassedVariables(self.process, self.node, given)

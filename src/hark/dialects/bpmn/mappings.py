@@ -22,7 +22,10 @@ def read_mappings(process: ProcessDraft, node: NodeDraft) -> None:
         outputs += _parameters(process, node, mapping, "outputParameter")
     if (io := zeebe(node.extensions, "ioMapping")) is not None:
         inputs += [found for child in io.all("zeebe:input") if (found := _zeebe_mapping(process, node, child))]
-        outputs += [found for child in io.all("zeebe:output") if (found := _zeebe_mapping(process, node, child))]
+        results = [found for child in io.all("zeebe:output") if (found := _zeebe_mapping(process, node, child))]
+        outputs += results
+        if results:
+            node.fields["keeps_result"] = True  # in Camunda 7, a result goes out beside what is mapped
     if inputs:
         node.fields["inputs"] = tuple(inputs)
     if outputs:
@@ -94,6 +97,7 @@ class PassedVariables:
     Attributes:
         is_given: Whether there is any that passes variables.
         copies_all: Whether all variables are passed.
+        is_local: Whether they are passed to the activity only, whose output mapping can use them.
         assignments: The ones that are passed by name or expression.
         key: The source of the correlation key.
     """
@@ -101,6 +105,7 @@ class PassedVariables:
     def __init__(self, process: ProcessDraft, node: NodeDraft, elements: list[XmlElement]) -> None:
         self.is_given = False
         self.copies_all = False
+        self.is_local = bool(elements) and all(element.flag("local") for element in elements)
         self.assignments: list[Assignment] = []
         self.key: Any = None
         for element in elements:
@@ -113,7 +118,7 @@ class PassedVariables:
             return
         self.is_given = True
         if element.get("variables") == "all":
-            if element.flag("local"):  # those that are mapped to the node itself
+            if element.flag("local") and element.name == "in":  # those that are mapped to the node itself
                 self.assignments += node.fields.get("inputs", ())
             else:
                 self.copies_all = True

@@ -13,7 +13,7 @@ from hark.programs.processes import catching, compensation, loops, scopes, throw
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.state import FlowToken, ProcessScope
-from hark.programs.processes.variables import set_local
+from hark.programs.processes.variables import Variables, set_local
 
 
 def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -71,19 +71,18 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
     values = _values(run, token, node, result)
     inner = seen_by(token)
     records = run.scopes[token.local].records if token.local else []
+    given: list[tuple[str, Any]] = []
     if node.outputs:
-        local = run.scopes[token.local]
-        local.variables |= values
-        seen = run.view(local.id)
+        seen = Variables([values, *run.layers(inner)])
         given = [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
-    else:
-        if values:
-            run.merge(inner, values)
-        given = []
+    if values and not node.keeps_result:
+        run.merge(inner, values)
     token.child = 0
     own: dict[str, Any] = {}
     if token.local:
         own = run.scopes[token.local].variables
+        if node.outputs:
+            own = own | values
         run.remove_scope(token.local)
         token.local = 0
     for target, value in given:

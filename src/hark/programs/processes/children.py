@@ -166,6 +166,8 @@ class ProcessChildren:
     def _return(self, token: FlowToken, call: CallSpec, returned: dict[str, Any]) -> None:
         """Take the outputs that a called process has by now: an error or an escalation brings them with it."""
         run = self._run
+        if run.node(token).keeps_result:
+            return
         if call.all_out:
             run.merge(token.scope, returned)
         for each in call.outputs:

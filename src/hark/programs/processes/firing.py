@@ -7,6 +7,7 @@ from typing import Any
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching, scopes
 from hark.programs.processes.execution import Execution
+from hark.programs.processes.mappings import begin_local, mapped_inputs
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import next_due
 from hark.programs.processes.variables import Variables
@@ -20,19 +21,23 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
         return  # what it belonged to has ended
     node = run.graph.nodes[catcher.node]
     values = payload if isinstance(payload, dict) else None
-    taken = _taken(run, catcher.scope, node, values)
+    host = run.tokens[catcher.token] if catcher.token else None
+    follows_gateway = host is not None and node.kind in ("catch", "receive") and host.node != catcher.node
+    local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
+    taken = _taken(run, catcher.scope, node, values, local)
     if catcher.kind == "timer":
         _count_timer(run, catcher, node)
-    if not catcher.token:
+    if host is None:
         _start_event_subprocess(run, catcher, taken)
         return
-    host = run.tokens[catcher.token]
     if node.kind == "boundary":
         _leave_by_boundary(run, catcher, node, host, taken)
         return
-    if host.node != catcher.node:
+    if follows_gateway:
         run.disarm_token(host)
         _follow_to(run, host, catcher.node)
+        if node.kind == "receive":
+            begin_local(run, host, node)
     if node.kind in ("user", "receive"):
         if id in run.catchers:
             run.remove_catcher(catcher, answered=True)
@@ -49,12 +54,14 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
 _Taken = list[tuple[str, Any]]  # variables, or parts of them, and their values
 
 
-def _taken(run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None) -> _Taken:
-    """What an event puts into the variables: what came with it, or what its output mapping makes of that."""
+def _taken(run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None, local: dict[str, Any]) -> _Taken:
+    """What an event puts into the variables: what came with it, and what its output mapping makes of that and of its
+    local variables, which are in its scope or, behind an event gateway, still here."""
+    taken = [] if values is None or (node.outputs and node.keeps_result) else list(values.items())
     if not node.outputs or node.kind in ("user", "receive"):
-        return [] if values is None else list(values.items())
-    seen = Variables([values or {}, *run.layers(scope)])
-    return [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
+        return taken
+    seen = Variables([values or {}, local, *run.layers(scope)])
+    return taken + [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
 
 
 def _take(run: Execution, scope: int, taken: _Taken) -> None:

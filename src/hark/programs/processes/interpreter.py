@@ -114,7 +114,8 @@ class _ProcessActivation:
         assert number is not None, "a process without a none start event cannot be started by name"
         node = self._graph.nodes[number]
         if node.outputs:
-            given, run.state.variables = run.state.variables, {}
+            given = run.state.variables
+            run.state.variables = {} if node.keeps_result else dict(given)
             for each in node.outputs:
                 run.assign(0, each.target, run.evaluate(each.source, given))
         scopes.begin(run, run.scopes[0], (number,))
