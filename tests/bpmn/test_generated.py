@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hark.testing import Harness
-from tests.bpmn.blocks import VARIABLES, Block, Model, as_bpmn, blocks
+from tests.bpmn.block_model import Model
+from tests.bpmn.block_xml import as_bpmn
+from tests.bpmn.blocks import VARIABLES, Block, blocks
 
 _ROUNDS = 6
 _answers = st.dictionaries(st.sampled_from(VARIABLES), st.booleans())
