@@ -16,7 +16,7 @@ from hark.model.names import check_queue
 from hark.runtime.registry import Registry
 
 _DEFAULT = 100  # slots of every queue, unless the app says otherwise
-_GRAPHS = 100  # of the queue of the interpreters, whatever the app says
+_GRAPHS = 100  # of the queue of the interpreters; as many as the largest queue has, if that has more
 
 
 class Slots:
@@ -42,7 +42,9 @@ class Slots:
 
     def _sizes(self) -> dict[str, int]:
         sizes = self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
-        return sizes if INTERPRETED.isdisjoint(self._registry.lanes()) else {**sizes, GRAPHS: _GRAPHS}
+        if INTERPRETED.isdisjoint(self._registry.lanes()):
+            return sizes
+        return {**sizes, GRAPHS: max((_GRAPHS, *sizes.values()))}
 
     def capacity(self, commits: Sequence[Commit]) -> Capacity:
         """What can be claimed, with the slots that these outcomes free when they are committed."""
