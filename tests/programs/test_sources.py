@@ -64,6 +64,8 @@ VARIABLES: dict[str, Any] = {
         ("${name.equals(5)}", False),
         ("${name.length() == 3}", True),
         ("${name.toUpperCase().startsWith('A')}", True),
+        ("${name.concat('-').concat(1)}", "Ada-1"),
+        ("${execution.getVariable('name')}", "Ada"),
         ("${order.items.size() > 0 && order.items.get(0).sku == 'a'}", True),
         ({"a": ["=x", {"b": "${id}"}], "=x": "plain"}, {"a": [5, {"b": 42}], "=x": "plain"}),
         ({"${name}": "=x", "n-${id}": 1}, {"Ada": 5, "n-42": 1}),
@@ -122,8 +124,8 @@ def test_b8_an_unknown_name_is_an_error_in_juel_and_null_in_feel() -> None:
 
 
 def test_b8_a_method_that_there_is_not_is_named_with_those_there_are() -> None:
-    with pytest.raises(ExpressionError, match=r"'getVariable' is called as a method.*size"):
-        check_source("${execution.getVariable('x')}")
+    with pytest.raises(ExpressionError, match=r"'getVariables' is called as a method.*size"):
+        check_source("${execution.getVariables()}")
 
 
 def test_b8_texts_that_are_expressions() -> None:

@@ -162,19 +162,31 @@ class _Reader:
         return "throws" if self.throws else "catches"
 
     def _signal(self) -> EventSpec | None:
-        signal = self._referred("signal", "signalRef", needed=True)
-        if signal is None:
-            return None
-        name = name_of(self.process, self.node, signal, "signal")
+        name = self._name("signal")
         if name is None:
-            return None
-        return EventSpec("signal", name=name, **self._payload())
+            signal = self._referred("signal", "signalRef", needed=True)
+            name = None if signal is None else name_of(self.process, self.node, signal, "signal")
+        return None if name is None else EventSpec("signal", name=name, **self._payload())
+
+    def _name(self, kind: str) -> Any:
+        """The name that `flowable:signalExpression` or `flowable:messageExpression` gives."""
+        return source(
+            self.process,
+            self.node,
+            attribute(self.definition, f"{kind}Expression"),
+            f"The name of the {kind}",
+            self.definition.line,
+        )
 
     def _message(self) -> EventSpec | None:
         if self.throws and is_handled(self.definition, self.node):
             return EventSpec("message")  # its handler sends it
-        message = self._referred("message", "messageRef", needed=True)
-        spec = None if message is None else message_event(self.process, self.node, message)
+        name = self._name("message")
+        if name is not None:
+            spec: EventSpec | None = EventSpec("message", name=name)
+        else:
+            message = self._referred("message", "messageRef", needed=True)
+            spec = None if message is None else message_event(self.process, self.node, message)
         if spec is None or not self.throws:
             return spec
         return EventSpec("message", name=spec.name, key=spec.key, **self._payload())

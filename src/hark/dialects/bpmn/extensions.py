@@ -16,7 +16,8 @@ _ATTRIBUTES = frozenset(
     ("assignee", "businessKey", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers",
      "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
      "errorCodeVariable", "errorMessage", "errorMessageVariable", "escalationCodeVariable", "expression",
-     "inheritVariables", "resource", "resultVariable", "resultVariableName", "topic", "type", "variableName")
+     "inheritVariables", "messageExpression", "resource", "resultVariable", "resultVariableName", "signalExpression",
+     "topic", "type", "variableName")
 )  # fmt: skip
 _ELEMENTS = frozenset(
     [f"{vendor}:{name}" for vendor in VENDORS for name in (

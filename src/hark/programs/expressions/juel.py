@@ -2,7 +2,7 @@
 
 It builds the tree of the other syntaxes and has their meaning: an unknown name is an error, and values of different
 types are not converted to each other. Of the methods of Java objects those that files use on texts, lists and maps are
-understood, such as `items.size()`; calling another one is an error that says so.
+understood, such as `items.size()`, and `execution.getVariable('x')`; calling another one is an error that says so.
 
 Precedence, from the loosest: `? :`, `|| or`, `&& and`, `== != eq ne`, `< > <= >= lt gt le ge`, `+ -`,
 `* / div % mod`, unary `- ! not empty`, then `.name` and `[index]`.
@@ -22,6 +22,7 @@ from hark.programs.expressions.tree import (
     Comparison,
     ComparisonOperator,
     Conditional,
+    Constant,
     FunctionCall,
     Index,
     ListOf,
@@ -29,6 +30,7 @@ from hark.programs.expressions.tree import (
     Negative,
     Node,
     Not,
+    Variable,
 )
 
 _ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"'}
@@ -170,10 +172,14 @@ def _method(reader: TokenReader, of: Node, name: str, at: int) -> Node:
     match name, arguments:
         case ("get", [key]):
             return Index(of, key, at)
+        case ("getVariable", [Constant(value=str(variable))]) if isinstance(of, Variable) and of.name == "execution":
+            return Variable(variable, at)
+        case ("concat", [other]):
+            return Arithmetic("+", of, FunctionCall("text", (other,), at), at)
         case ("equals", [other]):
             # Unlike `==`, values of different types are not equal, rather than a mistake.
             return Comparison("in", other, ListOf((of,), at), at)
         case _ if name in _METHODS and len(arguments) == _METHODS[name][1]:
             return FunctionCall(_METHODS[name][0], (of, *arguments), at)
-    known = ", ".join(sorted([*_METHODS, "equals", "get"]))
+    known = ", ".join(sorted([*_METHODS, "concat", "equals", "get"]))
     raise reader.error(f"{name!r} is called as a method; values here are data and have only these: {known}", at)

@@ -6,7 +6,7 @@ leaves the activity for good.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
@@ -26,24 +26,25 @@ def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         run.leave(token)
     elif node.loop is None:
         body(run, token, None)
-    else:
-        catching.arm_boundaries(run, token, node)
+    elif not catching.arm_boundaries(run, token, node):
         loops.begin(run, token, node)
 
 
 def body(run: Execution, token: FlowToken, data: Any) -> None:
     """Do the work of an activity, or of one instance of it."""
     node = run.node(token)
-    if node.boundaries and not run.is_iteration(token):
-        catching.arm_boundaries(run, token, node)
+    is_subprocess = node.kind == "subprocess"
     variables = mapped_inputs(run, node, token.scope)
-    if node.kind == "subprocess":
-        scopes.begin_subprocess(run, token, variables)
-        return
-    if node.inputs or node.outputs:
-        local = ProcessScope(run.number(), token.node, token.scope, "local", token.id, variables)
+    if is_subprocess or node.inputs or node.outputs:
+        kind: Literal["subprocess", "local"] = "subprocess" if is_subprocess else "local"
+        local = ProcessScope(run.number(), token.node, token.scope, kind, token.id, variables)
         run.scopes[local.id] = local
         token.local = local.id
+    if node.boundaries and not run.is_iteration(token) and catching.arm_boundaries(run, token, node):
+        return
+    if is_subprocess:
+        scopes.begin(run, run.scopes[token.local], run.graph.begins(token.node))
+        return
     match node.kind:
         case "script":
             ended(run, token, run.evaluate(node.script, run.view(seen_by(token))))

@@ -32,8 +32,10 @@ def catch(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     arm(run, token, token.node, token.local or token.scope)
 
 
-def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, again: bool = False) -> None:
+def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, again: bool = False) -> bool:
     """Wait for the event of a node, for a token, or to start an event sub-process of a scope.
+
+    The expressions of a boundary event see the local variables of its host.
 
     Args:
         run: The instance.
@@ -41,29 +43,33 @@ def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, aga
         number: The node with the event.
         scope: The scope of the token, or that of the event sub-process.
         again: The event can come several times: it does not interrupt.
+
+    Returns:
+        Whether it is a condition that holds already.
     """
     node = run.graph.nodes[number]
     event = node.event
     assert event is not None
     id, of = run.number(), 0 if token is None else token.id
+    seen = scope if token is None else token.local or scope
     place = run.place(number, of, scope)
     wait = run.wait_id(id)
     catcher: Catcher
     new: Arm | None
     match event.kind:
         case "signal":
-            catcher = Catcher(id, number, of, scope, "broadcast", name_of(run, event, scope, "signal"))
+            catcher = Catcher(id, number, of, scope, "broadcast", name_of(run, event, seen, "signal"))
             new = Arm("broadcast", wait, place, catcher.name, answers_each=again, fresh=True)
         case "message":
-            name, key = name_of(run, event, scope, "message"), message_key(run, event, scope)
+            name, key = name_of(run, event, seen, "message"), message_key(run, event, seen)
             catcher = Catcher(id, number, of, scope, "message", name, key)
             new = Arm("message", wait, place, name, key, answers_each=again)
         case "timer":
-            text = timer_text(run, event, scope)
+            text = timer_text(run, event, seen)
             assert event.timer is not None
             due, left = first_due(event.timer, text, run.now)
             if left == 0:
-                return  # its cycle is over
+                return False  # its cycle is over
             catcher = Catcher(id, number, of, scope, "timer", text, None, due, left)
             new = Arm("timer", wait, place, deadline=due)
         case "conditional":
@@ -72,20 +78,27 @@ def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, aga
         case _:
             raise StuckToken(f"an event of kind {event.kind!r} cannot be waited for")
     run.add_catcher(catcher, new)
-    if new is None and _condition_holds(run, catcher, event):
+    holds = new is None and _condition_holds(run, catcher, event)
+    if holds:
         run.push("fire", None, (id, None))
+    return holds
 
 
-def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """Wait for the boundary events of an activity. After an incident they are armed already."""
+def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> bool:
+    """Wait for the boundary events of an activity. After an incident they are armed already.
+
+    Returns whether one of them interrupts the activity before it begins: its condition holds."""
     if token.id in run.of_token:
-        return
+        return False
+    interrupts = False
     for number in node.boundaries:
         boundary = run.graph.nodes[number]
         assert boundary.event is not None
         if boundary.event.kind not in _WITHOUT_WAIT:
             with _naming(boundary):
-                arm(run, token, number, token.scope, again=not boundary.interrupting)
+                if arm(run, token, number, token.scope, again=not boundary.interrupting) and boundary.interrupting:
+                    interrupts = True
+    return interrupts
 
 
 def arm_event_subprocesses(run: Execution, scope: int) -> None:
@@ -133,14 +146,19 @@ def check_conditions(run: Execution) -> None:
 
 
 def _concerns(run: Execution, catcher: Catcher, event: EventSpec, changes: list[tuple[int, frozenset[str]]]) -> bool:
-    seen = {0, *(scope.id for scope in run.scopes_around(catcher.scope))}
+    seen = {0, *(scope.id for scope in run.scopes_around(_seen_by(run, catcher)))}
     names = frozenset(event.variables)
     return any(scope in seen and (not names or names & changed) for scope, changed in changes)
 
 
 def _condition_holds(run: Execution, catcher: Catcher, event: EventSpec) -> bool:
     assert event.condition is not None
-    return run.holds(event.condition, run.view(catcher.scope))
+    return run.holds(event.condition, run.view(_seen_by(run, catcher)))
+
+
+def _seen_by(run: Execution, catcher: Catcher) -> int:
+    """The scope whose variables a condition sees: that of its host, if that has its own."""
+    return (catcher.token and run.tokens[catcher.token].local) or catcher.scope
 
 
 def name_of(run: Execution, event: EventSpec, scope: int, what: str) -> str:

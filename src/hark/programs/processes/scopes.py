@@ -12,14 +12,6 @@ from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.state import FlowToken, ProcessScope
 
 
-def begin_subprocess(run: Execution, token: FlowToken, variables: dict[str, Any]) -> None:
-    """Begin the sub-process at which a token is."""
-    scope = ProcessScope(run.number(), token.node, token.scope, "subprocess", token.id, variables)
-    run.scopes[scope.id] = scope
-    token.local = scope.id
-    begin(run, scope, run.graph.begins(token.node))
-
-
 def begin(run: Execution, scope: ProcessScope, nodes: tuple[int, ...]) -> None:
     """Put tokens on these nodes of a new scope. Its event sub-processes can begin from now on."""
     tokens = [run.add_token(node, scope.id) for node in nodes]
