@@ -143,8 +143,8 @@ def blocks(draw: st.DrawFn, tasks: int = 7) -> Block:
     Around all is a sub-process that catches errors. Behind one of the blocks, what has completed is compensated.
     """
     names = iter(f"t{number}" for number in range(100))
-    undone = f"t{draw(st.integers(0, tasks))}"
-    return Scope("all", _block(draw, names, draw(st.integers(1, tasks)), undone), draw(st.booleans()), True)
+    undone = draw(st.sampled_from(("t0", "t0", "t1", "t2", "t3", "none")))
+    return Scope("all", _block(draw, names, draw(st.integers(2, tasks)), undone), draw(st.booleans()), True)
 
 
 _KINDS = ("sequence", "choice", "parallel", "inclusive", "loop", "scope", "scope", "repeat")
@@ -178,7 +178,7 @@ def _composite(draw: st.DrawFn, names: Iterator[str], name: str, size: int, undo
 
 
 def _leaf(draw: st.DrawFn, name: str) -> Leaf:
-    match draw(st.sampled_from(("task", "undoable", "undoable", "raise", "many"))):
+    match draw(st.sampled_from(("undoable", "undoable", "undoable", "task", "raise", "many"))):
         case "raise":
             return Raise(name, draw(st.sampled_from(VARIABLES)))
         case "many":

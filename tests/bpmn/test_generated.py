@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from hark.testing import Harness
 from tests.bpmn.block_model import Model
 from tests.bpmn.block_xml import as_bpmn
 from tests.bpmn.blocks import VARIABLES, Block, blocks
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a failure is shrunk before it is shown
 
 _ROUNDS = 6
 _answers = st.dictionaries(st.sampled_from(VARIABLES), st.booleans())
