@@ -208,7 +208,6 @@ IN_A_PROCESS = {  # the first line is line 3
         "".join(f'\n<startEvent id="s{n}"><messageEventDefinition messageRef="msg"/></startEvent>' for n in (1, 2)),
         "s2", 5, "same message",
     ),
-    "compensation without an association": (boundary(COMPENSATION), "b", 8, "not associated"),
     "compensation by an ordinary activity": (
         boundary(COMPENSATION) + '<association sourceRef="b" targetRef="t"/>', "b", 8, "isForCompensation",
     ),

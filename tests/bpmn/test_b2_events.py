@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hark.model.process import Assignment, EventSpec
-from tests.bpmn.small_files import chain, ext, node_of, spec_of
+from tests.bpmn.small_files import chain, ext, node_of, process_file, read, spec_of
 
 AROUND = (
     '<signal id="sig" name="go"/><signal id="named" name="go-${order}"/>'
@@ -166,6 +166,13 @@ def test_b2_compensation_is_found_through_an_association_outside_the_sub_process
     assert nodes["undo"].for_compensation
     assert nodes["book"].boundaries == ()
     assert spec.nodes[nodes["back"].event.activity or 0].id == "book"  # type: ignore[union-attr]
+
+
+def test_b2_a_boundary_event_for_compensation_without_an_association_does_nothing_and_is_listed() -> None:
+    boundary = '<boundaryEvent id="b" attachedToRef="t"><compensateEventDefinition/></boundaryEvent>'
+    found = read(process_file(chain('<task id="t"/>') + boundary))
+    assert [(item.element, "not associated" in item.message) for item in found.ignored] == [("b", True)]
+    assert all(node.compensation is None for node in found.processes[0].nodes)
 
 
 def test_b2_the_scopes_of_sub_processes_and_the_start_of_an_event_sub_process() -> None:

@@ -163,4 +163,7 @@ def _report_handlers(
     elif activities:
         process.report(node, f'It is associated with {activities[0].id!r}. Set isForCompensation="true" there.')
     else:
-        process.report(node, "It is not associated with an activity that compensates. Draw an association to one.")
+        message = (
+            "It is not associated with an activity that compensates, so it does nothing. Draw an association to one."
+        )
+        process.file.ignore(node.id, node.line, message)  # as in Camunda: a model that is not finished runs
