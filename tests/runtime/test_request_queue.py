@@ -5,6 +5,7 @@ import time
 import pytest
 
 from hark.kernel.requests import (
+    Cancel,
     ClaimAwakeable,
     Deliver,
     Deploy,
@@ -86,6 +87,7 @@ def _start() -> StartInstances:
         (Deploy(name="p"), _start(), True),  # a turn deploys first
         (_start(), SetVariables(target="x"), False),
         (SetVariables(target="x"), Deliver(target="x"), True),
+        (SetVariables(target="x"), Cancel(target="x"), False),  # a turn cancels first
         (ClaimAwakeable(awakeable="a", by="ann"), SettleAwakeable(settle=Settle("a", "RESOLVED")), False),
         (SettleAwakeable(settle=Settle("a", "RESOLVED")), ClaimAwakeable(awakeable="a", by="ann"), True),
     ],

@@ -63,7 +63,7 @@ class TurnOrder:
                 self._may_start = True
                 self._signalled.add(item.correlation_key or "")
                 self._signalled_with_start.add(item.correlation_key)
-            case Deliver(target=target):
+            case Deliver(target=target) | SetVariables(target=target):
                 self._signalled.add(target)
             case ClaimAwakeable(awakeable=awakeable):
                 self._claimed.add(awakeable)
