@@ -106,6 +106,10 @@ JUEL = [
     (r"\${x} costs ${iteration}$", "${x} costs 2$"),
     ("${1 < 2 == true}", True),
     (r"${'a\'b'}", "a'b"),
+    ("${inputs.count == '3' and ' 3.0 ' eq inputs.count and inputs.count != '4'}", True),
+    ("${inputs.on == 'true' and 'no' == false and inputs.on ne 'no'}", True),
+    ("${inputs.count < '10' and '10' >= inputs.count}", True),
+    ("${'10' < '9'}", True),
 ]
 
 

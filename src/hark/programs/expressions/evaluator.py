@@ -10,7 +10,7 @@ from typing import Any
 
 from hark.programs.expressions.budget import Budget, OverBudget
 from hark.programs.expressions.error import ExpressionError, MissingValue, suggestion
-from hark.programs.expressions.functions import FUNCTIONS, MAX_INTEGER, check_number, contains
+from hark.programs.expressions.functions import FUNCTIONS, MAX_INTEGER, as_number, check_number, contains
 from hark.programs.expressions.json_values import WrongValue, is_same, kind_of
 from hark.programs.expressions.tree import (
     Arithmetic,
@@ -190,6 +190,8 @@ class Evaluation:
             raise WrongValue("The result is too large") from None
 
     def _compare(self, node: Comparison, left: Any, right: Any) -> bool:
+        if node.converts and isinstance(left, str) is not isinstance(right, str):
+            left, right = _converted(left, right), _converted(right, left)
         match node.operator:
             case "in":
                 return bool(contains(self.budget, right, left))
@@ -239,6 +241,18 @@ def _calculate(operator: str, left: int | float, right: int | float) -> int | fl
     if isinstance(left, int) and isinstance(right, int) and right != 0 and left % right == 0:
         return left // right  # 6 / 2 is 3, not 3.0: it may become part of a text
     return left / right
+
+
+def _converted(value: Any, other: Any) -> Any:
+    """A text as a value of the type of the other side of a comparison; as it is, if it does not show one."""
+    if not isinstance(value, str):
+        return value
+    match kind_of(other):
+        case "true or false":
+            return value.strip().lower() == "true"
+        case "number" if (number := as_number(value)) is not None:
+            return number
+    return value
 
 
 def _number(value: Any, what: str) -> int | float:

@@ -19,6 +19,7 @@ from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.json_values import Kind, WrongValue, as_json, as_text, is_same, kind_of
 
 MAX_INTEGER = 1 << 63
+_MAX_NUMBER = 40  # characters of a number in a text
 _EXACT = 1 << 53  # from here on a float has no fraction
 _MOST_DIGITS = 15
 
@@ -272,15 +273,22 @@ def _number(budget: Budget, value: Any) -> int | float:
     if kind_of(value) == "number":
         return value  # type: ignore[no-any-return]
     text = _need(value, "number", "text", "number").strip()
-    if len(text) > 40:
+    if len(text) > _MAX_NUMBER:
         raise WrongValue("The text is not a number: it is too long")
-    try:
-        number = parse_json(text.removeprefix("+"), what="text")
-    except InvalidInput:
-        number = None
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    number = as_number(text)
+    if number is None:
         raise WrongValue(f"{text!r} is not a number")
     return number
+
+
+def as_number(text: str) -> int | float | None:
+    """The number that a text consists of; None if it is something else."""
+    text = text.strip()
+    try:
+        number = parse_json(text.removeprefix("+"), what="text") if len(text) <= _MAX_NUMBER else None
+    except InvalidInput:
+        return None
+    return None if isinstance(number, bool) or not isinstance(number, int | float) else number
 
 
 @_function("default(value, other)", 2)

@@ -1,8 +1,10 @@
 """The parser of JUEL, the syntax of `${…}` in BPMN files: `${order.total > 100 && not empty order.items}`.
 
-It builds the tree of the other syntaxes and has their meaning: an unknown name is an error, and values of different
-types are not converted to each other. Of the methods of Java objects those that files use on texts, lists and maps are
-understood, such as `items.size()`, and `execution.getVariable('x')`; calling another one is an error that says so.
+It builds the tree of the other syntaxes and has their meaning: an unknown name is an error. Unlike there, a comparison
+converts a text to the number, true or false on its other side, because files rely on it: `${approved == 'true'}` is
+written for a form that gives a text, and gets true from a program. Of the methods of Java objects those that files use
+on texts, lists and maps are understood, such as `items.size()`, and `execution.getVariable('x')`; calling another one
+is an error that says so.
 
 Precedence, from the loosest: `? :`, `|| or`, `&& and`, `== != eq ne`, `< > <= >= lt gt le ge`, `+ -`,
 `* / div % mod`, unary `- ! not empty`, then `.name` and `[index]`.
@@ -97,7 +99,7 @@ def _combine(reader: TokenReader, left: Node, least: int) -> Node | None:
     if operator in _COMPARISONS and least <= _COMPARISONS[operator][0]:
         reader.take()
         binding, comparison = _COMPARISONS[operator]
-        return Comparison(comparison, left, _expression(reader, binding + 1), token.at)
+        return Comparison(comparison, left, _expression(reader, binding + 1), token.at, converts=True)
     if operator in _ARITHMETIC and least <= _ARITHMETIC[operator][0]:
         reader.take()
         binding, arithmetic = _ARITHMETIC[operator]

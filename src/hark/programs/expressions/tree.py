@@ -93,12 +93,13 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left == right` and the like."""
+    """`left == right` and the like. If it `converts`, a text is compared with a number, true or false as that."""
 
     operator: ComparisonOperator
     left: Node
     right: Node
     at: int
+    converts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
