@@ -87,11 +87,16 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
 
 
 def _instance(row: sql.StartRow, cause: Publish | Message) -> NewInstance:
+    key = None
+    if isinstance(cause, Message):
+        # A process that throws a message with its own key holds that key itself: what it starts has none.
+        is_own = cause.sender is not None and cause.sender.claim.correlation_key == cause.key
+        key = None if is_own else cause.key
     return NewInstance(
         definition=row.definition,
         state=cause.payload if row.state is None else row.state,
         id=new_id(),
         version=row.version,
         step=row.element or None,
-        correlation_key=cause.key if isinstance(cause, Message) else None,
+        correlation_key=key,
     )

@@ -15,7 +15,7 @@ from hark.model.process import EventSpec, NodeSpec
 from hark.programs.processes import catching, compensation, mappings, scopes
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.graph import EventSubprocess
-from hark.programs.processes.state import FlowToken, ProcessScope
+from hark.programs.processes.state import Compensation, FlowToken, ProcessScope
 
 _MAPPED = frozenset(("none", "signal", "escalation"))  # their mapping is local; that of a message is a task's
 
@@ -224,14 +224,29 @@ def _catch_at_boundary(run: Execution, host: FlowToken, number: int, thrown: Thr
 
 
 def _cancel(run: Execution, token: FlowToken) -> None:
-    """Cancel a transaction: its other tokens end, and what has completed in it is compensated."""
+    """Cancel a transaction, with all its instances: its other tokens end, and what has completed is compensated."""
     scope = run.scopes[token.scope]
     run.disarm_scope(scope.id)
     for other in run.in_(scope.id):
         if other is not token and other.id in run.tokens:
             run.cancel_token(other)
-    records, scope.records = scope.records, []
+    records, scope.records = [*_of_other_instances(run, scope), *scope.records], []
     compensation.begin(run, token, records)
+
+
+def _of_other_instances(run: Execution, scope: ProcessScope) -> list[Compensation]:
+    """Cancel the other instances of a transaction. Returns what has completed in them, and in those that have ended."""
+    owner = run.tokens[scope.owner]
+    if not run.is_iteration(owner):
+        return []
+    loop = run.scopes[run.scopes[owner.scope].parent]
+    records, loop.records = loop.records, []
+    for iteration in [each.id for each in run.scopes.values() if each.parent == loop.id]:
+        for other in run.in_(iteration):
+            if other is not owner:
+                records += run.scopes[other.local].records if other.local else []
+                run.cancel_token(other)
+    return records
 
 
 def _leave_transaction(run: Execution, token: FlowToken) -> None:
