@@ -228,6 +228,9 @@ IN_A_PROCESS = {  # the first line is line 3
         '<startEvent id="s"/>\n<endEvent id="e"><errorEventDefinition/></endEvent>'
         '<sequenceFlow sourceRef="s" targetRef="e"/>', "e", 4, "which error",
     ),
+    "an error that is not among those of the file": (
+        boundary('<errorEventDefinition errorRef="er"/>'), "b", 8, "Did you mean 'err'?",
+    ),
     "an error end without a code": (
         '<startEvent id="s"/>\n<endEvent id="e"><errorEventDefinition errorRef="plain"/></endEvent>'
         '<sequenceFlow sourceRef="s" targetRef="e"/>', "e", 4, "errorCode",

@@ -118,10 +118,11 @@ def _take(run: Execution, token: FlowToken, activity: int | None) -> list[Compen
             around = run.scopes[scope.parent]  # an event sub-process compensates the scope it is in
             records, around.records = [*around.records, *records], []
         return records
+    meant = {activity, *run.graph.compensated_by(activity)}  # a handler stands for what it compensates
     while True:
-        found = [each for each in scope.records if each.node == activity]
+        found = [each for each in scope.records if each.node in meant]
         if found:
-            scope.records = [each for each in scope.records if each.node != activity]
+            scope.records = [each for each in scope.records if each.node not in meant]
             return found
         if scope.id == 0:
             return []

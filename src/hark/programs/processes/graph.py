@@ -95,6 +95,10 @@ class ProcessGraph:
         assert node.event is not None
         return self._links[node.scope, str(node.event.name)]
 
+    def compensated_by(self, handler: int) -> list[int]:
+        """The activities that an activity for compensation compensates."""
+        return [number for number, node in enumerate(self.nodes) if node.compensation == handler]
+
     def is_activity(self, number: int) -> bool:
         """Whether this node is a task, a sub-process or a call activity."""
         return self.nodes[number].kind in _ACTIVITIES

@@ -82,8 +82,10 @@ def _is_done(run: Execution, scope: ProcessScope, loop: LoopState, iteration: Pr
     if spec.kind == "standard":
         return loop.completed == spec.maximum or not _repeats(run, iteration, spec)
     _count(scope, 0 if spec.kind == "sequential" else loop.total - loop.completed)
-    if spec.completion is not None and run.holds(spec.completion, run.view(iteration.id)):
-        return True
+    if spec.completion is not None:
+        layers = [*run.layers(iteration.id), _zeebe_counts(scope)]
+        if run.holds(spec.completion, Variables(layers)):
+            return True
     return loop.completed == loop.total
 
 
@@ -150,6 +152,17 @@ def _count(scope: ProcessScope, active: int) -> None:
     scope.variables["nrOfInstances"] = loop.total
     scope.variables["nrOfCompletedInstances"] = loop.completed
     scope.variables["nrOfActiveInstances"] = active
+
+
+def _zeebe_counts(scope: ProcessScope) -> dict[str, Any]:
+    """The counts with the names that they have in Camunda 8."""
+    counts = scope.variables
+    return {
+        "numberOfInstances": counts["nrOfInstances"],
+        "numberOfActiveInstances": counts["nrOfActiveInstances"],
+        "numberOfCompletedInstances": counts["nrOfCompletedInstances"],
+        "numberOfTerminatedInstances": 0,
+    }
 
 
 def _repeats(run: Execution, scope: ProcessScope, spec: LoopSpec) -> bool:
