@@ -1,7 +1,7 @@
 """Activities: a token begins one, its work is done, and it goes on.
 
-`enter` begins the loop of an activity, if it has one; `body` does the work once; `ended` takes its result; `completed`
-leaves the activity for good.
+`enter` begins the loop of an activity, if it has one; `body` does the work once; `ended` takes its result; `iterated`
+goes on with the loop; `completed` leaves the activity for good.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hark.model.process import CallSpec, NodeSpec
+from hark.programs.expressions import ExpressionError
 from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.state import FlowToken, ProcessScope
-from hark.programs.processes.variables import Variables, set_local
+from hark.programs.processes.variables import StuckToken, Variables, set_local
 
 
 def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -93,12 +94,21 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
             # The output of this instance sees what was mapped to it and, beside output mappings, what it returned.
             targets = {target.partition(".")[0] for target, _ in given}
             run.scopes[token.scope].variables |= {name: own[name] for name in own.keys() - targets}
+        run.scopes[token.scope].records = records
         run.disarm_token(token)
-        loops.iteration_ended(run, token, node, records)
+        try:
+            iterated(run, token, None)
+        except (ExpressionError, StuckToken) as error:  # its result is taken: a retry must not take it again
+            raise StuckToken(str(error), "iterated") from error
         return
     if node.loop is None:
         compensation.record(run, token.scope, token.node, node, token.scope, records)
     completed(run, token, None)
+
+
+def iterated(run: Execution, token: FlowToken, data: Any) -> None:
+    """One instance of a loop has ended, and its result is taken."""
+    loops.iteration_ended(run, token, run.node(token))
 
 
 def completed(run: Execution, token: FlowToken, data: Any) -> None:

@@ -112,14 +112,14 @@ class ProcessChildren:
         run = self._run
         id, wait = run.child_id(token.child), run.wait_id(0)
         if node.call is not None:
-            run.effects.append(RetryChild(id, parent_wait=wait))
+            run.retries[token.child] = RetryChild(id, parent_wait=wait)
             return
         scope = token.local or token.scope
         state = retried_state(
             self._claim, token.node, self._left.get(id), local=run.local_view(scope), root=run.state.variables
         )
         lane = service_lane(self._handler(token, node))
-        run.effects.append(RetryChild(id, step=node.id, state=state, lane=lane, parent_wait=wait))
+        run.retries[token.child] = RetryChild(id, step=node.id, state=state, lane=lane, parent_wait=wait)
 
     # -- ending --------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class ProcessChildren:
             token.child = 0
         elif row.status == "done":
             run.push("ended", token, json.load(row.result) if row.result else None)
-        else:
+        elif row.status in ("failed", "cancelled"):  # otherwise it runs again: this was an earlier end
             self._failed(token, node, row, error or row.error or row.status)
 
     def _failed(self, token: FlowToken, node: NodeSpec, row: TaskOutput, error: str) -> None:

@@ -20,7 +20,9 @@ from hark.programs.processes.variables import Variables, assigned, flattened
 if TYPE_CHECKING:
     from hark.programs.processes.children import ProcessChildren
 
-Action = Literal["enter", "body", "ended", "completed", "leave", "end", "fire", "child", "thrown", "compensate"]
+Action = Literal[
+    "enter", "body", "ended", "iterated", "completed", "leave", "end", "fire", "child", "thrown", "compensate"
+]
 Work = tuple[Action, FlowToken | None, Any]
 
 _REASON = "the process does not wait for it any more"
@@ -56,6 +58,7 @@ class Execution:
         self.awakeables: dict[str, NewAwakeable] = {}
         self.effects: list[Effect] = []
         self.starts: dict[int, Effect] = {}  # effects that start children, by the number of the child
+        self.retries: dict[int, Effect] = {}  # those that run children again
         self.thrown: dict[str, Any] | None = None
         self.finished = False
         self.flows_taken: dict[int, int] = {}
@@ -111,12 +114,12 @@ class Execution:
             self.remove_scope(token.local)
             token.local = 0
         token.flow = -1
-        if token.id in self.stopped:
-            self.stopped.discard(token.id)
-            self.state.incidents = [i for i in self.state.incidents if i.token != token.id]
+        self.forget_incident(token)
 
     def cancel_child(self, token: FlowToken) -> None:
-        if self.starts.pop(token.child, None) is None and token.id not in self.stopped:
+        is_new = self.starts.pop(token.child, None) is not None
+        has_ended = self.retries.pop(token.child, None) is not None or token.id in self.stopped
+        if not is_new and not has_ended:
             self.effects.append(CancelChild(self.child_id(token.child), _REASON))
         token.child = 0
 
@@ -291,3 +294,9 @@ class Execution:
         element = element or ("" if token is None else self.graph.ids[token.node])
         self.state.incidents.append(Incident(id, element, error, self.now, resume, data, fatal))
         self.stopped.add(id)
+
+    def forget_incident(self, token: FlowToken) -> None:
+        """A token is not stopped any more."""
+        if token.id in self.stopped:
+            self.stopped.discard(token.id)
+            self.state.incidents = [each for each in self.state.incidents if each.token != token.id]

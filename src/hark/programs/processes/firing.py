@@ -10,7 +10,7 @@ from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import begin_local, mapped_inputs
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import next_due
-from hark.programs.processes.variables import Variables
+from hark.programs.processes.variables import Variables, assigned
 
 
 def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None:
@@ -25,10 +25,11 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
     follows_gateway = host is not None and node.kind in ("catch", "receive") and host.node != catcher.node
     local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
     taken = _taken(run, catcher.scope, node, values, local)
-    if catcher.kind == "timer":
-        _count_timer(run, catcher, node)
     if host is None:
         _start_event_subprocess(run, catcher, taken)
+    if catcher.kind == "timer":  # nothing of what follows can fail
+        _count_timer(run, catcher, node)
+    if host is None:
         return
     if node.kind == "boundary":
         _leave_by_boundary(run, catcher, node, host, taken)
@@ -47,26 +48,24 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
         if host.local:
             run.remove_scope(host.local)
             host.local = 0
-        _take(run, host.scope, taken)
+        run.merge(host.scope, taken)
         run.push("leave", host)
 
 
-_Taken = list[tuple[str, Any]]  # variables, or parts of them, and their values
-
-
-def _taken(run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None, local: dict[str, Any]) -> _Taken:
+def _taken(
+    run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None, local: dict[str, Any]
+) -> dict[str, Any]:
     """What an event puts into the variables: what came with it, and what its output mapping makes of that and of its
     local variables, which are in its scope or, behind an event gateway, still here."""
-    taken = [] if values is None or (node.outputs and node.keeps_result) else list(values.items())
+    taken = {} if values is None or (node.outputs and node.keeps_result) else dict(values)
     if not node.outputs or node.kind in ("user", "receive"):
         return taken
     seen = Variables([values or {}, local, *run.layers(scope)])
-    return taken + [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
-
-
-def _take(run: Execution, scope: int, taken: _Taken) -> None:
-    for target, value in taken:
-        run.assign(scope, target, value)
+    outputs = [(each.target.split("."), run.evaluate(each.source, seen)) for each in node.outputs]
+    around = run.view(scope)
+    for (name, *path), value in outputs:
+        taken[name] = assigned(taken.get(name, around.get(name)), path, value)
+    return taken
 
 
 def _follow_to(run: Execution, token: FlowToken, number: int) -> None:
@@ -77,7 +76,9 @@ def _follow_to(run: Execution, token: FlowToken, number: int) -> None:
     run.entered[number] = run.entered.get(number, 0) + 1
 
 
-def _leave_by_boundary(run: Execution, catcher: Catcher, node: NodeSpec, host: FlowToken, taken: _Taken) -> None:
+def _leave_by_boundary(
+    run: Execution, catcher: Catcher, node: NodeSpec, host: FlowToken, taken: dict[str, Any]
+) -> None:
     if node.interrupting:
         run.cancel_work(host)
         host.node = catcher.node
@@ -85,14 +86,14 @@ def _leave_by_boundary(run: Execution, catcher: Catcher, node: NodeSpec, host: F
     else:
         token = run.add_token(catcher.node, host.scope)
     run.entered[catcher.node] = run.entered.get(catcher.node, 0) + 1
-    _take(run, token.scope, taken)
+    run.merge(token.scope, taken)
     run.push("leave", token)
 
 
-def _start_event_subprocess(run: Execution, catcher: Catcher, taken: _Taken) -> None:
+def _start_event_subprocess(run: Execution, catcher: Catcher, taken: dict[str, Any]) -> None:
     scope = run.scopes[catcher.scope]
     event = next(each for each in run.graph.event_subprocesses(scope.node) if each.start_number == catcher.node)
-    scopes.begin_event_subprocess(run, scope, event, dict(taken))
+    scopes.begin_event_subprocess(run, scope, event, taken)
 
 
 def _count_timer(run: Execution, catcher: Catcher, node: NodeSpec) -> None:

@@ -19,6 +19,7 @@ from hark.model.failures import Failure, failure_of, storable
 from hark.model.process import START
 from hark.model.process_state import has_begun
 from hark.programs.expressions import ExpressionError
+from hark.programs.jobs.services import TaskOutput
 from hark.programs.processes import activities, catching, compensation, firing, gateways, moving, scopes, throwing
 from hark.programs.processes.children import RETRIED, ProcessChildren
 from hark.programs.processes.execution import Execution
@@ -27,6 +28,7 @@ from hark.programs.processes.services import ProcessServices
 from hark.programs.processes.state import (
     RUN,
     FlowToken,
+    Incident,
     ProcessScope,
     ProcessState,
     dump_process_state,
@@ -44,6 +46,7 @@ _ACTIONS: Final[dict[str, Any]] = {
     "enter": moving.enter,
     "body": activities.body,
     "ended": activities.ended,
+    "iterated": activities.iterated,
     "completed": activities.completed,
     "leave": moving.leave,
     "end": moving.end,
@@ -79,6 +82,7 @@ class _ProcessActivation:
         self._run.has_caller = claim.parent_wait is not None
         self._children = self._run.children = ProcessChildren(self._run, claim, services.max_payload)
         self._by_awakeable: dict[str, int] | None = None
+        self._resumed: dict[int, Incident] = {}  # by the token whose child is run again
         self._done = 0
 
     async def run(self) -> Decision:
@@ -138,9 +142,14 @@ class _ProcessActivation:
                     return  # the token was cancelled
                 if payload.get("status") == "escalated":
                     self._children.escalated(token, payload)
-                elif token.id in run.stopped:
                     return
-                elif "result" in payload:
+                if token.child in run.retries:
+                    return  # it ended while this instance had failed, and was read from its row
+                if token.id in run.stopped:
+                    if payload.get("status") != "done":
+                        return
+                    run.forget_incident(token)  # it was retried itself: a called process is an instance of its own
+                if "result" in payload:
                     run.push("ended", token, payload["result"])
                 else:
                     self._children.ended(token, ended.get(row.name), payload.get("error"))
@@ -224,11 +233,13 @@ class _ProcessActivation:
         if token is None and name == "fire":
             catcher = run.catchers.get(data[0])
             token = None if catcher is None or not catcher.token else run.tokens.get(catcher.token)
-        element = "" if token is None else self._graph.ids[token.node]
-        line = 0 if token is None else run.node(token).line
+        number = -1 if token is None else token.node
+        if token is None and name == "fire" and data[0] in run.catchers:
+            number = run.catchers[data[0]].node
+        element, line = ("", 0) if number < 0 else (self._graph.ids[number], self._graph.nodes[number].line)
         at = f" (line {line})" if line else ""
         text = storable(f"Element {element!r}{at}: {error}" if element else str(error))
-        resume: Any = name
+        resume: Any = getattr(error, "resume", None) or name
         kept = data if name in ("ended", "fire") else None
         run.stop(None if name == "fire" else token, text, resume, kept, element=element, fatal=True)
 
@@ -288,23 +299,35 @@ class _ProcessActivation:
         incidents, run.state.incidents, run.stopped = run.state.incidents, [], set()
         stuck = [run.tokens.get(incident.token) for incident in incidents if incident.resume == "child"]
         children = [run.child_id(token.child) for token in stuck if token is not None and token.child]
-        for row in (await self._services.outputs(children)).values() if children else ():
-            self._children.left_by(row)
+        rows = await self._services.outputs(children) if children else {}
         for incident in reversed(incidents):
             token = run.tokens.get(incident.token)
             match incident.resume:
                 case "conditions":
                     run.changes.append((0, frozenset(run.state.variables)))
+                    run.changes += [(id, frozenset(scope.variables)) for id, scope in run.scopes.items() if id]
                 case "fire":
                     run.push("fire", None, tuple(incident.data))
                 case _ if token is None:
                     pass
                 case "child":
-                    run.push("child", token, RETRIED if token.child else None)
+                    self._resume_child(token, rows.get(run.child_id(token.child)), incident)
                 case "enter" | "body" as action:
                     self._start_over(token, action)
                 case action:
                     run.push(action, token, incident.data)
+
+    def _resume_child(self, token: FlowToken, row: TaskOutput | None, incident: Incident) -> None:
+        """Run a child again that has failed, or start it if it could not be started. A called process may have been
+        retried itself: then it runs, or is done."""
+        if row is None:
+            self._run.push("child", token)
+        elif row.status == "done":
+            self._children.ended(token, row, None)
+        elif row.status in ("failed", "cancelled"):
+            self._children.left_by(row)
+            self._resumed[token.id] = incident
+            self._run.push("child", token, RETRIED)
 
     def _start_over(self, token: FlowToken, action: Literal["enter", "body"]) -> None:
         """Let a token begin its element again."""
@@ -330,7 +353,7 @@ class _ProcessActivation:
         else:
             decision = self._park()
         decision.consume = tuple(row.seq for row in rows)
-        decision.effects = [*run.effects, *run.starts.values()]
+        decision.effects = [*run.effects, *run.retries.values(), *run.starts.values()]
         decision.events = self._moved()
         return decision
 
@@ -355,6 +378,10 @@ class _ProcessActivation:
         for token in run.tokens.values():
             if token.child in run.starts:
                 del run.starts[token.child]
+            elif token.child in run.retries:  # it is not run again: the next retry does that
+                del run.retries[token.child]
+                if token.id in self._resumed:
+                    state.incidents.append(self._resumed[token.id])
             elif run.thrown is not None and token.child and token.id not in run.stopped:
                 run.effects.append(CancelChild(run.child_id(token.child), "the process has failed"))
         texts = [

@@ -12,7 +12,7 @@ from typing import Any
 from hark.model.process import LoopSpec, NodeSpec
 from hark.programs.processes import compensation
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.state import Compensation, FlowToken, LoopState, ProcessScope
+from hark.programs.processes.state import FlowToken, LoopState, ProcessScope
 from hark.programs.processes.variables import StuckToken, Variables
 
 MAX_INSTANCES = 100_000
@@ -51,7 +51,7 @@ def begin(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         _count(scope, loop.total)
 
 
-def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec, records: list[Compensation]) -> None:
+def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """One instance has ended; its token is removed."""
     iteration = run.scopes[token.scope]
     scope = run.scopes[iteration.parent]
@@ -68,7 +68,7 @@ def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec, records: l
     except BaseException:
         loop.completed -= 1  # a retry ends this instance again
         raise
-    compensation.record(run, scope.id, token.node, node, iteration.id, records)
+    compensation.record(run, scope.id, token.node, node, iteration.id, iteration.records)
     run.remove_token(token)
     run.remove_scope(iteration.id)
     if is_done:

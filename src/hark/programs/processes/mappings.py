@@ -29,11 +29,11 @@ def end_local(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         run.assign(token.scope, target, value)
 
 
-def mapped_inputs(run: Execution, node: NodeSpec, scope: int) -> dict[str, Any]:
-    """The local variables that the mapping of an activity makes; each source sees those before it."""
+def mapped_inputs(run: Execution, node: NodeSpec, scope: int, given: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The local variables that the mapping of an activity makes; each source sees those before it, and `given`."""
     variables: dict[str, Any] = {}
     if node.inputs:
-        seen = Variables([variables, *run.layers(scope)])
+        seen = Variables([variables, given or {}, *run.layers(scope)])
         for each in node.inputs:
             set_local(variables, each.target, run.evaluate(each.source, seen))
     return variables

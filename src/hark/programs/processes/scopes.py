@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from hark.programs.processes import catching
@@ -50,9 +49,10 @@ def may_end(run: Execution, scope_id: int) -> None:
 
 
 def begin_event_subprocess(
-    run: Execution, scope: ProcessScope, event: EventSubprocess, values: Mapping[str, Any] | None
+    run: Execution, scope: ProcessScope, event: EventSubprocess, values: dict[str, Any] | None
 ) -> None:
     """Begin an event sub-process; one that interrupts cancels everything else in its scope (B5)."""
+    variables = mapped_inputs(run, event.node, scope.id, values)  # before anything changes: it may fail
     if event.start.interrupting:
         interrupt(run, scope)
         scope.interrupted = True
@@ -63,7 +63,7 @@ def begin_event_subprocess(
     owner.local = inner.id
     if values:
         run.merge(inner.id, values)
-    inner.variables = mapped_inputs(run, event.node, scope.id)
+    inner.variables = variables
     begin(run, inner, (event.start_number,))
 
 

@@ -21,7 +21,7 @@ RUN = "run"
 ScopeKind = Literal["process", "subprocess", "local", "loop", "iteration", "compensation", "handler"]
 CatcherKind = Literal["broadcast", "message", "timer", "awakeable", "condition"]
 Resumption = Literal[
-    "enter", "body", "ended", "completed", "leave", "fire", "child", "thrown", "compensate", "conditions"
+    "enter", "body", "ended", "iterated", "completed", "leave", "fire", "child", "thrown", "compensate", "conditions"
 ]
 
 
@@ -70,7 +70,8 @@ class ProcessScope(Struct, array_like=True):
             they are read before all others, and never written.
         interrupted: An interrupting event sub-process has begun in it: no other one begins any more.
         loop: Of a loop.
-        records: What has completed in it and can be compensated; of a `compensation`: what is still to be compensated.
+        records: What has completed in it and can be compensated; of a `compensation`: what is still to be compensated;
+            of an `iteration`: what can be compensated in the sub-process that it has run.
         fired: Complex gateways that have gone on, and the incoming flows that they still expect a token from.
     """
 

@@ -83,4 +83,12 @@ def _kind(value: Any) -> str:
 
 
 class StuckToken(Exception):
-    """A token cannot go on: what it needs is not there, or wrong. It fails the instance, which can be retried."""
+    """A token cannot go on: what it needs is not there, or wrong. It fails the instance, which can be retried.
+
+    Attributes:
+        resume: The action that a retry repeats, if it is not the one that failed: a part of that is done already.
+    """
+
+    def __init__(self, text: str, resume: str | None = None) -> None:
+        super().__init__(text)
+        self.resume = resume

@@ -146,12 +146,14 @@ set_on_cancel = Sql(
     """
 )
 
-# X8: a failed instance runs again from its failed step, and continues an undo that failed. Under lock.
+# X8: a failed instance runs again from its failed step, and continues an undo that failed. Its next end counts again
+# only for a process that called it, which waits for each end (B10). Under lock.
 retry_instances = Sql(
     """
     UPDATE instances SET status = 'runnable', error = NULL, traceback = NULL, attempt = 0, crashes = 0,
         epoch = epoch + 1, since = :position::bigint, due_at = NULL, finished_at = NULL,
-        holds_key = (correlation_key IS NOT NULL), updated_at = :now::bigint
+        holds_key = (correlation_key IS NOT NULL), updated_at = :now::bigint,
+        counted = (counted AND coalesce(parent_wait <> parent_id || '~0', true))
     WHERE id IN :ids[text]
     """
 )
