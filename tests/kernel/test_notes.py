@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hark.kernel.requests import Cancel, Commit, HandBack, SettleAwakeable
+from hark.kernel.requests import Cancel, ClaimAwakeable, Commit, HandBack, SettleAwakeable
 from hark.model.decisions import Arm, Decision, Finish, Park, Redo, Settle
-from hark.model.errors import AlreadySettled, NotFound, TaskLost
+from hark.model.errors import AlreadyClaimed, AlreadySettled, NotFound, TaskLost
 from hark.model.names import awakeable_id
 from hark.model.notes import NotedEvent
 from tests.support.runs import (
@@ -174,3 +174,18 @@ async def test_a4_awakeables_end_with_their_task_its_attempt_and_its_job(turns: 
     answers = [resolve(ask.result.id) for ask in asks]
     await turns.run(*answers)
     assert [type(answer.result) for answer in answers] == [AlreadySettled] * 5
+
+
+async def test_b6_an_awakeable_of_a_task_is_claimed_and_the_event_is_that_of_the_task(turns: Any) -> None:
+    [task] = await running(turns.run, "run", "run.0")
+    asked = note_awakeable(task, "awakeable#0")
+    await turns.run(asked)
+    claims = [ClaimAwakeable(awakeable=asked.result.id, by=by) for by in ("ann", "bob")]
+    await turns.run(*claims)
+    assert claims[0].result.claimed_by == "ann"
+    assert isinstance(claims[1].result, AlreadyClaimed)
+    assert await turns.read("SELECT instance_id FROM events WHERE type = 'claimed'") == [("run.0",)]
+    await turns.run(Commit(claim=task, decision=Decision("done", "t", "{}", Finish("done"))))
+    late = ClaimAwakeable(awakeable=asked.result.id)
+    await turns.run(late)
+    assert isinstance(late.result, AlreadySettled)

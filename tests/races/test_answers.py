@@ -6,6 +6,7 @@ from hark.kernel.requests import Cancel, ClaimAwakeable, Deliver, Message, Settl
 from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadyClaimed, AlreadySettled, NoTarget
+from tests.support.runs import note_awakeable, running
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE, asked, done, on, park
 
@@ -197,5 +198,24 @@ async def test_b6_a_claim_concurrent_with_the_end_of_an_awakeable_comes_first_or
             assert holder == (None if isinstance(claim.result, AlreadySettled) else "ann")
 
         return Duel(ending, part(claim), check)
+
+    await stage.explore(prepare)
+
+
+async def test_b6_a_claim_concurrent_with_the_answer_to_a_task_comes_first_or_is_refused(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        [task] = await running(stage.one.run, "run", "run.0")
+        asked = note_awakeable(task, "awakeable#0")
+        await stage.one.run(asked)
+        id = asked.result.id
+        claim = ClaimAwakeable(awakeable=id, by="ann", task_id="run.0")
+        answer = SettleAwakeable(settle=Settle(id, "RESOLVED", payload="1"), task_id="run.0")
+
+        async def check(claiming: TurnResult, answering: TurnResult) -> None:
+            [[holder, status]] = await stage.eye.fetch("SELECT claimed_by, status FROM awakeables")
+            assert status == "RESOLVED"
+            assert holder == (None if isinstance(claim.result, AlreadySettled) else "ann")
+
+        return Duel(part(claim), part(answer), check)
 
     await stage.explore(prepare)

@@ -258,6 +258,26 @@ async def test_a_store_of_the_first_version_is_migrated_with_its_rows(store: Sto
     assert versions == [1, *(script[0] for script in later)]
 
 
+async def test_the_numbers_of_signals_go_on_after_a_migration_that_copies_them(store: Store) -> None:
+    """A number that was used once is not used again, also if its row was removed: inboxes are read by number."""
+    *before, _ = [script for script in migrate.scripts(store.name) if script.number <= 16]
+    schema = store.options.get("schema")
+    begin = f"CREATE SCHEMA {schema}; SET search_path TO {schema};" if schema else ""
+    insert = "INSERT INTO signals (instance_id, kind, name, payload, at) VALUES ('i', '{}', 'go', '{}', 1);"
+    await apply(
+        store,
+        f"{begin} CREATE TABLE migrations (version integer PRIMARY KEY);"
+        + ";".join(script.sql for script in before)
+        + f"; INSERT INTO migrations (version) VALUES ({before[-1].number});"
+        + "".join(insert.format("signal", n) for n in range(3))
+        + "DELETE FROM signals WHERE seq = 3;",
+    )
+    await works(store)
+    await query(store, insert.format("control", "new").rstrip(";"))
+    found = await query(store, "SELECT seq, kind, payload FROM signals ORDER BY seq")
+    assert [tuple(row) for row in found] == [(1, "signal", "0"), (2, "signal", "1"), (4, "control", "new")]
+
+
 async def test_the_dumped_sql_creates_the_same_schema_as_opening_does(store: Store, tmp_path: Path) -> None:
     await works(store)
     (tmp_path / "other").mkdir()
