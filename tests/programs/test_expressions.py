@@ -110,6 +110,8 @@ JUEL = [
     ("${inputs.on == 'true' and 'no' == false and inputs.on ne 'no'}", True),
     ("${inputs.count < '10' and '10' >= inputs.count}", True),
     ("${'10' < '9'}", True),
+    ("${inputs.none > 5 or inputs.none < 5 or 5 <= inputs.none}", False),
+    ("${inputs.none <= null}", True),
 ]
 
 

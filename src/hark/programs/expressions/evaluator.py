@@ -199,6 +199,8 @@ class Evaluation:
                 return not contains(self.budget, right, left)
             case "==" | "!=":
                 return self._equals(left, right) is (node.operator == "==")
+        if node.converts and (left is None or right is None):
+            return left is right and node.operator in ("<=", ">=")
         left_kind, right_kind = kind_of(left), kind_of(right)
         if left_kind != right_kind or left_kind not in ("number", "text"):
             raise WrongValue(f"{node.operator} does not compare {_described(left)} with {_described(right)}")

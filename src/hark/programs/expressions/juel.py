@@ -1,10 +1,10 @@
 """The parser of JUEL, the syntax of `${…}` in BPMN files: `${order.total > 100 && not empty order.items}`.
 
 It builds the tree of the other syntaxes and has their meaning: an unknown name is an error. Unlike there, a comparison
-converts a text to the number, true or false on its other side, because files rely on it: `${approved == 'true'}` is
-written for a form that gives a text, and gets true from a program. Of the methods of Java objects those that files use
-on texts, lists and maps are understood, such as `items.size()`, and `execution.getVariable('x')`; calling another one
-is an error that says so.
+converts a text to the number, true or false on its other side, and null is neither less nor greater than anything,
+because files rely on it: `${approved == 'true'}` is written for a form that gives a text, and gets true from a program.
+Of the methods of Java objects those that files use on texts, lists and maps are understood, such as `items.size()`, and
+`execution.getVariable('x')`; calling another one is an error that says so.
 
 Precedence, from the loosest: `? :`, `|| or`, `&& and`, `== != eq ne`, `< > <= >= lt gt le ge`, `+ -`,
 `* / div % mod`, unary `- ! not empty`, then `.name` and `[index]`.

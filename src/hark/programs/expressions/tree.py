@@ -93,7 +93,8 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left == right` and the like. If it `converts`, a text is compared with a number, true or false as that."""
+    """`left == right` and the like. If it `converts`, a text is compared with a number, true or false as that, and null
+    is neither less nor greater than anything."""
 
     operator: ComparisonOperator
     left: Node
