@@ -59,7 +59,8 @@ REFUSED: list[tuple[str | bytes, str, int]] = [
     (ORDER, "application/yaml", 400),
     (ORDER, "text/html", 400),
     (ORDER, "application/x-www-form-urlencoded", 400),
-    (ORDER + " " * (2 << 20), "application/xml", 413),
+    ("<a>" * 200_000 + "</a>" * 200_000, "application/xml", 400),
+    (ORDER + " " * 20_000_000, "application/xml", 413),
 ]
 
 
@@ -75,6 +76,11 @@ async def test_b7_what_is_not_bpmn_is_refused_with_its_problems_and_nothing_is_s
     assert (problem["element"], problem["line"]) == ("f2", line)
     assert "ende" in problem["message"]
     assert await processes(idle) == []
+
+
+async def test_b7_a_file_may_have_more_bytes_than_a_payload(idle: httpx.AsyncClient) -> None:
+    answer = await send(idle, ORDER + "<!-- drawn -->" * 100_000)
+    assert (answer.status_code, answer.json()) == (201, {"deployed": [{"name": "order", "version": 1}]})
 
 
 async def test_b7_a_signal_and_a_message_start_instances(idle: httpx.AsyncClient) -> None:

@@ -20,6 +20,7 @@ _SVG = "image/svg+xml; charset=utf-8"
 _POLICY = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 _JOB_FORMS = ("json", "yaml", "x-yaml", "vnd.yaml")
 _BPMN_FORMS = ("xml", "bpmn+xml")
+_MAX_BPMN = 20_000_000  # bytes: 10 million characters, the most that a BPMN file may have, in UTF-16
 
 
 class Deployment(msgspec.Struct):
@@ -112,12 +113,13 @@ async def deploy(request: HttpRequest) -> Response:
             f"A definition cannot be sent as {kind!r}. Send BPMN as application/xml, a job as application/yaml or "
             "application/json."
         )
-    raw = await parsing.read_body(
-        request.receive, request.header(b"content-length"), request.access.max_payload, parsing.ENVELOPE
-    )
+    length = request.header(b"content-length")
     if form in _BPMN_FORMS:
+        # The file is not a payload: a drawing with 1,000 elements has more bytes than a payload may have.
+        raw = await parsing.read_body(request.receive, length, max(request.access.max_payload, _MAX_BPMN))
         deployed = await request.access.deploy_bpmn(raw, ignore_extensions=query.ignore_extensions)
     else:
+        raw = await parsing.read_body(request.receive, length, request.access.max_payload, parsing.ENVELOPE)
         deployed = await request.app.deploy(_job_text(raw))
     return json_response(Deployed([Deployment(name, version) for name, version in deployed]), 201)
 

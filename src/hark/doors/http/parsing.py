@@ -64,7 +64,7 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, envelope
 
 def _too_large(size: int, limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"The body has {size} bytes or more, but a payload may have {limit}. Send less, or a reference to the data.",
+        f"The body has {size} bytes or more, but it may have {limit}. Send less, or a reference to the data.",
         size=size,
         limit=limit,
     )
