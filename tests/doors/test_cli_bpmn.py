@@ -1,4 +1,4 @@
-"""`hark bpmn deploy|undeploy|check|render` and `hark instance variables`, on a store and through a server."""
+"""`hark bpmn deploy|undeploy|list|check|render` and `hark instance variables`, on a store and through a server."""
 
 import json
 from pathlib import Path
@@ -80,7 +80,11 @@ def test_b2_deploy_puts_all_files_into_the_store_or_none(cli: Cli, folder: Path)
     assert (shown["kind"], shown["state"]) == (
         "bpmn", {"variables": {"total": 3}, "tokens": [], "incidents": []},
     )  # fmt: skip
+    assert [line.split() for line in cli("bpmn", "list").out.splitlines()] == [
+        ["PROCESS", "VERSION"], ["order", "1"], ["triggered", "1"],
+    ]  # fmt: skip
     assert cli("bpmn", "undeploy", "order").out == "order is undeployed.\n"
+    assert cli("bpmn", "list", "--json").json == [{"name": "triggered", "version": 1}]
     assert "undeployed" in cli("start", "order").error_line(3)
     cli("bpmn", "undeploy", "nothing").error_line(3)
 
@@ -93,7 +97,8 @@ def test_b10_variables_are_shown_and_set(cli: Cli, folder: Path) -> None:
     instance = cli("instance", "variables", "order-42", 'list=["a"]', "--json").json
     assert instance["state"]["variables"] == {"total": 4, "to": "Bern", "list": ["a"]}
     assert cli("instance", "variables", "order-42", "--json").json == instance["state"]["variables"]
-    assert "write a name and a value" in cli("instance", "variables", "order-42", "total").error_line(2)
+    wrong = cli("instance", "variables", "order-42", "total").error_line(2)
+    assert wrong == "hark: total: write a name and a value, for example service=api."
     cli("instance", "variables", "nothing").error_line(3)
 
 
@@ -108,6 +113,7 @@ def test_b7_the_same_commands_work_through_a_server(folder: Path) -> None:
         assert remote("bpmn", "deploy", "order.bpmn", "alarm.bpmn") == "order version 1\ntriggered version 1\n"
         assert run_cli("bpmn", "deploy", "broken.bpmn", "--server", server).code == 2
         assert remote("bpmn", "deploy", "listened.bpmn", "--ignore-extensions") == "order version 2\n"
+        assert remote("bpmn", "list").split() == ["PROCESS", "VERSION", "order", "2", "triggered", "1"]
         remote("start", "order", "--input", '{"total": 3}', "--key", "order-42")
         assert remote("instance", "variables", "order-42", "total=4").endswith(": total set.\n")
         assert remote("instance", "variables", "order-42").split() == ["total", "4"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hark.runtime import health
 from hark.testing import Harness
 from tests.doors.support_cli import run_cli, store_options
 from tests.promises.support_machines import harness
@@ -62,6 +63,20 @@ async def test_d7_an_incident_of_a_live_process_says_how_to_go_on(store: Store) 
         assert f"run `hark instance retry {id}`." in why.text
         assert [blocker.reason for blocker in why.blockers] == ["no_worker", "incident"]  # a Harness has no worker
         assert "children" not in {wait.kind for wait in why.waits}, "no child is left to wait for"
+
+
+async def test_d7_a_wait_for_children_is_listed_only_while_the_process_has_children(store: Store) -> None:
+    async with harness(store) as app:
+        await app.deploy(BOTH)
+        refund = await app.start("refund", {"amount": 20})
+        await app.drain()
+        assert sorted(wait.kind for wait in await app.waits()) == ["awakeable", "children"]
+        await app.cancel(refund)
+        await app.drain()
+        await stuck(app)
+        assert [wait.kind for wait in await app.waits()] == ["awakeable"]
+        assert await app.waits(kind="children") == []
+        assert (await app._read(health.facts))["oldest_wait"]["kind"] == "awakeable"
 
 
 def test_d7_the_command_line_shows_incidents_and_the_command_that_resumes_them(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class OperationVerbs(Core):
         """
         payload = json.dump(variables, limit=self._max_payload, what="object of variables")
         if not payload.startswith("{"):
-            raise InvalidInput(f"The variables must be an object with their names, not {type(variables).__name__}.")
+            raise InvalidInput('The variables must be an object: {"name": value, …}.')
         return self._read_after(SetVariables(target=target_of(target), payload=payload), views.get)
 
     def sweep(self) -> Reply[None]:

@@ -150,7 +150,7 @@ def refuse(turn: Turn, message: Message) -> None:
     """No instance takes this message."""
     message.result = NoTarget(
         f"No instance waits for message {message.name!r} with key {message.key!r}. "
-        "See `hark instance list` for what waits, then send it again.",
+        "See `hark instance list` for what waits, then send it again, or send it with a ttl: it is kept for so long.",
         target=message.key,
     )
     turn.history.near_miss("message", message.key, message.name, "missing")

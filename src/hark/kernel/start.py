@@ -218,8 +218,8 @@ def _definition_refusal(turn: Turn, item: NewInstance) -> NotFound | None:
             "Register that version, or start without version= to get the newest."
         )
     return NotFound(
-        f"There is no definition {item.definition!r}. Register it with app.register(…), "
-        "or start a worker that has its code, then start again."
+        f"There is no definition {item.definition!r}. Register it with app.register(…), start a worker that has its "
+        "code, or deploy its file with app.deploy(…), then start again."
     )
 
 

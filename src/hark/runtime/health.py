@@ -31,7 +31,7 @@ async def facts(store: Store) -> dict[str, Any]:
     [[abandoned]] = await store.read(reads.abandoned_count, now=now)
     scheduled = await store.read(reads.count_scheduled, before=now - _LATE)
     newest = {name: row for name, *row in await store.read(sql.definitions)} if scheduled else {}
-    oldest, _ = await views.waits(store, None, None, limit=1)
+    oldest = await views.oldest_wait(store)
     server = await store.server()
     live = [worker for worker in workers if worker.until >= now]
     beats = [beat for worker in live if (beat := heartbeat(worker, now)) is not None]
@@ -50,7 +50,7 @@ async def facts(store: Store) -> dict[str, Any]:
         "abandoned": abandoned,
         "late": late,
         "late_since": None if since is None else from_micros(since),
-        "oldest_wait": _wait(oldest[0]) if oldest else None,
+        "oldest_wait": None if oldest is None else _wait(oldest),
         "living": sum(count for _, _, count in unfinished),
         "runnable": sum(count for _, status, count in unfinished if status == "runnable"),
         "codeless": _without_code(unfinished, [row.definitions for row in leases if row.until >= now]),

@@ -12,6 +12,7 @@ from hark.model import json
 from hark.model.errors import NotFound, no_instance
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
+from hark.model.process_state import control_wait
 from hark.model.values import PARKED, Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import listing, run_events
 from hark.runtime.event_rows import event, is_cut
@@ -122,7 +123,26 @@ async def waits(
     kinds = [(one,) for one in (_KINDS if kind is None else (kind,))]
     since, last = after
     rows = await store.read(reads.read_waits, kinds, name=name, size=limit, since=since, after=last)
-    return [_wait(row) for row in rows], (rows[-1].since, rows[-1].id) if len(rows) == limit else None
+    idle = await _idle(store, rows)
+    shown = [_wait(row) for row in rows if row.id not in idle]
+    return shown, (rows[-1].since, rows[-1].id) if len(rows) == limit else None
+
+
+async def oldest_wait(store: Store) -> Wait | None:
+    """The longest open wait. One for children only if there is no other: what the children wait for says more."""
+    for kinds in ([(one,) for one in _KINDS if one != "children"], [("children",)]):
+        if rows := await store.read(reads.read_waits, kinds, name=None, size=1, since=-1, after=""):
+            return _wait(rows[0])
+    return None
+
+
+async def _idle(store: Store, rows: Sequence[reads.OpenWait]) -> set[str]:
+    """The waits for children that processes keep open while they have none: they are not shown."""
+    kept = [row for row in rows if row.kind == "children" and row.id == control_wait(row.instance_id)]
+    if not kept:
+        return set()
+    status: dict[str, str] = dict(await store.read(reads.statuses, ids=[row.instance_id for row in kept]))
+    return {row.id for row in kept if status.get(row.instance_id) == "awaiting_signal"}
 
 
 # -- events ----------------------------------------------------------------------------------------

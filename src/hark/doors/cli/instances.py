@@ -1,6 +1,7 @@
 """`hark instance`: list, show, explain, cancel and retry instances; the variables of processes."""
 
 import shlex
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -136,7 +137,8 @@ def _state(instance: Any, options: Options) -> list[tuple[str, Any]]:
         ("variables", instance.state["variables"]), ("tokens", ", ".join(instance.state["tokens"]) or None),
     ]  # fmt: skip
     for incident in instance.state["incidents"]:
-        fields.append(("incident", f"{incident['element']}: {incident['error']} (since {incident['since']})"))
+        since = exact(datetime.fromisoformat(incident["since"]))
+        fields.append(("incident", f"{incident['element']}: {incident['error']} (since {since})"))
     if instance.state["incidents"]:
         fields.append(("resume", f"hark instance retry {shlex.quote(instance.id)}{options.as_given()}"))
     return fields
@@ -184,9 +186,9 @@ def cancel(
 
 @command(cli)
 def retry(options: Options, target: Target) -> None:
-    """Run a failed instance again, from the step that failed.
+    """Run a failed instance again, or resume the incidents of a process.
 
-    Of a process, it resumes all incidents, also while the process is live.
+    A failed instance continues with the step that failed. A process may still be live: its other tokens go on.
 
     hark instance retry order:42
     """
@@ -206,11 +208,11 @@ def variables(
 ) -> None:
     """Print the variables of a process, or set some of them.
 
-    Set variables are those that a failed process has when it is retried.
+    A live process gets them at once; one that has failed gets them when it is retried.
 
     hark instance variables order-42 total=120 'address={"city": "Bern"}'
     """
-    given = parse_values(values, "NAME=VALUE")
+    given = parse_values(values)
     with open_engine(options, "write" if given else "read") as hark:
         id = find_target(hark, target)
         found = hark.set_variables(id, given).result() if given else hark.get(id).result()

@@ -186,19 +186,21 @@ def parse_tags(tags: list[str] | None) -> dict[str, str] | None:
     return found or None
 
 
-def parse_values(given: list[str] | None, option: str) -> dict[str, Any]:
-    """The values of arguments like `name=value`, by name: JSON if it parses, otherwise text. `option` names them."""
+def parse_values(given: list[str] | None, option: str | None = None) -> dict[str, Any]:
+    """The values of arguments like `name=value`, by name: JSON if it parses, otherwise text. `option` is the option
+    that they were given with; None if they are arguments."""
     from hark.model import json
 
+    label = "" if option is None else f"{option} "
     found: dict[str, Any] = {}
     for one in given or ():
         name, equals, text = one.partition("=")
         if not name or not equals:
-            raise InvalidInput(f"{option} {one}: write a name and a value, for example {option} service=api.")
+            raise InvalidInput(f"{label}{one}: write a name and a value, for example {label}service=api.")
         if name in found:
-            raise InvalidInput(f"{option} {name} is given twice. Give it once.")
+            raise InvalidInput(f"{label}{name} is given twice. Give it once.")
         try:
-            found[name] = json.parse(text, what=option)
+            found[name] = json.parse(text, what=option or name)
         except InvalidInput:
             found[name] = text
     return found

@@ -1,4 +1,4 @@
-"""`hark bpmn deploy|undeploy|check|render`: put BPMN processes into a store, check and draw BPMN files."""
+"""`hark bpmn deploy|undeploy|list|check|render`: BPMN processes in a store, and BPMN files."""
 
 import sys
 from pathlib import Path
@@ -12,12 +12,14 @@ from hark.doors.cli.engine import door_access, open_engine
 from hark.doors.cli.job_files import print_problems, read_bytes
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json, printable
+from hark.doors.cli.tables import print_table
 from hark.model.errors import InvalidDefinition, InvalidInput
 
 if TYPE_CHECKING:
     from hark.app.bpmn_files import CheckedFile
     from hark.model.problem import Problem
 
+_PAGE = 1000  # the most that a server returns in one page
 BpmnFiles = Annotated[list[Path], typer.Argument(metavar="FILE…", help="BPMN 2.0 files; - is standard input")]
 BpmnPath = Annotated[Path, typer.Argument(metavar="FILE", help="A BPMN 2.0 file; - is standard input")]
 IgnoreExtensions = Annotated[
@@ -27,7 +29,7 @@ IgnoreExtensions = Annotated[
     ),
 ]
 
-cli = group("Deploy, check and draw BPMN processes.")
+cli = group("Deploy, list, check and draw BPMN processes.")
 
 
 @command(cli)
@@ -35,7 +37,7 @@ def deploy(options: Options, files: BpmnFiles, ignore_extensions: IgnoreExtensio
     """Put the processes of BPMN files into the store.
 
     They can be started by their ids from then on, with `hark start ID`, and their start events apply. The same text
-    again is no new version. If one of the files has problems, nothing is deployed.
+    again makes no new version. If one of the files has problems, nothing is deployed.
 
     hark bpmn deploy order.bpmn
     """
@@ -68,15 +70,36 @@ def undeploy(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The id of a process", autocompletion=definitions)],
 ) -> None:
-    """Let a process not be started any more, also not by its start events.
+    """Prevent new instances of a process, also those that its start events would start.
 
-    Its instances finish. Deploy it again to start it again.
+    Instances that have started run to their end. Deploy the process again to start it again.
 
     hark bpmn undeploy order
     """
     with open_engine(options) as hark:
         hark.undeploy(name).result()
     print_json({"undeployed": name}) if options.json else print(f"{printable(name)} is undeployed.")
+
+
+@command(cli, "list")
+def list_(options: Options) -> None:
+    """List the deployed processes and their newest versions.
+
+    hark bpmn list
+    """
+    found: list[dict[str, Any]] = []
+    with open_engine(options, "read") as hark:
+        after: str | None = None
+        while True:
+            page, after = door_access(hark).definition_page(limit=_PAGE, after=after).result()
+            found += [{"name": name, "version": version} for name, kind, version in page if kind == "bpmn"]
+            if after is None:
+                break
+    if options.json:
+        print_json(found)
+        return
+    rows = ([one["name"], str(one["version"])] for one in found)
+    print_table(("PROCESS", "VERSION"), rows, "No processes. Deploy some with `hark bpmn deploy FILE`.")
 
 
 @command(cli)

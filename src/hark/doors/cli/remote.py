@@ -212,6 +212,13 @@ class RemoteHark:
         reply = self._request("POST", f"/definitions{query}", data, {"Content-Type": "application/xml"})
         return RemoteReply([(one["name"], one["version"]) for one in reply["deployed"]])
 
+    def definition_page(
+        self, *, limit: int, after: str | None
+    ) -> RemoteReply[tuple[builtins.list[tuple[str, str, int]], str | None]]:
+        """The definitions that can be started, by name: name, kind and newest version."""
+        page = self._get("/definitions", {"limit": limit, "after": after})
+        return RemoteReply(([(one["name"], one["kind"], one["version"]) for one in page["items"]], page["next"]))
+
     def undeploy(self, name: str) -> RemoteReply[None]:
         self._request("DELETE", f"/definitions/{_path_segment(name, 'definition')}")
         return RemoteReply(None)

@@ -101,9 +101,10 @@ def worker(
         ),
     ] = "127.0.0.1",
 ) -> None:
-    """Run the steps of an app, and jobs.
+    """Run the steps of an app, jobs and processes.
 
-    Without --app it runs the jobs of the store that need no Python code of yours: commands, approvals, waits.
+    Without --app it runs what needs no Python code of yours: commands, approvals and waits of jobs, and processes
+    except their service tasks.
     It runs until Ctrl-C or SIGTERM.
 
     hark worker --app shop:app --queue default=100 --queue billing=5

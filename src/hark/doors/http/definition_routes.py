@@ -172,4 +172,4 @@ async def tasks(request: HttpRequest) -> Response:
 
 async def set_variables(request: HttpRequest) -> Response:
     [target] = request.args
-    return json_response(await request.app.set_variables(target, await request.json_body(absent={})))
+    return json_response(await request.app.set_variables(target, await request.json_body()))
