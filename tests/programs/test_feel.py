@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -573,6 +575,12 @@ def test_b8_what_is_not_feel_is_refused_with_its_position(expression: str) -> No
 def test_b8_an_unknown_function_is_refused_with_the_nearest() -> None:
     with pytest.raises(ExpressionError, match="did you mean 'string length'"):
         check_source('=string lenght("a")')
+
+
+def test_b8_the_page_on_expressions_lists_every_function() -> None:
+    page = (Path(__file__).parents[2] / "docs/expressions.md").read_text()
+    table = page.partition("| functions of FEEL |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"`([^`]+)`", table)) == sorted(FEEL_FUNCTIONS)
 
 
 def test_b8_comments_and_spaces_do_not_count() -> None:

@@ -1,11 +1,12 @@
-"""The expressions of jobs and processes: `{{ inputs.total > 3 }}`, `${total > 3}`.
+"""The expressions of jobs and processes: `{{ inputs.total > 3 }}`, `${total > 3}`, `=total > 3`.
 
 A text is compiled once to a tree (tokens.py, parser.py or juel.py, tree.py) and evaluated as often as needed
 (evaluator.py, functions.py) over plain JSON values. Nothing is ever given to Python's `eval`: an expression can only
 read the variables it is given, and every part has a budget, so evaluating always ends. templates.py puts values into
 texts, shell.py quotes them for the place of a shell command at which they stand.
 
-Other syntaxes build the same tree: a parser for one is a new file beside juel.py.
+All syntaxes build the same tree. FEEL, whose meaning differs, has an evaluator of its own in feel/; sources.py tells the
+syntaxes of a process apart and is imported by itself, so that jobs do without FEEL.
 """
 
 from __future__ import annotations
