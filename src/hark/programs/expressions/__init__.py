@@ -5,8 +5,8 @@ A text is compiled once to a tree (tokens.py, parser.py or juel.py, tree.py) and
 read the variables it is given, and every part has a budget, so evaluating always ends. templates.py puts values into
 texts, shell.py quotes them for the place of a shell command at which they stand.
 
-All syntaxes build the same tree. FEEL, whose meaning differs, has an evaluator of its own in feel/; sources.py tells the
-syntaxes of a process apart and is imported by itself, so that jobs do without FEEL.
+All syntaxes build the same tree. FEEL, whose meaning differs, has an evaluator of its own in feel/; sources.py tells
+the syntaxes of a process apart and is imported by itself, so that jobs do without FEEL.
 """
 
 from __future__ import annotations
