@@ -122,7 +122,7 @@ async def test_b4_a_message_against_the_retry_of_its_receiver_is_received(stage:
 
         return Duel(part(RetryInstance(target="x")), part(message), check)
 
-    await stage.explore(prepare, deep=True)
+    await stage.explore(prepare)
 
 
 async def test_b4_a_message_against_the_end_of_its_receiver_is_received_or_kept(stage: Stage) -> None:
@@ -135,7 +135,7 @@ async def test_b4_a_message_against_the_end_of_its_receiver_is_received_or_kept(
 
         return Duel(part(Cancel(target="x")), part(message), check)
 
-    await stage.explore(prepare, deep=True)
+    await stage.explore(prepare)
 
 
 async def test_b4_a_wait_that_its_holder_gives_up_and_another_instance_takes_over_gets_the_message(
@@ -156,7 +156,7 @@ async def test_b4_a_wait_that_its_holder_gives_up_and_another_instance_takes_ove
 
         return Duel(part(taking), part(message), check)
 
-    await stage.explore(prepare, deep=True)
+    await stage.explore(prepare)
 
 
 async def test_fault_62_the_removal_of_what_is_over_leaves_what_is_taken_at_the_same_time(stage: Stage) -> None:
@@ -173,4 +173,4 @@ async def test_fault_62_the_removal_of_what_is_over_leaves_what_is_taken_at_the_
 
         return Duel(part(Retain(before=0)), part(park(claim, _paid())), check)
 
-    await stage.explore(prepare, deep=True)
+    await stage.explore(prepare)

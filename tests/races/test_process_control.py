@@ -96,7 +96,7 @@ async def test_b10_variables_that_are_set_while_a_process_ends_are_kept_for_a_re
 
         return Duel(part(decided(claim, Finish(end))), part(variables), check)
 
-    await stage.explore(prepare, deep=True)
+    await stage.explore(prepare)
 
 
 async def test_b10_a_retry_of_a_live_process_against_its_end_resumes_it_or_is_refused(stage: Stage) -> None:
@@ -111,4 +111,4 @@ async def test_b10_a_retry_of_a_live_process_against_its_end_resumes_it_or_is_re
 
         return Duel(part(Cancel(target="p")), part(retry), check)
 
-    await stage.explore(prepare, deep=True)
+    await stage.explore(prepare)
