@@ -102,6 +102,8 @@ class Inbox:
         alike = groupby(self._posts, key=itemgetter(slice(1, None)))
         # Without `*_`, which makes a list for each of fifty thousand posts.
         rows = [(" ".join([id for id, _, _, _, _, _ in posts]), *content) for content, posts in alike]
+        if len(rows) == len(self._posts):  # each to a wait of its own, as processes have
+            return await self._tx.fetch(sql.insert_signals, self._posts)
         return await self._tx.fetch(sql.insert_same_signal, rows)
 
 
