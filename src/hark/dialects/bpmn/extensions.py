@@ -31,8 +31,8 @@ _ELEMENTS = frozenset(
     )]
 )  # fmt: skip
 _CHANGES = frozenset(
-    ("businessCalendarName", "endDate", "errorEventDefinition", "mapException", "skipExpression",
-     "terminateAll", "value", "variableEvents")
+    ("businessCalendarName", "endDate", "errorEventDefinition", "mapDecisionResult", "mapException", "skipExpression",
+     "terminateAll", "value", "variableEvents", "variableMappingClass", "variableMappingDelegateExpression")
 )  # fmt: skip
 _REFUSED = {
     "executionListener": "an execution listener",
