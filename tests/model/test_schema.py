@@ -420,6 +420,9 @@ class Basket(msgspec.Struct):
         ({"minimum": 1}, None),
         ({"$ref": "#"}, None),
         ({"type": "object", "required": ["x"]}, {"x": None}),
+        ({"type": "object", "properties": {"ok": {"type": "boolean"}}}, {"ok": True}),
+        ({"type": "integer", "default": 5, "minimum": 1}, 5),
+        ({"type": "number", "minimum": 1.5}, 1.5),
     ],
 )
 def test_a8_an_example_has_the_shape_of_an_answer(schema: Any, expected: Any) -> None:

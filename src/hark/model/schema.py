@@ -135,15 +135,19 @@ def _stored(schema: Mapping[str, Any], name: str) -> str:
 
 
 def example_answer(schema: Any) -> str:
-    """JSON with the shape that a schema asks for, to fill in: an object has its required keys. It may not validate."""
+    """JSON with the shape that a schema asks for, to fill in. It may not validate.
+
+    An object has its required keys, or all of them if none is required; a default is taken.
+    """
     return json.dump(_example(schema, schema, 0))
 
 
 def _example(node: Any, root: Any, depth: int) -> Any:
     if not isinstance(node, Mapping) or depth > _MAX_EXAMPLE_DEPTH:
         return None
-    if "const" in node:
-        return node["const"]
+    for key in ("const", "default"):
+        if key in node:
+            return node[key]
     for key in ("enum", "anyOf", "oneOf", "allOf"):
         if isinstance(choices := node.get(key), list) and choices:
             return choices[0] if key == "enum" else _example(choices[0], root, depth + 1)
@@ -157,8 +161,10 @@ def _example(node: Any, root: Any, depth: int) -> Any:
         kind = kind[0] if kind else None
     if kind == "object":
         fields, required = node.get("properties", {}), node.get("required", [])
-        return {name: _example(fields.get(name), root, depth + 1) for name in required}
-    return {"array": [], "boolean": True, "integer": 0, "number": 0, "string": ""}.get(str(kind))
+        return {name: _example(fields.get(name), root, depth + 1) for name in required or fields}
+    if kind in ("integer", "number"):
+        return max(0, node.get("minimum", 0))
+    return {"array": [], "boolean": True, "string": ""}.get(str(kind))
 
 
 def _typed(codec: json.Codec[Any], answer: str) -> Any:
