@@ -45,14 +45,17 @@ async def sweep(turn: Turn) -> None:
 
 
 async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
-    """Fire every wait of these instances whose deadline has passed."""
+    """Fire every wait of these instances whose deadline has passed, the earliest first."""
     fired: list[str] = []
     timed_out: list[tuple[str, str, None, None, None]] = []
     for row in rows:
         late: dict[tuple[str, str | None], list[WaitRow]] = {}  # those that one answer is enough for
-        for wait in row.waits:
-            if wait.deadline is None or wait.deadline > turn.now or wait.fired_at is not None:
-                continue
+        due = [
+            (wait.deadline, number, wait)
+            for number, wait in enumerate(row.waits)
+            if wait.deadline is not None and wait.deadline <= turn.now and wait.fired_at is None
+        ]
+        for _, _, wait in sorted(due):
             wait.fired_at = turn.now
             fired.append(wait.id)
             alone = None if WAIT_KINDS[wait.kind].shares_deadline else wait.id
