@@ -7,10 +7,9 @@ from typing import Any
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching, scopes
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.mappings import begin_local, mapped_inputs
+from hark.programs.processes.mappings import begin_local, mapped_inputs, taken_by
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import next_due
-from hark.programs.processes.variables import Variables, assigned
 
 
 def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None:
@@ -24,7 +23,7 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
     host = run.tokens[catcher.token] if catcher.token else None
     follows_gateway = host is not None and node.kind in ("catch", "receive") and host.node != catcher.node
     local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
-    taken = _taken(run, catcher.scope, node, values, local)
+    taken = taken_by(run, catcher.scope, node, values, local)
     if host is None:
         _start_event_subprocess(run, catcher, taken)
     if catcher.kind == "timer":  # nothing of what follows can fail
@@ -50,22 +49,6 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
             host.local = 0
         run.merge(host.scope, taken)
         run.push("leave", host)
-
-
-def _taken(
-    run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None, local: dict[str, Any]
-) -> dict[str, Any]:
-    """What an event puts into the variables: what came with it, and what its output mapping makes of that and of its
-    local variables, which are in its scope or, behind an event gateway, still here."""
-    taken = {} if values is None or (node.outputs and node.keeps_result) else dict(values)
-    if not node.outputs or node.kind in ("user", "receive"):
-        return taken
-    seen = Variables([values or {}, local, *run.layers(scope)])
-    outputs = [(each.target.split("."), run.evaluate(each.source, seen)) for each in node.outputs]
-    around = run.view(scope)
-    for (name, *path), value in outputs:
-        taken[name] = assigned(taken.get(name, around.get(name)), path, value)
-    return taken
 
 
 def _follow_to(run: Execution, token: FlowToken, number: int) -> None:

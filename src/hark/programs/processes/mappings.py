@@ -7,7 +7,7 @@ from typing import Any
 from hark.model.process import NodeSpec
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken, ProcessScope
-from hark.programs.processes.variables import Variables, set_local
+from hark.programs.processes.variables import Variables, assigned, set_local
 
 
 def begin_local(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -37,3 +37,19 @@ def mapped_inputs(run: Execution, node: NodeSpec, scope: int, given: dict[str, A
         for each in node.inputs:
             set_local(variables, each.target, run.evaluate(each.source, seen))
     return variables
+
+
+def taken_by(
+    run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None, local: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What an event puts into the variables: what came with it, and what its output mapping makes of that and of its
+    local variables, which are in its scope or, behind an event gateway, still here."""
+    taken = {} if values is None or (node.outputs and node.keeps_result) else dict(values)
+    if not node.outputs or node.kind in ("user", "receive"):
+        return taken
+    seen = Variables([values or {}, local or {}, *run.layers(scope)])
+    outputs = [(each.target.split("."), run.evaluate(each.source, seen)) for each in node.outputs]
+    around = run.view(scope)
+    for (name, *path), value in outputs:
+        taken[name] = assigned(taken.get(name, around.get(name)), path, value)
+    return taken

@@ -167,7 +167,7 @@ def _give(run: Execution, token: FlowToken, thrown: Thrown) -> bool:
         if scope.kind in ("process", "subprocess") and not scope.interrupted:
             event = _event_subprocess(run, scope, host, thrown)
             if event is not None:
-                scopes.begin_event_subprocess(run, scope, event, _caught(event.start.event, thrown))
+                scopes.begin_event_subprocess(run, scope, event, _caught(run, scope.id, event.start, thrown))
                 return True
         if scope.id == 0:
             return False
@@ -195,18 +195,20 @@ def _event_subprocess(run: Execution, scope: ProcessScope, host: FlowToken, thro
     return next((each for each in events if each.start_number == number), None)
 
 
-def _caught(event: EventSpec | None, thrown: Thrown) -> dict[str, Any]:
+def _caught(run: Execution, scope: int, node: NodeSpec, thrown: Thrown) -> dict[str, Any]:
     """The variables that a catcher sets."""
+    event = node.event
     values = dict(thrown.variables or {})
     if event is not None and event.code_variable is not None:
         values[event.code_variable] = thrown.code
     if event is not None and event.message_variable is not None:
         values[event.message_variable] = thrown.message
-    return values
+    return mappings.taken_by(run, scope, node, values)
 
 
 def _catch_at_boundary(run: Execution, host: FlowToken, number: int, thrown: Thrown) -> None:
     boundary = run.graph.nodes[number]
+    values = _caught(run, host.scope, boundary, thrown)
     if boundary.interrupting:
         run.cancel_work(host)
         host.node = number
@@ -214,7 +216,6 @@ def _catch_at_boundary(run: Execution, host: FlowToken, number: int, thrown: Thr
     else:
         token = run.add_token(number, host.scope)
     run.entered[number] = run.entered.get(number, 0) + 1
-    values = _caught(boundary.event, thrown)
     if values:
         run.merge(token.scope, values)
     run.push("leave", token)
