@@ -50,17 +50,14 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
     timed_out: list[tuple[str, str, None, None, None]] = []
     for row in rows:
         late: dict[tuple[str, str | None], list[WaitRow]] = {}  # those that one answer is enough for
-        due = [
-            (wait.deadline, number, wait)
-            for number, wait in enumerate(row.waits)
-            if wait.deadline is not None and wait.deadline <= turn.now and wait.fired_at is None
-        ]
-        for _, _, wait in sorted(due):
+        for wait in row.waits:
+            if wait.deadline is None or wait.deadline > turn.now or wait.fired_at is not None:
+                continue
             wait.fired_at = turn.now
             fired.append(wait.id)
             alone = None if WAIT_KINDS[wait.kind].shares_deadline else wait.id
             late.setdefault((wait.place, alone), []).append(wait)
-        for waits in late.values():
+        for waits in sorted(late.values(), key=_earliest):
             settled = WAIT_KINDS[waits[0].kind].on_deadline(turn, row, waits)
             if settled is not None:
                 timed_out.append((settled.awakeable, settled.status, None, None, None))
@@ -70,3 +67,7 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
     if fired:
         await turn.tx.fetch(sql.fire_waits, ids=fired)
     await turn.inbox.flush()
+
+
+def _earliest(waits: list[WaitRow]) -> int:
+    return min(wait.deadline for wait in waits if wait.deadline is not None)
