@@ -14,6 +14,7 @@ VARIABLES: dict[str, Any] = {
     "id": 42,
     "x": 5,
     "name": "Ada",
+    "var": "spare",
     "flag": True,
     "nothing": None,
     "list": ["a", "b"],
@@ -66,6 +67,18 @@ VARIABLES: dict[str, Any] = {
         ("${name.toUpperCase().startsWith('A')}", True),
         ("${name.concat('-').concat(1)}", "Ada-1"),
         ("${execution.getVariable('name')}", "Ada"),
+        ("${execution.getVariable('nobody') == null}", True),
+        ("${vars:equals(name, 'Ada')}", True),
+        ("${variables:get('name')}", "Ada"),
+        ("${var:get(nobody) == null}", True),
+        ("${vars:getOrDefault(nobody, 7) * 2}", 14),
+        ("${vars:getOrDefault(x, 7)}", 5),
+        ("${vars:exists(x) && !vars:exists(nobody)}", True),
+        ("${vars:isEmpty(nobody) && vars:isNotEmpty(name)}", True),
+        ("${vars:notEquals(nobody, 1)}", True),
+        ("${vars:gt(x, 4) && vars:lowerThanOrEquals(x, 5)}", True),
+        ("${vars:gt(nobody, 4)}", False),
+        ("${x > 4 ? var : 0}", "spare"),
         ("${order.items.size() > 0 && order.items.get(0).sku == 'a'}", True),
         ({"a": ["=x", {"b": "${id}"}], "=x": "plain"}, {"a": [5, {"b": 42}], "=x": "plain"}),
         ({"${name}": "=x", "n-${id}": 1}, {"Ada": 5, "n-42": 1}),
@@ -109,7 +122,10 @@ def test_b8_a_condition_that_is_not_one_expression_is_refused(condition: str) ->
         check_condition(condition)
 
 
-@pytest.mark.parametrize("source", ["${", "${x.foo()}", "${x.size(1)}", "=1 +", ["a", {"b": "=("}], "a ${} b"])
+@pytest.mark.parametrize(
+    "source",
+    ["${", "${x.foo()}", "${vars:foo(x)}", "${vars:get(1)}", "${x.size(1)}", "=1 +", ["a", {"b": "=("}], "a ${} b"],
+)
 def test_b8_a_source_that_cannot_be_compiled_is_refused(source: Any) -> None:
     with pytest.raises(ExpressionError):
         check_source(source)

@@ -4,7 +4,8 @@ It builds the tree of the other syntaxes and has their meaning: an unknown name 
 converts a text to the number, true or false on its other side, and null is neither less nor greater than anything,
 because files rely on it: `${approved == 'true'}` is written for a form that gives a text, and gets true from a program.
 Of the methods of Java objects those that files use on texts, lists and maps are understood, such as `items.size()`, and
-`execution.getVariable('x')`; calling another one is an error that says so.
+`execution.getVariable('x')`; calling another one is an error that says so. So are the functions of Flowable on
+variables that may be missing: `vars:getOrDefault(count, 0)`.
 
 Precedence, from the loosest: `? :`, `|| or`, `&& and`, `== != eq ne`, `< > <= >= lt gt le ge`, `+ -`,
 `* / div % mod`, unary `- ! not empty`, then `.name` and `[index]`.
@@ -125,6 +126,8 @@ def _operand(reader: TokenReader) -> Node:
 
 
 def _primary(reader: TokenReader, token: Lexeme) -> Node:
+    if token.kind == "name" and token.value in _PREFIXES and _calls_prefixed(reader, token):
+        return _prefixed(reader)
     if token.kind == "sign" and token.value == "(":
         inner = _expression(reader, _CONDITIONAL)
         reader.expect_sign(")")
@@ -134,6 +137,54 @@ def _primary(reader: TokenReader, token: Lexeme) -> Node:
 
 def _call(reader: TokenReader, token: Lexeme) -> Node:
     return check_call(reader, FunctionCall(token.value, tuple(_arguments(reader)), token.at))
+
+
+_PREFIXES = frozenset(("variables", "vars", "var"))
+_PREFIXED_COMPARISONS: Final[dict[str, ComparisonOperator]] = {
+    "eq": "==", "equals": "==", "ne": "!=", "notEquals": "!=", "lt": "<", "lowerThan": "<", "lessThan": "<",
+    "lte": "<=", "lowerThanOrEquals": "<=", "lessThanOrEquals": "<=", "gt": ">", "greaterThan": ">",
+    "gte": ">=", "greaterThanOrEquals": ">=",
+}  # fmt: skip
+
+
+def _calls_prefixed(reader: TokenReader, prefix: Lexeme) -> bool:
+    """Whether `vars` is the prefix of a function. `a ? vars : f(x)` is not one: there is a space before the colon."""
+    colon, name, bracket = (reader.peek(further) for further in range(3))
+    follows = colon.kind == "sign" and colon.value == ":" and colon.at == prefix.at + len(prefix.value)
+    return follows and name.kind == "name" and bracket.kind == "sign" and bracket.value == "("
+
+
+def _prefixed(reader: TokenReader) -> Node:
+    """A function of Flowable on a variable that may be missing, read from its colon: `vars:equals(state, 'new')`."""
+    reader.take()
+    name = reader.take()
+    reader.take()
+    arguments = _arguments(reader)
+    match arguments:
+        case [Variable(name=variable), *others] | [Constant(value=str(variable)), *others]:
+            value = _or_null(variable, name.at)
+        case _:
+            raise reader.error(f"The first argument of {name.value} has to be the name of a variable", name.at)
+    match name.value, others:
+        case ("get", []):
+            return value
+        case ("getOrDefault", [other]):
+            return FunctionCall("default", (Variable(variable, name.at), other), name.at)
+        case ("exists", []):
+            return Comparison("!=", value, Constant(None, name.at), name.at, converts=True)
+        case ("isEmpty" | "empty", []):
+            return FunctionCall("empty", (value,), name.at)
+        case ("isNotEmpty" | "notEmpty", []):
+            return Not(FunctionCall("empty", (value,), name.at), name.at)
+        case (function, [other]) if function in _PREFIXED_COMPARISONS:
+            return Comparison(_PREFIXED_COMPARISONS[function], value, other, name.at, converts=True)
+    known = ", ".join(sorted([*_PREFIXED_COMPARISONS, "exists", "get", "getOrDefault", "isEmpty", "isNotEmpty"]))
+    raise reader.error(f"There is no function {name.value!r} of variables with these arguments, only: {known}", name.at)
+
+
+def _or_null(variable: str, at: int) -> Node:
+    """The value of a variable, or null if there is none of this name."""
+    return FunctionCall("default", (Variable(variable, at), Constant(None, at)), at)
 
 
 def _arguments(reader: TokenReader) -> list[Node]:
@@ -175,7 +226,7 @@ def _method(reader: TokenReader, of: Node, name: str, at: int) -> Node:
         case ("get", [key]):
             return Index(of, key, at)
         case ("getVariable", [Constant(value=str(variable))]) if isinstance(of, Variable) and of.name == "execution":
-            return Variable(variable, at)
+            return _or_null(variable, at)
         case ("concat", [other]):
             return Arithmetic("+", of, FunctionCall("text", (other,), at), at)
         case ("equals", [other]):
