@@ -133,9 +133,7 @@ def check_conditions(run: Execution) -> None:
     """Variables have changed: fire the conditions that hold now."""
     changes, run.changes = run.changes, []
     fired = []
-    for catcher in list(run.catchers.values()):
-        if catcher.kind != "condition":
-            continue
+    for catcher in run.conditions.values():
         event = run.graph.nodes[catcher.node].event
         assert event is not None
         with _naming(run.graph.nodes[catcher.node]):

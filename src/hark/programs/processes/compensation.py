@@ -95,7 +95,7 @@ def _run(
 ) -> None:
     """Run a handler: an activity, or the event sub-process of a sub-process, which sees its records."""
     inner = ProcessScope(run.number(), number, scope.id, "handler", token.id, record.variables, records=record.records)
-    run.scopes[inner.id] = inner
+    run.add_inner(inner)
     handler = run.add_token(number, inner.id)
     if event is None:
         run.push("enter", handler)

@@ -25,6 +25,9 @@ Action = Literal[
 ]
 Work = tuple[Action, FlowToken | None, Any]
 
+Joining = dict[int, dict[int, FlowToken]]  # tokens that wait in a join, by the flow that they came by and their number
+
+_JOINS = frozenset(("parallel", "inclusive", "complex"))
 _REASON = "the process does not wait for it any more"
 
 
@@ -47,9 +50,19 @@ class Execution:
             self.in_scope.setdefault(token.scope, {})[token.id] = token
         self.of_token: dict[int, list[int]] = {}
         self.of_scope: dict[int, list[int]] = {}  # those that start event sub-processes
-        self.conditions = 0  # how many catchers are conditions
+        self.conditions: dict[int, Catcher] = {}  # the catchers that are conditions
+        self.named: dict[tuple[str, str], dict[int, Catcher]] = {}  # those of signals and messages, by kind and name
+        self.due: list[int] = []  # timers that were armed just now and are due at once
         for catcher in state.catchers:
             self._index(catcher)
+        self.joining: dict[tuple[int, int], Joining] = {}  # the tokens that wait in joins, by scope and node
+        for token in state.tokens:
+            if token.flow >= 0 and graph.nodes[token.node].kind in _JOINS:
+                self.wait_to_join(token)
+        self.inner: dict[int, dict[int, None]] = {}  # the iterations of loops, and the handlers of compensations
+        for scope in state.scopes:
+            if scope.kind in ("iteration", "handler"):
+                self.inner.setdefault(scope.parent, {})[scope.id] = None
         self.stopped = {incident.token for incident in state.incidents}  # tokens
         self.work: list[Work] = []
         self.changes: list[tuple[int, frozenset[str]]] = []  # scopes with variables that have changed, for conditions
@@ -113,7 +126,7 @@ class Execution:
         if token.local:
             self.remove_scope(token.local)
             token.local = 0
-        token.flow = -1
+        self.stop_joining(token)
         self.forget_incident(token)
 
     def cancel_child(self, token: FlowToken) -> None:
@@ -129,11 +142,34 @@ class Execution:
         for token in self.in_(scope):
             if token.id in self.tokens:
                 self.cancel_token(token)
-        if self.scopes[scope].kind in ("loop", "compensation"):
-            for inner in [each.id for each in self.scopes.values() if each.parent == scope]:
-                self.remove_scope(inner)
+        for inner in list(self.inner.pop(scope, ())):
+            self.remove_scope(inner)
         self.in_scope.pop(scope, None)
-        del self.scopes[scope]
+        removed = self.scopes.pop(scope)
+        if removed.parent in self.inner:
+            self.inner[removed.parent].pop(scope, None)
+
+    def add_inner(self, scope: ProcessScope) -> None:
+        """Add an iteration of a loop, or a handler of a compensation."""
+        self.scopes[scope.id] = scope
+        self.inner.setdefault(scope.parent, {})[scope.id] = None
+
+    def wait_to_join(self, token: FlowToken) -> Joining:
+        """A token waits in a join. Gives the tokens that wait there, by the flow that they came by."""
+        waiting = self.joining.setdefault((token.scope, token.node), {})
+        waiting.setdefault(token.flow, {})[token.id] = token
+        return waiting
+
+    def stop_joining(self, token: FlowToken) -> None:
+        """A token does not wait in a join any more."""
+        if token.flow >= 0 and (waiting := self.joining.get((token.scope, token.node))) is not None:
+            if (of_flow := waiting.get(token.flow)) is not None:
+                of_flow.pop(token.id, None)
+                if not of_flow:
+                    del waiting[token.flow]
+            if not waiting:
+                del self.joining[token.scope, token.node]
+        token.flow = -1
 
     def child_id(self, number: int) -> str:
         """The id of a child: a service task or a called process."""
@@ -170,7 +206,10 @@ class Execution:
             self.of_token.setdefault(catcher.token, []).append(catcher.id)
         else:
             self.of_scope.setdefault(catcher.scope, []).append(catcher.id)
-        self.conditions += catcher.kind == "condition"
+        if catcher.kind == "condition":
+            self.conditions[catcher.id] = catcher
+        elif catcher.kind in ("broadcast", "message"):
+            self.named.setdefault((catcher.kind, catcher.name), {})[catcher.id] = catcher
 
     def wait_id(self, number: int) -> str:
         """The id of the wait of a catcher."""
@@ -181,7 +220,13 @@ class Execution:
         self.catchers[catcher.id] = catcher
         self._index(catcher)
         if arm is not None:
-            self.arms[catcher.id] = arm
+            self.arm(catcher, arm)
+
+    def arm(self, catcher: Catcher, arm: Arm) -> None:
+        """Arm the wait of a catcher. A timer that is due at once fires as soon as all tokens rest."""
+        self.arms[catcher.id] = arm
+        if catcher.kind == "timer" and catcher.due <= self.now:
+            self.due.append(catcher.id)
 
     def remove_catcher(self, catcher: Catcher, *, answered: bool = False) -> None:
         """It does not wait any more. `answered`: its awakeable is settled already."""
@@ -210,8 +255,11 @@ class Execution:
     def _drop(self, catcher: Catcher, *, answered: bool = False) -> None:
         del self.catchers[catcher.id]
         if catcher.kind == "condition":
-            self.conditions -= 1
-        elif self.arms.pop(catcher.id, None) is None:
+            del self.conditions[catcher.id]
+            return
+        if catcher.kind in ("broadcast", "message"):
+            del self.named[catcher.kind, catcher.name][catcher.id]
+        if self.arms.pop(catcher.id, None) is None:
             self.disarmed.append(catcher.id)
             if catcher.kind == "awakeable" and not answered:
                 self.effects.append(Settle(catcher.name, "CANCELLED"))

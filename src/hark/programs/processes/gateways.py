@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching
-from hark.programs.processes.execution import Execution
+from hark.programs.processes.execution import Execution, Joining
 from hark.programs.processes.state import FlowToken, ProcessScope
 from hark.programs.processes.variables import StuckToken, Variables
 
@@ -51,10 +51,10 @@ def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 def parallel(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """Join one token of each incoming flow; then take all outgoing flows."""
     if len(node.incoming) > 1:
-        arrived = _arrived(run, token.scope, token.node)
-        if len(arrived) < len(node.incoming):
+        waiting = run.wait_to_join(token)
+        if len(waiting) < len(node.incoming):
             return
-        _join(run, token, list(arrived.values()))
+        _join(run, token, _oldest(waiting))
     if node.outgoing:
         run.follow(token, node.outgoing)
     else:
@@ -65,6 +65,8 @@ def inclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """Join all tokens that can still come; then take the flows whose condition holds."""
     if len(node.incoming) <= 1:
         run.push("leave", token)
+    else:
+        run.wait_to_join(token)  # see resolve
 
 
 def complex(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -73,6 +75,7 @@ def complex(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         run.push("leave", token)
         return
     if node.activation is None:  # as an inclusive gateway: see resolve
+        run.wait_to_join(token)
         return
     scope = run.scopes[token.scope]
     expected = scope.fired.get(token.node)
@@ -82,7 +85,7 @@ def complex(run: Execution, token: FlowToken, node: NodeSpec) -> None:
             del scope.fired[token.node]
         run.push("end", token)
         return
-    waiting = _waiting(run, token.scope, token.node)
+    waiting = [each for of_flow in run.wait_to_join(token).values() for each in of_flow.values()]
     if run.holds(node.activation, Variables([{"activationCount": len(waiting)}, *run.layers(token.scope)])):
         arrived = {each.flow for each in waiting}
         _join(run, token, waiting)
@@ -103,18 +106,14 @@ def event_based(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 
 def resolve(run: Execution) -> bool:
     """When all tokens rest: let the joins by reachability go on that no other token can come to. True if one has."""
-    waiting: dict[tuple[int, int], None] = {}
-    for token in run.tokens.values():
-        if token.flow >= 0 and _joins_by_reach(run.node(token)):
-            waiting[token.scope, token.node] = None
-    for scope, number in waiting:
-        arrived = _arrived(run, scope, number)
-        if not _can_come(run, scope, number, set(arrived)):
-            token = min(arrived.values(), key=lambda each: each.id)
-            _join(run, token, list(arrived.values()))
+    for (scope, number), waiting in run.joining.items():
+        if _joins_by_reach(run.graph.nodes[number]) and not _can_come(run, scope, number, set(waiting)):
+            tokens = _oldest(waiting)
+            token = min(tokens, key=lambda each: each.id)
+            _join(run, token, tokens)
             run.push("leave", token)
             return True
-    for scope_with in [scope for scope in run.scopes.values() if scope.fired]:
+    for scope_with in [scope for scope in run.scopes.values() if scope.fired] if run.graph.has_complex else ():
         _reset_complex(run, scope_with)
     return False
 
@@ -128,14 +127,12 @@ def _can_come(run: Execution, scope: int, number: int, arrived: set[int]) -> boo
     token already does not count: otherwise two gateways in a loop would wait for each other."""
     graph = run.graph
     missing = [flow for flow in graph.nodes[number].incoming if flow not in arrived]
-    for other in run.in_(scope):
-        if other.node == number and other.flow >= 0:
-            continue
-        if any(graph.reaches_flow(other.node, flow, number) for flow in missing) and not any(
-            graph.reaches_flow(other.node, flow, number) for flow in arrived
-        ):
-            return True
-    return False
+    others = {other.node for other in run.in_scope[scope].values() if other.node != number or other.flow < 0}
+    return any(
+        any(graph.reaches_flow(node, flow, number) for flow in missing)
+        and not any(graph.reaches_flow(node, flow, number) for flow in arrived)
+        for node in others
+    )
 
 
 def _reset_complex(run: Execution, scope: ProcessScope) -> None:
@@ -146,21 +143,14 @@ def _reset_complex(run: Execution, scope: ProcessScope) -> None:
             del scope.fired[number]
 
 
-def _waiting(run: Execution, scope: int, number: int) -> list[FlowToken]:
-    return [token for token in run.in_(scope) if token.node == number and token.flow >= 0]
-
-
-def _arrived(run: Execution, scope: int, number: int) -> dict[int, FlowToken]:
-    """The oldest waiting token of each incoming flow."""
-    arrived: dict[int, FlowToken] = {}
-    for token in _waiting(run, scope, number):
-        arrived.setdefault(token.flow, token)
-    return arrived
+def _oldest(waiting: Joining) -> list[FlowToken]:
+    """The token of each incoming flow that came first."""
+    return [next(iter(of_flow.values())) for of_flow in waiting.values()]
 
 
 def _join(run: Execution, token: FlowToken, tokens: list[FlowToken]) -> None:
     """Make one token of these."""
     for other in tokens:
+        run.stop_joining(other)
         if other is not token:
             run.remove_token(other)
-    token.flow = -1

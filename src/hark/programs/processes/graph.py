@@ -32,6 +32,7 @@ class ProcessGraph:
         only_flow: The flow by which every token leaves a node, by number; -1 if that has to be decided.
         is_plain: Whether a node is a task that is over at once and has nothing but a script, by number.
         joins_by_reach: It has gateways that depend on where other tokens are.
+        has_complex: It has complex gateways.
     """
 
     def __init__(self, spec: ProcessSpec) -> None:
@@ -50,6 +51,7 @@ class ProcessGraph:
             if node.kind == "catch" and node.event is not None and node.event.kind == "link":
                 self._links[node.scope, str(node.event.name)] = number
         self.joins_by_reach = any(node.kind in ("inclusive", "complex") for node in spec.nodes)
+        self.has_complex = any(node.kind == "complex" for node in spec.nodes)
         self._reach_without: dict[tuple[int, int], frozenset[int]] = {}
 
     def children(self, scope: int) -> tuple[int, ...]:

@@ -222,7 +222,7 @@ class _ProcessActivation:
     def _fire_due_timers(self) -> bool:
         """Fire the timers that were armed just now and are due at once."""
         run = self._run
-        due = [id for id in run.arms if run.catchers[id].kind == "timer" and run.catchers[id].due <= run.now]
+        due, run.due = [id for id in run.due if id in run.arms], []
         for id in reversed(due):
             run.push("fire", None, (id, None))
         return bool(due)
@@ -273,7 +273,7 @@ class _ProcessActivation:
                 case "message":
                     run.arms[catcher.id] = Arm("message", wait, place, catcher.name, catcher.key, answers_each=each)
                 case "timer":
-                    run.arms[catcher.id] = Arm("timer", wait, place, deadline=catcher.due)
+                    run.arm(catcher, Arm("timer", wait, place, deadline=catcher.due))
                 case _:  # the awakeable was not created either: ask again
                     token = run.tokens[catcher.token]
                     run.forget_catcher(catcher)

@@ -99,7 +99,7 @@ def _start(
     if items is not None and spec.item is not None:
         variables[spec.item] = items[number]
     iteration = ProcessScope(run.number(), token.node, scope.id, "iteration", token.id, variables)
-    run.scopes[iteration.id] = iteration
+    run.add_inner(iteration)
     run.push("body", run.add_token(token.node, iteration.id))
     if spec.kind == "sequential":
         _count(scope, 1)

@@ -84,8 +84,7 @@ def _throw_signal(run: Execution, token: FlowToken, event: EventSpec) -> None:
     payload = _payload(run, token, event)
     run.effects.append(SendBroadcast(name, json.dump(payload), skip_sender=True))
     run.push("thrown", token)
-    own = [each.id for each in run.catchers.values() if each.kind == "broadcast" and each.name == name]
-    for id in reversed(own):
+    for id in reversed(run.named.get(("broadcast", name), {})):
         run.push("fire", None, (id, payload))
 
 
@@ -101,8 +100,8 @@ def send_message(run: Execution, token: FlowToken, node: NodeSpec, then: Literal
     if payload is None and token.local:
         payload = dict(run.scopes[token.local].variables)
     run.push(then, token)
-    for each in run.catchers.values():
-        if each.kind == "message" and each.name == name and each.key == key:
+    for each in run.named.get(("message", name), {}).values():
+        if each.key == key:
             run.push("fire", None, (each.id, payload))
             return
     run.effects.append(SendMessage(name, key, json.dump(payload)))
