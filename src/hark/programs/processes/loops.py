@@ -95,7 +95,7 @@ def _start(
     variables: dict[str, Any] = {"loopCounter": number}
     own = _OUTPUT.fullmatch(spec.output) if isinstance(spec.output, str) else None
     if own is not None:
-        variables[own[1]] = None  # so that each instance has its own
+        variables.setdefault(own[1], None)  # so that each instance has its own
     if items is not None and spec.item is not None:
         variables[spec.item] = items[number]
     iteration = ProcessScope(run.number(), token.node, scope.id, "iteration", token.id, variables)
