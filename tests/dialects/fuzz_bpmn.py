@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--first", type=int, default=1_000_000)
-    parser.add_argument("--slow", type=float, default=3)
+    parser.add_argument("--slow", type=float, default=10)
     parser.add_argument("--keep", type=Path, default=Path("/tmp"))
     parser.add_argument("--run", action="store_true", help="also run what is accepted")
     options = parser.parse_args()
