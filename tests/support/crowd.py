@@ -191,7 +191,6 @@ TURN: dict[str, Question] = {
         sql.set_on_cancel, {"instances_pkey"}, lambda size: rows_of(sql.set_on_cancel, ids("running"))
     ),
     "begin_undo": Question(sql.begin_undo, {"instances_pkey"}, lambda size: rows_of(sql.begin_undo, ids("running"))),
-    "set_answers_each": Question(sql.set_answers_each, {"waits_pkey"}, None, lambda size: {"ids": ids("wait-mailed")}),
     "drop_all_but_children": Question(
         sql.drop_all_but_children, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}
     ),

@@ -27,7 +27,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
     disarmed: list[str] = []
     fired: list[str] = []
     armed: list[tuple[Any, ...]] = []
-    each: list[str] = []
+    each: list[tuple[Any, ...]] = []  # those that several answers come to
     awakeables: list[tuple[Any, ...]] = []
     noted = await _noted_waits(turn, requests)
     for request, move in requests:
@@ -45,9 +45,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
         for new in move.arm:
             wait = new_wait(turn, new)
             row.waits.append(wait)
-            armed.append(wait_columns(claim.id, wait))
-            if wait.answers_each:
-                each.append(wait.id)
+            (each if wait.answers_each else armed).append(wait_columns(claim.id, wait))
             WAIT_KINDS[wait.kind].armed(turn, row, wait)
         awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
     if disarmed:
@@ -56,8 +54,9 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
         await turn.tx.fetch(sql.fire_waits, ids=fired)
     if armed:
         await turn.tx.fetch(sql.insert_waits, armed)
-        if each:
-            await turn.tx.fetch(sql.set_answers_each, ids=each)
+    if each:
+        await turn.tx.fetch(sql.insert_waits_for_each, each)
+    if armed or each:
         await run_signals.take_signals(turn)
         if turn.batch.message_waits:
             await kept_messages.take_for_outcomes(turn)

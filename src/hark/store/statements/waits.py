@@ -22,8 +22,16 @@ insert_waits = Sql(
     """
 )
 
-# Every end of a child, or every message, answers these. In a statement of its own: few waits are like this.
-set_answers_each = Sql("UPDATE waits SET answers_each = true WHERE id IN :ids[text]")
+# Arm waits that every end of a child, or every message, answers. In a statement of its own, so that the others need not
+# say that they are not like this; not in an UPDATE, which would write each row twice.
+insert_waits_for_each = Sql(
+    """
+    INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since, answers_each)
+    SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint, true
+    FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
+        remaining integer}
+    """
+)
 
 # Disarm waits.
 delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
