@@ -102,6 +102,19 @@ def test_b10_variables_are_shown_and_set(cli: Cli, folder: Path) -> None:
     cli("instance", "variables", "nothing").error_line(3)
 
 
+def test_b9_an_instance_is_drawn(cli: Cli, folder: Path) -> None:
+    assert cli("bpmn", "deploy", "order.bpmn").code == 0
+    assert cli("start", "order", "--key", "order-42").code == 0
+    drawn = cli("instance", "diagram", "order-42").out
+    assert drawn.startswith("<svg ")
+    assert drawn.endswith("</svg>\n")
+    assert cli("instance", "diagram", "order-42", "--json").json == {"svg": drawn}
+    assert cli("instance", "diagram", "order-42", "-o", "order.svg").out == ""
+    assert (folder / "order.svg").read_text("utf-8") == drawn
+    assert "cannot be written" in cli("instance", "diagram", "order-42", "-o", "none/order.svg").error_line(2)
+    cli("instance", "diagram", "nothing").error_line(3)
+
+
 def test_b7_the_same_commands_work_through_a_server(folder: Path) -> None:
     with serving("--no-worker", cwd=folder) as server:
 
@@ -118,5 +131,7 @@ def test_b7_the_same_commands_work_through_a_server(folder: Path) -> None:
         assert remote("instance", "variables", "order-42", "total=4").endswith(": total set.\n")
         assert remote("instance", "variables", "order-42").split() == ["total", "4"]
         assert "bpmn" in remote("instance", "show", "order-42")
+        assert remote("instance", "diagram", "order-42").startswith("<svg ")
+        run_cli("instance", "diagram", "nothing", "--server", server).error_line(3)
         assert remote("bpmn", "undeploy", "order") == "order is undeployed.\n"
         run_cli("bpmn", "undeploy", "nothing", "--server", server).error_line(3)

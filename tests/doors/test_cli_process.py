@@ -24,7 +24,7 @@ COMMANDS = [
     "awakeable await", "timeout check", "schedule create", "schedule list", "schedule pause", "schedule resume",
     "schedule trigger", "schedule delete", "token create", "token list", "token revoke", "secret rotate", "workers",
     "job check", "job graph", "job schema", "job run", "job status", "job list", "job cancel", "job retry", "job logs",
-    "instance variables", "bpmn deploy", "bpmn undeploy", "bpmn list", "bpmn check", "bpmn render",
+    "instance variables", "instance diagram", "bpmn deploy", "bpmn undeploy", "bpmn list", "bpmn check", "bpmn render",
 ]  # fmt: skip
 
 

@@ -52,7 +52,8 @@ class ProcessPosition:
             shown.append(f"{len(counts) - _MOST} more elements")
         if not shown:
             return ""
-        return f"{'A token rests' if len(self.tokens) == 1 else 'Tokens rest'} at {' and '.join(shown)}."
+        listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        return f"{'A token rests' if len(self.tokens) == 1 else 'Tokens rest'} at {listed}."
 
     def located(self, waiting: Waiting) -> Waiting:
         """The explanation of a wait, with the element that it belongs to."""

@@ -117,7 +117,8 @@ def _drawn(panel: Panel, labels: list[Label], marks: Marks) -> Iterator[str]:
     for wire in panel.wires:
         yield count_on(wire, marks)
     for figure in panel.figures:
-        yield badges_of(figure, marks)
+        if badges := badges_of(figure, marks):
+            yield badges
 
 
 def _figure(figure: Figure, marks: Marks) -> str:

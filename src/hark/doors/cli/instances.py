@@ -9,8 +9,8 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions, kinds, statuses
-from hark.doors.cli.engine import find_target, open_engine, read_up_to
-from hark.doors.cli.options import After, Limit, Options, Tags, Target, Wide, parse_tags, parse_values
+from hark.doors.cli.engine import door_access, find_target, open_engine, read_up_to
+from hark.doors.cli.options import After, Limit, Options, SvgFile, Tags, Target, Wide, parse_tags, parse_values
 from hark.doors.cli.output import (
     age,
     ago,
@@ -19,6 +19,7 @@ from hark.doors.cli.output import (
     print_fields,
     print_json,
     print_next_page,
+    print_svg,
     print_traceback,
     printable,
     when,
@@ -27,7 +28,7 @@ from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.times import parse_time
 from hark.model.errors import InvalidInput
 
-cli = group("List, explain, cancel and retry instances.")
+cli = group("List, explain, draw, cancel and retry instances.")
 
 
 @command(cli, "list")
@@ -224,6 +225,17 @@ def variables(
         print_json(found.state["variables"])
     else:
         print_fields(list(found.state["variables"].items()))
+
+
+@command(cli)
+def diagram(options: Options, target: Target, output: SvgFile = None) -> None:
+    """Draw a process or a job as SVG, with where it is.
+
+    hark instance diagram order-42 -o order-42.svg
+    """
+    with open_engine(options, "read") as hark:
+        drawing = door_access(hark).instance_drawing(find_target(hark, target)).result()
+    print_svg(drawing(), output, as_json=options.json)
 
 
 @command(cli)

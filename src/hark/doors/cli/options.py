@@ -74,6 +74,9 @@ File = Annotated[
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="The id or the correlation key of an instance")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="Print at most N")]
 After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Continue after this one, the last you saw")]
+SvgFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the SVG here, not to standard output")
+]
 Wide = Annotated[bool, typer.Option("--wide", help="Print everything, even if it does not fit the terminal")]
 Tags = Annotated[
     list[str] | None,

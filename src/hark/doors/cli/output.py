@@ -9,9 +9,11 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from hark.model.durations import duration
+from hark.model.errors import InvalidInput
 
 _STYLES = {
     "done": "green", "RESOLVED": "green", "woke": "green", "ok": "green",
@@ -27,6 +29,20 @@ def print_json(value: Any) -> None:
     from hark.model import json
 
     print(json.dump_unchecked(value))
+
+
+def print_svg(svg: str, output: Path | None, *, as_json: bool) -> None:
+    """Write a drawing to a file, or print it."""
+    drawn = f"{svg.rstrip()}\n"
+    if output is not None:
+        try:
+            output.write_text(drawn, "utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{output} cannot be written: {error.strerror}. Give another file with -o.") from None
+    elif as_json:
+        print_json({"svg": drawn})
+    else:
+        print(drawn, end="")
 
 
 def printable(value: Any) -> str:

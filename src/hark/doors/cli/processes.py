@@ -10,8 +10,8 @@ from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions
 from hark.doors.cli.engine import door_access, open_engine
 from hark.doors.cli.job_files import print_problems, read_bytes
-from hark.doors.cli.options import Options
-from hark.doors.cli.output import colored, print_json, printable
+from hark.doors.cli.options import Options, SvgFile
+from hark.doors.cli.output import colored, print_json, print_svg, printable
 from hark.doors.cli.tables import print_table
 from hark.model.errors import InvalidDefinition, InvalidInput
 
@@ -138,9 +138,7 @@ def render(
     process: Annotated[
         str | None, typer.Option("--process", metavar="ID", help="Draw only this process of the file")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the SVG here, not to standard output")
-    ] = None,
+    output: SvgFile = None,
 ) -> None:
     """Draw a BPMN file as SVG, also one that a deploy refuses.
 
@@ -150,16 +148,7 @@ def render(
     """
     from hark.app.bpmn_files import render_bpmn
 
-    drawn = f"{render_bpmn(read_bytes(file), process).rstrip()}\n"
-    if output is not None:
-        try:
-            output.write_text(drawn, "utf-8")
-        except OSError as error:
-            raise InvalidInput(f"{output} cannot be written: {error.strerror}. Give another file with -o.") from None
-    elif options.json:
-        print_json({"svg": drawn})
-    else:
-        print(drawn, end="")
+    print_svg(render_bpmn(read_bytes(file), process), output, as_json=options.json)
 
 
 def _check(data: bytes, ignore_extensions: bool) -> "CheckedFile":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import http.client
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
@@ -227,6 +227,15 @@ class RemoteHark:
         path = f"/instances/{_path_segment(target, 'target')}/variables"
         return RemoteReply(_convert(Instance, self._send("PATCH", path, variables)))
 
+    def instance_drawing(self, target: str) -> RemoteReply[Callable[[], str]]:
+        """What draws an instance as SVG: the server has done so."""
+        path = f"/instances/{_path_segment(target, 'target')}/diagram.svg"
+        status, content = self._exchange("GET", path, headers={"Accept": "image/svg+xml, application/json"})
+        text = content.decode("utf-8", "replace")
+        if status != 200 or not text.startswith("<svg"):
+            raise error_of_response(status, _parsed(text), self.url)
+        return RemoteReply(lambda: text)
+
     def job_report(self, target: str) -> RemoteReply[JobReport]:
         path = f"/instances/{_path_segment(target, 'target')}/tasks"
         return RemoteReply(_convert(JobReport, self._get(path)))
@@ -281,6 +290,16 @@ class RemoteHark:
     def _request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
     ) -> Any:
+        status, content = self._exchange(method, path, body, headers)
+        found = _parsed(content)
+        if status >= 300 or found is None:
+            raise error_of_response(status, found, self.url)
+        return found
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
+    ) -> tuple[int, bytes]:
+        """Send a request; the status and the body of the response."""
         headers = {"Accept": "application/json", **(headers or {})}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -288,20 +307,21 @@ class RemoteHark:
         try:
             connection.request(method, self._prefix + path, body, headers)
             answer = connection.getresponse()
-            status, content = answer.status, answer.read()
+            return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise StoreUnavailable(
                 f"There is no server at {self.url}: {reason(error)}. Start one with `hark serve`, or give --db."
             ) from error
         finally:
             connection.close()
-        try:
-            found = json.load(content)
-        except (HarkError, msgspec.DecodeError, UnicodeDecodeError):
-            found = None
-        if status >= 300 or found is None:
-            raise error_of_response(status, found, self.url)
-        return found
+
+
+def _parsed(content: bytes | str) -> Any:
+    """The JSON of a response; None if it is not JSON."""
+    try:
+        return json.load(content)
+    except (HarkError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _parse(url: str) -> tuple[SplitResult | None, int | None]:
