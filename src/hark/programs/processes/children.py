@@ -5,7 +5,7 @@ The end of each answers the one wait for children; what it has given is read fro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,10 @@ from hark.programs.processes.state import FlowToken
 from hark.programs.processes.tasks import new_service_task, retried_state, service_lane, thrown_by
 from hark.programs.processes.throwing import Thrown, escalate, raise_error
 from hark.programs.processes.variables import StuckToken, as_name
+
+MAX_CALLS: Final = 100
+"""How deep processes may call each other: one that calls itself without an end would fill the store, and the ids of its
+instances, each with that of its caller in it, would get too long for an index."""
 
 RETRIED = "retried"
 """With this as its data, `child` runs the child of a token again."""
@@ -89,6 +93,8 @@ class ProcessChildren:
 
     def _called(self, token: FlowToken, call: CallSpec) -> NewInstance:
         run = self._run
+        if run.id.count(".") >= MAX_CALLS:
+            raise StuckToken(f"processes call each other {MAX_CALLS} levels deep: correct the condition that ends this")
         scope = token.local or token.scope
         seen = run.view(scope)
         variables = run.snapshot(scope) if call.all_in else {}

@@ -38,7 +38,7 @@ from hark.programs.processes.state import (
 from hark.programs.processes.variables import StuckToken
 
 MAX_ACTIONS: Final = 1_000_000  # of one activation: a loop without a wait in it never rests
-_YIELD_AFTER: Final = 5_000  # actions, so that others of this worker can run
+_YIELD_AFTER: Final = 500  # actions, so that others of this worker can run
 _RETRY_DELAY: Final = 1_000_000  # µs: the store did not answer a read
 _NAMED_FAILURES: Final = 3  # in the error of an instance
 
