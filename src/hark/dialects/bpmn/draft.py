@@ -41,7 +41,6 @@ class FileDraft:
         definitions: Messages, signals, errors, escalations and event definitions by id.
         forms: The JSON texts of zeebe forms by id.
         associations: All associations, with their ends: they may be outside the sub-process that they belong to.
-        has_errors: Whether it defines errors.
     """
 
     def __init__(self, root: XmlElement, *, ignore_extensions: bool) -> None:
@@ -52,7 +51,6 @@ class FileDraft:
         self.definitions: dict[str, XmlElement] = {}
         self.forms: dict[str, XmlElement] = {}
         self.associations: list[XmlElement] = []
-        self.has_errors = False
         self._names_ignored: set[tuple[str | None, str]] = set()
         self._index()
 
@@ -66,7 +64,6 @@ class FileDraft:
             elif (id := element.attributes.get("id")) is not None:
                 if tag in DEFINITIONS:
                     self.definitions.setdefault(id, element)
-                    self.has_errors |= tag == "bpmn:error"
                 elif tag == "zeebe:userTaskForm":
                     self.forms.setdefault(id, element)
             todo += [child for child in reversed(element.children) if not child.tag.startswith("bpmndi:")]

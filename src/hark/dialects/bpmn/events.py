@@ -218,20 +218,10 @@ class _Reader:
         return EventSpec("timer", timer=kind, text=text)
 
     def _error(self) -> EventSpec | None:
-        reference = (self.definition.get("errorRef") or "").strip()
-        error = None
-        if not reference or self.process.file.has_errors:
-            error = self._referred("error", "errorRef", needed=self.throws)
-            if error is None and (self.throws or reference):
-                return None
-            code = None if error is None else source(self.process, self.node, error.get("errorCode"), "The error code")
-        else:  # Camunda 7 and Flowable: in a file that defines no errors, the reference is the code itself
-            code = source(self.process, self.node, reference, "The error code")
-            self.process.file.ignore(
-                self.node.id,
-                self.definition.line,
-                f"The file defines no errors, so the errorRef {reference!r} is taken as the code.",
-            )
+        error = self._referred("error", "errorRef", needed=self.throws)
+        if error is None and (self.throws or self.definition.get("errorRef")):
+            return None
+        code = None if error is None else source(self.process, self.node, error.get("errorCode"), "The error code")
         if error is not None and code is None and self.throws:
             self._report(f"The error {error.get('id')!r} has no code. Set its errorCode.")
             return None
