@@ -1,8 +1,8 @@
-"""B6: a process that calls itself without an end stops with an error."""
+"""B6: a process without an end stops with an error: one that calls itself, and one that does not come to rest."""
 
 import pytest
 
-from hark.programs.processes import children
+from hark.programs.processes import children, interpreter
 from hark.testing import Harness
 from tests.bpmn.small_files import chain, process_file
 from tests.support.stores import Store
@@ -19,3 +19,20 @@ async def test_b6_a_process_that_calls_itself_without_an_end_fails_at_a_depth(
         found = await app.list()
         assert [one.status for one in found] == ["failed"] * 5
         assert "4 levels deep" in str((await first.get()).error)
+
+
+async def test_b6_a_loop_without_a_wait_fails_and_names_an_element_of_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter, "MAX_ACTIONS", 1_000)
+    content = (
+        '<startEvent id="s"/><task id="round"/><sequenceFlow id="f" sourceRef="s" targetRef="round"/>'
+        '<sequenceFlow id="again" sourceRef="round" targetRef="round"/>'
+    )
+    async with Harness(url=store.url, **store.options) as app:
+        await app.deploy(process_file(content))
+        one = await app.start("p")
+        await app.drain()
+        found = await one.get()
+        assert found.status == "failed"
+        assert "endless loop. It came to 'round' last. Correct" in str(found.error)

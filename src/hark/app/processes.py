@@ -53,7 +53,8 @@ def automatic_starts(process: ProcessSpec, now: int) -> list[AutomaticStart]:
         try:
             found += _starts_of(node, now)
         except (ExpressionError, InvalidInput) as error:
-            problems.append(Problem(node.id, node.line, f"{error} An instance has no variables before it starts."))
+            text = f"{str(error).rstrip('.')}. An instance has no variables before it starts."
+            problems.append(Problem(node.id, node.line, text))
     if problems:
         raise InvalidDefinition("; ".join(map(str, problems)), problems=problems)
     return found

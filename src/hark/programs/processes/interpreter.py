@@ -191,7 +191,7 @@ class _ProcessActivation:
                 depth = len(run.work)
                 self._done += 1
                 if self._done % _YIELD_AFTER == 0:
-                    await self._pause()
+                    await self._pause(token)
                 try:
                     actions[name](run, token, data)
                 except (ExpressionError, StuckToken, HarkError) as error:
@@ -204,11 +204,13 @@ class _ProcessActivation:
             if not self._fire_due_timers():
                 return
 
-    async def _pause(self) -> None:
+    async def _pause(self, token: FlowToken | None) -> None:
+        """Let others of this worker run; stop a process that does not come to rest."""
         if self._done > MAX_ACTIONS:
+            where = "" if token is None else f" It came to {self._graph.ids[token.node]!r} last."
             raise StuckToken(
-                f"The process went through {MAX_ACTIONS} elements without waiting: it has an endless loop. Correct its "
-                "conditions, or put a timer into the loop."
+                f"The process went through {MAX_ACTIONS} elements without waiting: it has an endless loop.{where} "
+                "Correct its conditions, or put a timer into the loop."
             )
         await asyncio.sleep(0)
 
