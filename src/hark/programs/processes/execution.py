@@ -348,3 +348,8 @@ class Execution:
         if token.id in self.stopped:
             self.stopped.discard(token.id)
             self.state.incidents = [each for each in self.state.incidents if each.token != token.id]
+
+
+def number_of(wait_id: str | None) -> int:
+    """The number of the catcher that a wait belongs to."""
+    return int((wait_id or "~0").rpartition("~")[2])

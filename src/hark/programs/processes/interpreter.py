@@ -8,7 +8,7 @@ on any more.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from hark.model import json
 from hark.model.activation import Claim, InboxRow
@@ -19,16 +19,15 @@ from hark.model.failures import Failure, failure_of, storable
 from hark.model.process import START
 from hark.model.process_state import has_begun
 from hark.programs.expressions import ExpressionError
-from hark.programs.jobs.services import TaskOutput
 from hark.programs.processes import activities, catching, compensation, firing, gateways, moving, scopes, throwing
-from hark.programs.processes.children import RETRIED, ProcessChildren
-from hark.programs.processes.execution import Execution
+from hark.programs.processes.children import ProcessChildren
+from hark.programs.processes.execution import Execution, number_of
 from hark.programs.processes.graph import ProcessGraph
+from hark.programs.processes.retrying import ProcessRetry
 from hark.programs.processes.services import ProcessServices
 from hark.programs.processes.state import (
     RUN,
     FlowToken,
-    Incident,
     ProcessScope,
     ProcessState,
     dump_process_state,
@@ -82,7 +81,7 @@ class _ProcessActivation:
         self._run.has_caller = claim.parent_wait is not None
         self._children = self._run.children = ProcessChildren(self._run, claim, services.max_payload)
         self._by_awakeable: dict[str, int] | None = None
-        self._resumed: dict[int, Incident] = {}  # by the token whose child is run again
+        self._retry = ProcessRetry(self._run, claim, services, self._children)
         self._done = 0
 
     async def run(self) -> Decision:
@@ -91,13 +90,14 @@ class _ProcessActivation:
             self._begin()
             await self._work()
         elif run.state.failed:
-            await self._resume_failed()
+            await self._retry.resume_failed()
+            await self._work()
         rows = [(row, json.load(row.payload)) for row in claim.inbox if row.kind != "signal"]
         ended = await self._ended_children(rows)
         for row, payload in rows:
             if not run.finished:
                 if row.kind == "control" and row.name == "retry":
-                    await self._resume_incidents()
+                    await self._retry.resume_incidents()
                 else:
                     self._handle(row, payload, ended)
                 await self._work()
@@ -160,7 +160,7 @@ class _ProcessActivation:
                     self._by_awakeable = {each.name: id for id, each in run.catchers.items()}
                 self._answered(self._by_awakeable.get(row.name, 0), payload)
             case _:
-                run.push("fire", None, (_number_of(row.wait_id), payload))
+                run.push("fire", None, (number_of(row.wait_id), payload))
 
     def _answered(self, id: int, settled: dict[str, Any]) -> None:
         run = self._run
@@ -245,102 +245,6 @@ class _ProcessActivation:
         kept = data if name in ("ended", "fire") else None
         run.stop(None if name == "fire" else token, text, resume, kept, element=element, fatal=True)
 
-    # -- retry ---------------------------------------------------------------------------------------
-
-    async def _resume_failed(self) -> None:
-        """The instance had failed and was retried: it waits again for what it waited for, and its incidents resume."""
-        run, claim = self._run, self._claim
-        run.state.failed, run.state.thrown = False, None
-        known = {wait.id for wait in claim.waits}
-        self._arm_again(known)
-        waiting = {run.wait_id(id) for id in run.catchers} | {run.wait_id(0)}
-        run.disarmed += [_number_of(id) for id in known - waiting]
-        await self._resume_children()
-        await self._resume_incidents()
-        await self._work()
-
-    def _arm_again(self, known: set[str]) -> None:
-        """Arm the waits that the failing activation could not arm."""
-        run = self._run
-        for catcher in list(run.catchers.values()):
-            if run.wait_id(catcher.id) in known or catcher.kind == "condition":
-                continue
-            node = self._graph.nodes[catcher.node]
-            place = run.place(catcher.node, catcher.token, catcher.scope)
-            wait = run.wait_id(catcher.id)
-            each = bool(node.kind in ("boundary", "start") and not node.interrupting)
-            match catcher.kind:
-                case "broadcast":
-                    run.arms[catcher.id] = Arm("broadcast", wait, place, catcher.name, answers_each=each, fresh=True)
-                case "message":
-                    run.arms[catcher.id] = Arm("message", wait, place, catcher.name, catcher.key, answers_each=each)
-                case "timer":
-                    run.arm(catcher, Arm("timer", wait, place, deadline=catcher.due))
-                case _:  # the awakeable was not created either: ask again
-                    token = run.tokens[catcher.token]
-                    run.forget_catcher(catcher)
-                    self._start_over(token, "body")
-
-    async def _resume_children(self) -> None:
-        """Ends that came while the instance had failed were not delivered: they are read from the rows."""
-        run = self._run
-        tokens = [token for token in run.tokens.values() if token.child and token.id not in run.stopped]
-        rows = await self._services.outputs([run.child_id(token.child) for token in tokens]) if tokens else {}
-        for token in tokens:
-            row = rows.get(run.child_id(token.child))
-            if row is None:
-                run.push("child", token)
-            elif row.status == "cancelled":
-                self._children.left_by(row)
-                run.push("child", token, RETRIED)
-            elif row.status in ("done", "failed"):
-                self._children.ended(token, row, None)
-
-    async def _resume_incidents(self) -> None:
-        run = self._run
-        incidents, run.state.incidents, run.stopped = run.state.incidents, [], set()
-        stuck = [run.tokens.get(incident.token) for incident in incidents if incident.resume == "child"]
-        children = [run.child_id(token.child) for token in stuck if token is not None and token.child]
-        rows = await self._services.outputs(children) if children else {}
-        for incident in reversed(incidents):
-            token = run.tokens.get(incident.token)
-            match incident.resume:
-                case "conditions":
-                    run.changes.append((0, frozenset(run.state.variables)))
-                    run.changes += [(id, frozenset(scope.variables)) for id, scope in run.scopes.items() if id]
-                case "fire":
-                    run.push("fire", None, tuple(incident.data))
-                case _ if token is None:
-                    pass
-                case "child":
-                    self._resume_child(token, rows.get(run.child_id(token.child)), incident)
-                case "enter" | "body" as action:
-                    self._start_over(token, action)
-                case action:
-                    run.push(action, token, incident.data)
-
-    def _resume_child(self, token: FlowToken, row: TaskOutput | None, incident: Incident) -> None:
-        """Run a child again that has failed, or start it if it could not be started. A called process may have been
-        retried itself: then it runs, or is done."""
-        if row is None:
-            self._run.push("child", token)
-        elif row.status == "done":
-            self._children.ended(token, row, None)
-        elif row.status in ("failed", "cancelled"):
-            self._children.left_by(row)
-            self._resumed[token.id] = incident
-            self._run.push("child", token, RETRIED)
-
-    def _start_over(self, token: FlowToken, action: Literal["enter", "body"]) -> None:
-        """Let a token begin its element again."""
-        run = self._run
-        if action == "enter":
-            run.disarm_token(token)
-        if token.local:
-            run.remove_scope(token.local)
-            token.local = 0
-        run.push(action, token)
-
     # -- the outcome ---------------------------------------------------------------------------------
 
     def _decide(self, rows: list[InboxRow]) -> Decision:
@@ -382,8 +286,8 @@ class _ProcessActivation:
                 del run.starts[token.child]
             elif token.child in run.retries:  # it is not run again: the next retry does that
                 del run.retries[token.child]
-                if token.id in self._resumed:
-                    state.incidents.append(self._resumed[token.id])
+                if token.id in self._retry.resumed:
+                    state.incidents.append(self._retry.resumed[token.id])
             elif run.thrown is not None and token.child and token.id not in run.stopped:
                 run.effects.append(CancelChild(run.child_id(token.child), "the process has failed"))
         texts = [
@@ -427,8 +331,3 @@ def _first_state(claim: Claim) -> ProcessState:
     given = json.load(claim.state)
     variables = given if isinstance(given, dict) else {}
     return ProcessState(variables, scopes=[ProcessScope(0, -1, 0, "process")])
-
-
-def _number_of(wait_id: str | None) -> int:
-    """The number of the catcher that a wait belongs to."""
-    return int((wait_id or "~0").rpartition("~")[2])

@@ -1,0 +1,126 @@
+"""A process is retried: it waits again for what it waited for, and its incidents resume.
+
+A failed instance keeps its waits, closed, and the kernel opens them again. What the failing activation had armed or
+started was not written: it is armed and started now.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hark.model.activation import Claim
+from hark.model.decisions import Arm
+from hark.programs.jobs.services import TaskOutput
+from hark.programs.processes.children import RETRIED, ProcessChildren
+from hark.programs.processes.execution import Execution, number_of
+from hark.programs.processes.services import ProcessServices
+from hark.programs.processes.state import FlowToken, Incident
+
+
+class ProcessRetry:
+    """A retry, in one activation.
+
+    Attributes:
+        resumed: The incidents whose child is run again, by token: if the instance fails at once, they are kept.
+    """
+
+    def __init__(self, run: Execution, claim: Claim, services: ProcessServices, children: ProcessChildren) -> None:
+        self._run = run
+        self._claim = claim
+        self._services = services
+        self._children = children
+        self.resumed: dict[int, Incident] = {}
+
+    async def resume_failed(self) -> None:
+        """The instance had failed and was retried: it waits again for what it waited for, and its incidents resume."""
+        run, claim = self._run, self._claim
+        run.state.failed, run.state.thrown = False, None
+        known = {wait.id for wait in claim.waits}
+        self._arm_again(known)
+        waiting = {run.wait_id(id) for id in run.catchers} | {run.wait_id(0)}
+        run.disarmed += [number_of(id) for id in known - waiting]
+        await self._resume_children()
+        await self.resume_incidents()
+
+    def _arm_again(self, known: set[str]) -> None:
+        """Arm the waits that the failing activation could not arm."""
+        run = self._run
+        for catcher in list(run.catchers.values()):
+            if run.wait_id(catcher.id) in known or catcher.kind == "condition":
+                continue
+            node = run.graph.nodes[catcher.node]
+            place = run.place(catcher.node, catcher.token, catcher.scope)
+            wait = run.wait_id(catcher.id)
+            each = bool(node.kind in ("boundary", "start") and not node.interrupting)
+            match catcher.kind:
+                case "broadcast":
+                    run.arms[catcher.id] = Arm("broadcast", wait, place, catcher.name, answers_each=each, fresh=True)
+                case "message":
+                    run.arms[catcher.id] = Arm("message", wait, place, catcher.name, catcher.key, answers_each=each)
+                case "timer":
+                    run.arm(catcher, Arm("timer", wait, place, deadline=catcher.due))
+                case _:  # the awakeable was not created either: ask again
+                    token = run.tokens[catcher.token]
+                    run.forget_catcher(catcher)
+                    self._start_over(token, "body")
+
+    async def _resume_children(self) -> None:
+        """Ends that came while the instance had failed were not delivered: they are read from the rows."""
+        run = self._run
+        tokens = [token for token in run.tokens.values() if token.child and token.id not in run.stopped]
+        rows = await self._services.outputs([run.child_id(token.child) for token in tokens]) if tokens else {}
+        for token in tokens:
+            row = rows.get(run.child_id(token.child))
+            if row is None:
+                run.push("child", token)
+            elif row.status == "cancelled":
+                self._children.left_by(row)
+                run.push("child", token, RETRIED)
+            elif row.status in ("done", "failed"):
+                self._children.ended(token, row, None)
+
+    async def resume_incidents(self) -> None:
+        """Let every token go on that has an incident, with the action that failed."""
+        run = self._run
+        incidents, run.state.incidents, run.stopped = run.state.incidents, [], set()
+        stuck = [run.tokens.get(incident.token) for incident in incidents if incident.resume == "child"]
+        children = [run.child_id(token.child) for token in stuck if token is not None and token.child]
+        rows = await self._services.outputs(children) if children else {}
+        for incident in reversed(incidents):
+            token = run.tokens.get(incident.token)
+            match incident.resume:
+                case "conditions":
+                    run.changes.append((0, frozenset(run.state.variables)))
+                    run.changes += [(id, frozenset(scope.variables)) for id, scope in run.scopes.items() if id]
+                case "fire":
+                    run.push("fire", None, tuple(incident.data))
+                case _ if token is None:
+                    pass
+                case "child":
+                    self._resume_child(token, rows.get(run.child_id(token.child)), incident)
+                case "enter" | "body" as action:
+                    self._start_over(token, action)
+                case action:
+                    run.push(action, token, incident.data)
+
+    def _resume_child(self, token: FlowToken, row: TaskOutput | None, incident: Incident) -> None:
+        """Run a child again that has failed, or start it if it could not be started. A called process may have been
+        retried itself: then it runs, or is done."""
+        if row is None:
+            self._run.push("child", token)
+        elif row.status == "done":
+            self._children.ended(token, row, None)
+        elif row.status in ("failed", "cancelled"):
+            self._children.left_by(row)
+            self.resumed[token.id] = incident
+            self._run.push("child", token, RETRIED)
+
+    def _start_over(self, token: FlowToken, action: Literal["enter", "body"]) -> None:
+        """Let a token begin its element again."""
+        run = self._run
+        if action == "enter":
+            run.disarm_token(token)
+        if token.local:
+            run.remove_scope(token.local)
+            token.local = 0
+        run.push(action, token)
