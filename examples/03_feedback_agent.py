@@ -49,7 +49,7 @@ dag.loop("agent", "llm-agent", max_iterations=10)
 
 async def show_stream(app: Hark, job: str, seen: set[int]) -> None:
     """Print what the agent has streamed since the last call. `hark job logs -f` and the browser show it live."""
-    for event in await app.events(f"{job}.0", limit=1000):
+    for event in await app.events(job, limit=1000):
         if event.type == "stream" and event.seq not in seen:
             print(f"  agent: {event.data['chunk']}", flush=True)
             seen.add(event.seq)

@@ -99,7 +99,11 @@ def test_03_feedback_agent_still_waits_after_ctrl_c_and_each_feedback_reaches_it
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=path
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        output = "".join(iter(process.stdout.readline, "  agent: Draft 1. Waiting for user feedback...\n"))
+        output = ""
+        while "agent: Draft 1. Waiting for user feedback" not in output:
+            line = process.stdout.readline()
+            assert line, f"it ended by itself: {output}"
+            output += line
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=100)[0]
     assert (process.returncode, "run it again" in rest, "Traceback" in rest) == (0, True, False), rest

@@ -127,6 +127,7 @@ async def in_async_code(app: Hark) -> None:
         assert_type(await app.signal(run, "go"), Delivery)
         assert_type(await app.broadcast("open"), int)
         assert_type(await app.message("paid", "order:1"), Handle[Any])
+        assert_type(await app.message("paid", "order:1", ttl=60), Handle[Any] | None)
         question = await app.wait_for_awakeable(job=run, timeout=5)
         assert_type(question, Awakeable)
         assert_type(await app.resolve(question.id, Verdict(True), by="ann"), Awakeable)

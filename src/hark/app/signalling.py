@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from hark.app.arguments import optional_name, target_of
 from hark.app.core import Core
@@ -76,6 +76,14 @@ class SignalVerbs(Core):
         )
         return self._ask(request)
 
+    @overload
+    def message(
+        self, name: str, correlation_key: str, payload: Any = None, *, dedup_key: str | None = None
+    ) -> Reply[Handle[Any]]: ...
+    @overload
+    def message(
+        self, name: str, correlation_key: str, payload: Any = None, *, ttl: Duration, dedup_key: str | None = None
+    ) -> Reply[Handle[Any] | None]: ...
     def message(
         self,
         name: str,
@@ -84,7 +92,7 @@ class SignalVerbs(Core):
         *,
         ttl: Duration = 0,
         dedup_key: str | None = None,
-    ) -> Reply[Handle[Any] | None]:
+    ) -> Reply[Handle[Any]] | Reply[Handle[Any] | None]:
         """Deliver a message to the one instance that waits for it under this key.
 
         If no instance waits for it, it starts one of a process with such a start event, whose correlation key is the

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from hark.model import errors, json
-from hark.model.errors import HarkError
+from hark.model.errors import BpmnError, HarkError
 
 ERROR_TYPES: Final[dict[str, type[HarkError]]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, HarkError)
@@ -30,6 +30,8 @@ def rebuild_error(kind: type[HarkError], message: str, data: Mapping[str, Any]) 
 
     Data that the class does not have is ignored (a newer Hark may have written it); data that is missing is None.
     """
+    if kind is BpmnError:  # made by handlers, so its data comes first and makes up the message
+        return BpmnError(str(data.get("code", message)), str(data.get("message") or ""), data.get("variables"))
     parameters = _data_parameters(kind)  # type: ignore[arg-type]  # mypy looks for the __hash__ of an instance
     known: dict[str, Any] = {name: data.get(name) for name, required in parameters if name in data or required}
     if isinstance(known.get("at"), str):
