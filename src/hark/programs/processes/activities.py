@@ -22,13 +22,18 @@ def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     token.flow = -1
     if run.graph.is_plain[token.node]:
         if node.kind == "script":
-            result = run.evaluate(node.script, run.view(token.scope))
-            run.merge(token.scope, _values(run, token, node, result))
+            run_script(run, token, node)
         run.leave(token)
     elif node.loop is None:
         body(run, token, None)
     elif not catching.arm_boundaries(run, token, node):
         loops.begin(run, token, node)
+
+
+def run_script(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """Do all that a plain script task does."""
+    result = run.evaluate(node.script, run.view(token.scope))
+    run.merge(token.scope, _values(run, token, node, result))
 
 
 def body(run: Execution, token: FlowToken, data: Any) -> None:

@@ -27,6 +27,8 @@ Work = tuple[Action, FlowToken | None, Any]
 
 Joining = dict[int, dict[int, FlowToken]]  # tokens that wait in a join, by the flow that they came by and their number
 
+PAUSE_AFTER = 500  # actions, so that others of this worker can run
+
 _JOINS = frozenset(("parallel", "inclusive", "complex"))
 _REASON = "the process does not wait for it any more"
 
@@ -65,6 +67,8 @@ class Execution:
                 self.inner.setdefault(scope.parent, {})[scope.id] = None
         self.stopped = {incident.token for incident in state.incidents}  # tokens
         self.work: list[Work] = []
+        self.done = 0  # actions, and nodes that were passed
+        self.pause_at = PAUSE_AFTER
         self.changes: list[tuple[int, frozenset[str]]] = []  # scopes with variables that have changed, for conditions
         self.arms: dict[int, Arm] = {}
         self.disarmed: list[int] = []

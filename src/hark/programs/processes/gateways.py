@@ -30,22 +30,20 @@ def open_flows(run: Execution, token: FlowToken, node: NodeSpec) -> list[int]:
 
 
 def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """The first flow in the file whose condition holds."""
-    if run.graph.only_flow[token.node] >= 0:
-        run.leave(token)
-        return
-    if not node.outgoing:
-        run.push("end", token)
-        return
+    """One without outgoing flows; tokens pass all others."""
+    run.push("end", token)
+
+
+def chosen_flow(run: Execution, token: FlowToken, node: NodeSpec) -> int:
+    """The flow by which a token leaves an exclusive gateway: the first one in the file whose condition holds."""
     variables = run.view(token.scope)
     for flow in node.outgoing:
         condition = run.graph.flows[flow].condition
         if flow != node.default and (condition is None or run.holds(condition, variables)):
-            run.move(token, flow)
-            return
+            return flow
     if node.default is None:
         raise StuckToken(NO_FLOW)
-    run.move(token, node.default)
+    return node.default
 
 
 def parallel(run: Execution, token: FlowToken, node: NodeSpec) -> None:

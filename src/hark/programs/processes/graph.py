@@ -28,9 +28,11 @@ class ProcessGraph:
         flows: Its flows; the index of a flow is its number.
         ids: The ids of the nodes, by number.
         numbers: The numbers of the nodes, by id.
+        none_start: The start event of an instance that is started by name, by number.
         targets: The targets of the flows, by number.
         only_flow: The flow by which every token leaves a node, by number; -1 if that has to be decided.
         is_plain: Whether a node is a task that is over at once and has nothing but a script, by number.
+        is_passed: Whether one flow leaves a node and no token waits in it, by number.
         joins_by_reach: It has gateways that depend on where other tokens are.
         has_complex: It has complex gateways.
     """
@@ -41,9 +43,15 @@ class ProcessGraph:
         self.flows: tuple[FlowSpec, ...] = spec.flows
         self.ids = [node.id for node in spec.nodes]
         self.numbers = {node.id: number for number, node in enumerate(spec.nodes)}
+        start = spec.none_start
+        self.none_start = None if start is None else self.numbers[start.id]
         self.targets = [flow.target for flow in spec.flows]
         self.only_flow = [_only_flow(spec, node) for node in spec.nodes]
         self.is_plain = [_is_plain(node) for node in spec.nodes]
+        self.is_passed = [
+            only >= 0 if plain or node.kind == "start" else node.kind == "exclusive" and bool(node.outgoing)
+            for node, only, plain in zip(spec.nodes, self.only_flow, self.is_plain, strict=True)
+        ]
         self._event_subprocesses: dict[int, tuple[EventSubprocess, ...]] = {}
         self._begins: dict[int, tuple[int, ...]] = {}
         self._links: dict[tuple[int, str], int] = {}

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import msgspec
+
 from hark.model import json
 from hark.model.activation import Claim, InboxRow
 from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, Redo, stop
@@ -21,7 +23,7 @@ from hark.model.process_state import has_begun
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes import activities, catching, compensation, firing, gateways, moving, scopes, throwing
 from hark.programs.processes.children import ProcessChildren
-from hark.programs.processes.execution import Execution, number_of
+from hark.programs.processes.execution import PAUSE_AFTER, Execution, number_of
 from hark.programs.processes.graph import ProcessGraph
 from hark.programs.processes.retrying import ProcessRetry
 from hark.programs.processes.services import ProcessServices
@@ -37,8 +39,8 @@ from hark.programs.processes.state import (
 from hark.programs.processes.variables import StuckToken
 
 MAX_ACTIONS: Final = 1_000_000  # of one activation: a loop without a wait in it never rests
-_YIELD_AFTER: Final = 500  # actions, so that others of this worker can run
 _RETRY_DELAY: Final = 1_000_000  # µs: the store did not answer a read
+_encode = msgspec.json.Encoder().encode  # for ids and numbers, which need no check
 _NAMED_FAILURES: Final = 3  # in the error of an instance
 
 _ACTIONS: Final[dict[str, Any]] = {
@@ -82,7 +84,6 @@ class _ProcessActivation:
         self._children = self._run.children = ProcessChildren(self._run, claim, services.max_payload)
         self._by_awakeable: dict[str, int] | None = None
         self._retry = ProcessRetry(self._run, claim, services, self._children)
-        self._done = 0
 
     async def run(self) -> Decision:
         claim, run = self._claim, self._run
@@ -108,8 +109,7 @@ class _ProcessActivation:
     def _begin(self) -> None:
         """Put the first token on the start event."""
         run, step = self._run, self._claim.step
-        start = self._graph.spec.none_start
-        number = None if start is None else self._graph.numbers[start.id]
+        number = self._graph.none_start
         if step != START:
             element = step.removeprefix(f"{START}:")
             if all(each.id != element for each in self._graph.spec.starts):
@@ -189,8 +189,8 @@ class _ProcessActivation:
                 if token is not None and run.tokens.get(token.id) is not token:
                     continue  # it was cancelled
                 depth = len(run.work)
-                self._done += 1
-                if self._done % _YIELD_AFTER == 0:
+                run.done += 1
+                if run.done >= run.pause_at:
                     await self._pause(token)
                 try:
                     actions[name](run, token, data)
@@ -206,12 +206,14 @@ class _ProcessActivation:
 
     async def _pause(self, token: FlowToken | None) -> None:
         """Let others of this worker run; stop a process that does not come to rest."""
-        if self._done > MAX_ACTIONS:
+        run = self._run
+        if run.done > MAX_ACTIONS:
             where = "" if token is None else f" It came to {self._graph.ids[token.node]!r} last."
             raise StuckToken(
                 f"The process went through {MAX_ACTIONS} elements without waiting: it has an endless loop.{where} "
                 "Correct its conditions, or put a timer into the loop."
             )
+        run.pause_at = run.done + PAUSE_AFTER
         await asyncio.sleep(0)
 
     def _check_conditions(self) -> None:
@@ -324,7 +326,7 @@ class _ProcessActivation:
             return ()
         flows = {graph.flows[flow].id: count for flow, count in run.flows_taken.items()}
         elements = {graph.ids[node]: count for node, count in run.entered.items()}
-        return (DecisionEvent("moved", None, json.dump_unchecked({"flows": flows, "elements": elements})),)
+        return (DecisionEvent("moved", None, _encode({"flows": flows, "elements": elements}).decode()),)
 
 
 def _first_state(claim: Claim) -> ProcessState:

@@ -13,11 +13,27 @@ from hark.programs.processes.variables import StuckToken
 
 
 def enter(run: Execution, token: FlowToken, data: Any) -> None:
-    """A token has come to a node."""
-    number = token.node
-    run.entered[number] = run.entered.get(number, 0) + 1
-    node = run.graph.nodes[number]
-    _ENTER.get(node.kind, activities.enter)(run, token, node)
+    """A token has come to a node. It goes on at once through the nodes that it only passes: most files have many."""
+    graph, entered, taken = run.graph, run.entered, run.flows_taken
+    while True:
+        number = token.node
+        entered[number] = entered.get(number, 0) + 1
+        node = graph.nodes[number]
+        if not graph.is_passed[number]:
+            _ENTER.get(node.kind, activities.enter)(run, token, node)
+            return
+        token.flow = -1
+        if node.kind == "script":
+            activities.run_script(run, token, node)
+        flow = graph.only_flow[number]
+        if flow < 0:
+            flow = gateways.chosen_flow(run, token, node)
+        token.node, token.flow = graph.targets[flow], flow
+        taken[flow] = taken.get(flow, 0) + 1
+        run.done += 1
+        if run.changes or run.done >= run.pause_at:
+            run.push("enter", token)
+            return
 
 
 def _start(run: Execution, token: FlowToken, node: NodeSpec) -> None:
