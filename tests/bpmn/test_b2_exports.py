@@ -84,4 +84,4 @@ def test_b2_a_file_with_nothing_but_the_standard() -> None:
     assert nodes["_ask"].user is not None
     assert nodes["_ask"].user.groups == "bosses"
     assert nodes["_end"].event == EventSpec("signal", name="vacation decided")
-    assert file.ignored == []
+    assert ignored(file) == ["tool:logo"]

@@ -117,9 +117,3 @@ def test_b2_a_form_that_is_not_in_the_file_is_ignored() -> None:
     found = read(process_file(chain(extended("userTask", "<zeebe:formDefinition formId='order'/>"))))
     assert found.processes[0].nodes[1].user is not None
     assert [item.message for item in found.ignored] == ["The form 'order' is ignored: it is not in the file."]
-
-
-def test_b2_an_ignored_attribute_that_changes_what_other_engines_do_is_listed_as_such() -> None:
-    call = '<callActivity id="c" calledElement="p" camunda:variableMappingClass="Mapping" camunda:asyncBefore="true"/>'
-    messages = [item.message for item in read(process_file(chain(call))).ignored]
-    assert ["although it changes" in message for message in messages] == [True, False]

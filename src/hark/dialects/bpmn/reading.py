@@ -9,7 +9,8 @@ from hashlib import sha256
 
 from hark.dialects.bpmn.checks import check_process
 from hark.dialects.bpmn.draft import MAX_PROBLEMS, EnoughProblems, FileDraft, ProcessDraft
-from hark.dialects.bpmn.extensions import attribute, check_extensions
+from hark.dialects.bpmn.extension_checks import check_definitions, check_extensions
+from hark.dialects.bpmn.extensions import attribute
 from hark.dialects.bpmn.nodes import read_nodes
 from hark.dialects.bpmn.structure import read_structure
 from hark.dialects.bpmn.xml_tree import XmlElement, parse_xml
@@ -57,6 +58,7 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
     drafts: list[ProcessDraft] = []
     with suppress(EnoughProblems):
         _check_signals(file)
+        check_definitions(file)
         for element in _processes(file):
             if (draft := _read_process(file, element)) is not None:
                 drafts.append(draft)

@@ -1,0 +1,166 @@
+"""The names of extensions of Camunda, Zeebe, Flowable and Activiti: understood, harmless, or refused.
+
+Taken from the schemas of the vendors (camunda-bpmn-moddle 8, zeebe-bpmn-moddle 2, the constants of Flowable and
+Activiti). A name that is in none of these tables has a meaning neither for these engines nor for Hark.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+VENDORS = ("camunda", "flowable", "activiti")
+"""Vendors that share their names: Flowable and Camunda 7 began as Activiti."""
+
+UNDERSTOOD_ATTRIBUTES = frozenset(
+    ("assignee", "businessKey", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers",
+     "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
+     "errorCodeVariable", "errorMessage", "errorMessageVariable", "errorVariableName", "escalationCodeVariable",
+     "expression", "inheritVariables", "messageExpression", "resource", "resultVariable", "resultVariableName", "scope",
+     "signalExpression", "topic", "type", "useLocalScopeForOutParameters", "variableName")
+)  # fmt: skip
+"""Attributes of the vendors that are read where they are used."""
+
+UNDERSTOOD_ELEMENTS = frozenset(
+    [f"{vendor}:{name}" for vendor in VENDORS for name in (
+        "collection", "failedJobRetryTimeCycle", "field", "formData", "formProperty", "in", "inputOutput", "out",
+        "variableAggregation",
+    )]
+    + [f"zeebe:{name}" for name in (
+        "assignmentDefinition", "calledDecision", "calledElement", "conditionalFilter", "formDefinition", "ioMapping",
+        "loopCharacteristics", "script", "subscription", "taskDefinition", "taskHeaders", "taskSchedule", "userTask",
+        "userTaskForm",
+    )]
+)  # fmt: skip
+"""Extension elements that are read where they are used."""
+
+PENDING = frozenset(
+    ("endDate", "skipExpression", "terminateAll", "terminateMultiInstance", "useLocalScopeForResultVariable", "value",
+     "variableEvents")
+)  # fmt: skip
+
+HARMLESS_ATTRIBUTES = frozenset(
+    (
+        # when and in which transaction the engine works, how it is stored, and what a modeler keeps
+        "async", "asyncAfter", "asyncBefore", "asyncLeave", "completeAsync", "diagramRelationId", "exclusive",
+        "historyTimeToLive", "isEagerExecutionFetching", "jobPriority", "modelerTemplate", "modelerTemplateIcon",
+        "modelerTemplateVersion", "noWaitStatesAsyncLeave", "parallelInSameTransaction", "retryCounter", "taskPriority",
+        "storeResultVariableAsTransient", "errorVariableTransient", "errorVariableLocalScope",
+        # who may start a process, how things are called, and in which tenant or deployment they are
+        "calledElementTenantId", "candidateStarterGroups", "candidateStarterUsers", "caseInstanceName", "caseTenantId",
+        "category", "decisionRefTenantId", "extensionId", "fallbackToDefaultTenant", "initiator",
+        "isStartableInTasklist", "owner", "processInstanceName", "sameDeployment", "versionTag",
+        # lists of tasks and forms outside the file
+        "followUpDate", "formFieldValidation", "formKey", "formRef", "formRefBinding", "formRefVersion", "priority",
+        # what only matters beside another extension, which is read or refused
+        "calledElementVersionTag", "caseBinding", "caseDefinitionKey", "caseRef", "caseVersion", "alfrescoScriptType",
+        "autoStoreVariables",
+        # how a decision or a rule is found and what is made of its result: a handler takes their place
+        "decisionRefBinding", "decisionRefVersion", "exclude", "mapDecisionResult", "ruleVariablesInput", "rules",
+    )
+)  # fmt: skip
+"""Attributes of the vendors and of Zeebe that change nothing in Hark."""
+
+HARMLESS_ELEMENTS = frozenset(
+    [f"{vendor}:{name}" for vendor in VENDORS for name in (
+        "customResource", "httpRequestHandler", "httpResponseHandler", "localization", "potentialStarter", "properties",
+        "sendSynchronously", "startEventCorrelationConfiguration", "eventCorrelationParameter", "eventInParameter",
+        "eventOutParameter", "triggerEventCorrelationParameter",
+    )]
+    + [f"zeebe:{name}" for name in (
+        "agentDefinition", "jobPriorityDefinition", "linkedResources", "priorityDefinition", "properties", "versionTag",
+    )]
+)  # fmt: skip
+"""Extension elements that change nothing in Hark, or only matter beside another one that is refused."""
+
+
+class Refusal(NamedTuple):
+    """An extension that would change what happens, and that Hark does not run.
+
+    Attributes:
+        reason: A sentence that says what it would do.
+        instead: A sentence that says what to do instead.
+        values: The values of an attribute that are refused; None: every value.
+    """
+
+    reason: str
+    instead: str
+    values: tuple[str, ...] | None = None
+
+
+_OWN_TASK = "Make it a task of its own."
+_LISTENER = Refusal("It has {kind} listener ({name}), which Hark does not run.", _OWN_TASK)
+_JAVA_MAPPING = Refusal(
+    "It maps the variables of the call in Java ({name}), which Hark does not run.", "Write them as in and out elements."
+)
+_EVENT_REGISTRY = Refusal(
+    "It uses the event registry of Flowable ({name}), which Hark does not have.", "Use a message or a signal."
+)
+_CASE = Refusal("It calls a case ({name}), which Hark does not run.", "Call a process, or use a service task.")
+
+REFUSED_ELEMENTS: dict[str, Refusal] = {
+    "executionListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an execution")),
+    "executionListeners": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an execution")),
+    "taskListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "a task")),
+    "taskListeners": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "a task")),
+    "eventListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an event")),
+    "connector": Refusal("It has a connector ({name}), which Hark does not run.", _OWN_TASK),
+    "errorEventDefinition": Refusal(
+        "It throws an error by an expression when its work is done ({name}), which Hark does not do.",
+        "Raise BpmnError in its handler, or put a gateway and an error end event behind it.",
+    ),
+    "mapException": Refusal(
+        "It maps exceptions of Java to error codes ({name}), which Hark does not do.",
+        "Raise BpmnError with the code in its handler.",
+    ),
+    "eventType": _EVENT_REGISTRY,
+    "triggerEventType": _EVENT_REGISTRY,
+    "variableListenerEventDefinition": Refusal(
+        "It waits for a variable to be set ({name}), which Hark does not do.", "Use a conditional event."
+    ),
+}
+"""Extension elements of the vendors and of Zeebe that are refused, by their name without a prefix."""
+
+REFUSED_ATTRIBUTES: dict[str, Refusal] = {
+    "variableMappingClass": _JAVA_MAPPING,
+    "variableMappingDelegateExpression": _JAVA_MAPPING,
+    "businessCalendarName": Refusal(
+        "Its time is that of a business calendar ({name}), which Hark does not have.",
+        "Compute the time in an expression.",
+    ),
+    "triggerable": Refusal(
+        "It would wait for a trigger when its work is done ({name}), which Hark does not do.",
+        "Put a receive task or a message event behind it.",
+        ("true",),
+    ),
+    "calledElementType": Refusal(
+        "It calls a process by the id of a definition ({name}), which Hark does not have.",
+        "Use the id of the process, and its version.",
+        ("id",),
+    ),
+    "formHandlerClass": Refusal(
+        "Its answer is changed in Java ({name}), which Hark does not run.", "Change it in a task behind it."
+    ),
+    "idVariableName": Refusal(
+        "It puts the id of the called instance into a variable ({name}), which Hark does not do.", "Remove it."
+    ),
+    "taskIdVariableName": Refusal(
+        "It puts the id of the task into a variable ({name}), which Hark does not do.", "Remove it."
+    ),
+}
+"""Attributes of the vendors that are refused."""
+
+REFUSED_PARTS: dict[tuple[str, str], Refusal] = {
+    (element, attribute): Refusal(f"{what} in Java ({{name}}), which Hark does not run.", instead)
+    for element, what, instead in (
+        ("collection", "Its collection is made", "Use an expression that gives a list."),
+        ("variableAggregation", "The variables of its instances are gathered", "Name them in variable elements."),
+    )
+    for attribute in ("class", "delegateExpression")
+} | {
+    ("variableAggregation", "createOverviewVariable"): Refusal(
+        "Its variable is to have the results of the instances while they run ({name}), which Hark does not do.",
+        "Remove it: the variable has them at the end.",
+        ("true",),
+    ),
+}
+"""Attributes inside extension elements that are refused, by the names of element and attribute without prefixes."""
