@@ -117,3 +117,36 @@ def test_b2_a_form_that_is_not_in_the_file_is_ignored() -> None:
     found = read(process_file(chain(extended("userTask", "<zeebe:formDefinition formId='order'/>"))))
     assert found.processes[0].nodes[1].user is not None
     assert [item.message for item in found.ignored] == ["The form 'order' is ignored: it is not in the file."]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("string", " a ", " a "), ("int", "+3", 3), ("integer", "-3", -3), ("long", "9000000000", 9_000_000_000),
+        ("double", "1e3", 1000.0), ("float", "0.5", 0.5), ("boolean", "TRUE", True), ("boolean", "yes", False),
+        ("datetime", "2026-01-31T09:00:00", "2026-01-31T09:00:00"), ("date", "2026-01-31", "2026-01-31"),
+        ("json", "[1]", [1]), ("int", "", None),
+    ],
+)  # fmt: skip
+def test_b2_the_value_of_a_data_object_has_its_type(kind: str, text: str, value: object) -> None:
+    found = read(process_file(_data_object(f'name="x" itemSubjectRef="xsd:{kind}"', text) + '<startEvent id="s"/>'))
+    assert found.processes[0].variables == {"x": value}
+    assert type(found.processes[0].variables["x"]) is type(value)
+    assert found.ignored == []
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ('name="x" itemSubjectRef="xsd:int"', "1.5"), ('name="x" itemSubjectRef="xsd:double"', "NaN"),
+        ('name="x" itemSubjectRef="xsd:datetime"', "tomorrow"), ('name="x" itemSubjectRef="xsd:json"', "{"),
+        ("", "1"),
+    ],
+)  # fmt: skip
+def test_b2_a_data_object_without_a_name_or_of_another_type_is_a_problem(attributes: str, text: str) -> None:
+    found = problems_of(process_file(_data_object(attributes, text) + '<startEvent id="s"/>'))
+    assert [problem.element for problem in found] == ["d"]
+
+
+def _data_object(attributes: str, value: str) -> str:
+    return f'<dataObject id="d" {attributes}>' + ext(f"<flowable:value>{value}</flowable:value>") + "</dataObject>"

@@ -25,6 +25,7 @@ EventKind = Literal[
     "none", "signal", "message", "timer", "error", "escalation", "conditional", "compensation", "cancel", "terminate",
     "link",
 ]  # fmt: skip
+ChangeKind = Literal["create", "update", "delete"]
 LoopKind = Literal["parallel", "sequential", "standard"]
 
 ROOT = -1
@@ -50,6 +51,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
         text: Of a timer: a source that gives an ISO 8601 text or, for a cycle, maybe a cron expression.
         condition: Of a conditional event.
         variables: Of a conditional event: only changes of these variables count; empty: of all.
+        changes: Of a conditional event: only changes of these kinds count; empty: of all. Hark deletes no variables.
         activity: Of a thrown compensation: the number of the activity to compensate; None: all of the scope.
         code_variable: Of a caught error or escalation: the variable that gets the code.
         message_variable: Of a caught error: the variable that gets the message.
@@ -65,6 +67,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
     text: Any = None
     condition: str | None = None
     variables: tuple[str, ...] = ()
+    changes: tuple[ChangeKind, ...] = ()
     activity: int | None = None
     code_variable: str | None = None
     message_variable: str | None = None
@@ -161,6 +164,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
         compensation: The activity that compensates this one.
         for_compensation: It is only run to compensate another.
         loop: How it is repeated.
+        variables: Of a sub-process: local variables that it begins with, with their values; `inputs` come after them.
         inputs: Local variables that are set before it runs; sources see the variables around it.
         outputs: Variables that are set around it when it has ended; sources see its local variables.
         keeps_result: Its result, or what came with its event, stays local: only `outputs` go out. Otherwise it is
@@ -195,6 +199,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
     compensation: int | None = None
     for_compensation: bool = False
     loop: LoopSpec | None = None
+    variables: dict[str, Any] = {}
     inputs: tuple[Assignment, ...] = ()
     outputs: tuple[Assignment, ...] = ()
     keeps_result: bool = False
@@ -220,13 +225,23 @@ class FlowSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class ProcessSpec(Struct, frozen=True, omit_defaults=True):
-    """A checked process."""
+    """A checked process.
+
+    Attributes:
+        id: Its id.
+        nodes: Its nodes, in document order.
+        flows: Its flows, in document order.
+        name: Its name.
+        line: Its line in the file.
+        variables: Variables that an instance begins with, with their values; what it is started with comes after them.
+    """
 
     id: str
     nodes: tuple[NodeSpec, ...]
     flows: tuple[FlowSpec, ...] = ()
     name: str | None = None
     line: int = 0
+    variables: dict[str, Any] = {}
 
     @property
     def starts(self) -> list[NodeSpec]:

@@ -168,6 +168,7 @@ class ProcessDraft:
         self.flows: list[FlowDraft] = []
         self.by_id: dict[str, NodeDraft] = {}
         self.flow_elements: list[XmlElement] = []
+        self.variables: dict[str, Any] = {}  # those that an instance begins with
         self.numbered: dict[str, int] = {}  # the last number behind an id that was made here
 
     def report(self, node: NodeDraft, message: str, line: int | None = None) -> None:

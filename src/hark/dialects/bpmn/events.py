@@ -11,7 +11,7 @@ from hark.dialects.bpmn.mappings import PassedVariables
 from hark.dialects.bpmn.sources import condition, source
 from hark.dialects.bpmn.timer_checks import timer_problem
 from hark.dialects.bpmn.xml_tree import XmlElement
-from hark.model.process import EventKind, EventSpec
+from hark.model.process import ChangeKind, EventKind, EventSpec
 
 _KINDS: dict[str, EventKind] = {
     "bpmn:signalEventDefinition": "signal",
@@ -45,6 +45,7 @@ _TIMERS: dict[str, Literal["date", "duration", "cycle"]] = {
     "bpmn:timeDuration": "duration",
     "bpmn:timeCycle": "cycle",
 }
+_CHANGES: dict[str, ChangeKind] = {"create": "create", "update": "update", "delete": "delete"}
 
 
 def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
@@ -251,10 +252,22 @@ class _Reader:
             self._report("It has no condition. Write one, such as =total > 100.")
             return None
         text = condition(self.process, self.node, element, "Its condition")
-        names = attribute(self.definition, "variableName")
         if text is None:
             return None
-        return EventSpec("conditional", condition=text, variables=tuple(re.split(r"[\s,]+", names)) if names else ())
+        names = self._filter("variableName", "variableNames")
+        return EventSpec("conditional", condition=text, variables=names, changes=self._changes())
+
+    def _filter(self, name: str, in_zeebe: str) -> tuple[str, ...]:
+        """The words of a filter of changes, separated by commas or spaces."""
+        found = zeebe(extensions_of(self.definition), "conditionalFilter")
+        text = attribute(self.definition, name) or (None if found is None else found.get(in_zeebe))
+        return tuple(re.findall(r"[^\s,]+", text or ""))
+
+    def _changes(self) -> tuple[ChangeKind, ...]:
+        words = self._filter("variableEvents", "variableEvents")
+        if wrong := [word for word in words if word not in _CHANGES]:
+            self._report(f"Its variableEvents have {wrong[0]!r}. Possible are: {', '.join(_CHANGES)}.")
+        return tuple(_CHANGES[word] for word in words if word in _CHANGES)
 
     def _compensation(self) -> EventSpec | None:
         reference = (self.definition.get("activityRef") or "").strip()

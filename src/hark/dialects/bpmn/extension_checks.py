@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hark.dialects.bpmn.draft import FileDraft, ProcessDraft
 from hark.dialects.bpmn.extension_names import (
+    DATA_VALUES,
     HARMLESS_ATTRIBUTES,
     HARMLESS_ELEMENTS,
     PENDING,
@@ -75,7 +76,8 @@ class _Checker:
             for child in element.children:
                 if child.tag == "bpmn:extensionElements":
                     for extension in child.children:
-                        self.check_element(extension, host)
+                        if element.tag != "bpmn:dataObject" or extension.tag not in DATA_VALUES:
+                            self.check_element(extension, host)
                 elif child.tag.startswith("bpmn:"):
                     inner.append((child, host if self._ids else child.get("id") or host))
                 else:

@@ -16,7 +16,7 @@ UNDERSTOOD_ATTRIBUTES = frozenset(
      "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
      "errorCodeVariable", "errorMessage", "errorMessageVariable", "errorVariableName", "escalationCodeVariable",
      "expression", "inheritVariables", "messageExpression", "resource", "resultVariable", "resultVariableName", "scope",
-     "signalExpression", "topic", "type", "useLocalScopeForOutParameters", "variableName")
+     "signalExpression", "topic", "type", "useLocalScopeForOutParameters", "variableEvents", "variableName")
 )  # fmt: skip
 """Attributes of the vendors that are read where they are used."""
 
@@ -33,9 +33,11 @@ UNDERSTOOD_ELEMENTS = frozenset(
 )  # fmt: skip
 """Extension elements that are read where they are used."""
 
+DATA_VALUES = frozenset(f"{vendor}:value" for vendor in VENDORS)
+"""The values of data objects; elsewhere these elements mean nothing."""
+
 PENDING = frozenset(
-    ("endDate", "skipExpression", "terminateAll", "terminateMultiInstance", "useLocalScopeForResultVariable", "value",
-     "variableEvents")
+    ("endDate", "skipExpression", "terminateAll", "terminateMultiInstance", "useLocalScopeForResultVariable")
 )  # fmt: skip
 
 HARMLESS_ATTRIBUTES = frozenset(

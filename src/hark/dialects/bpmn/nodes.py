@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hark.dialects.bpmn.calls import read_call
+from hark.dialects.bpmn.data_objects import read_data_objects
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.events import is_handled, message_event, read_event
 from hark.dialects.bpmn.handlers import has_handler, read_script, read_service
@@ -14,7 +15,8 @@ from hark.model.process import EventSpec
 
 
 def read_nodes(process: ProcessDraft) -> None:
-    """Read what the nodes of a process do, and the conditions of its flows."""
+    """Read what the nodes of a process do, the conditions of its flows, and the variables that it begins with."""
+    process.variables = read_data_objects(process, process.element)
     for node in process.nodes:
         _read_node(process, node)
     for node in process.nodes:
@@ -45,6 +47,9 @@ def _read_node(process: ProcessDraft, node: NodeDraft) -> None:
             read_user(process, node)
         case "call":
             read_call(process, node)
+        case "subprocess":
+            if variables := read_data_objects(process, node.element):
+                node.fields["variables"] = variables
         case "complex":
             element = node.element.first("bpmn:activationCondition")
             if element is not None and element.text.strip():

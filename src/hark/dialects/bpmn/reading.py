@@ -164,4 +164,4 @@ def _spec(process: ProcessDraft) -> ProcessSpec:
         if flow.source is not None and flow.target is not None
     )
     name = (process.element.get("name") or "").strip() or None
-    return ProcessSpec(process.id, nodes, flows, name, process.element.line)
+    return ProcessSpec(process.id, nodes, flows, name, process.element.line, process.variables)

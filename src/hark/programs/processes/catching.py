@@ -16,7 +16,7 @@ from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import begin_local
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import first_due
-from hark.programs.processes.variables import StuckToken, as_name
+from hark.programs.processes.variables import StuckToken, VariableChange, as_name
 
 _WITHOUT_WAIT = frozenset(("error", "escalation", "compensation", "cancel"))  # thrown by the process itself
 
@@ -143,10 +143,16 @@ def check_conditions(run: Execution) -> None:
         run.push("fire", None, (id, None))
 
 
-def _concerns(run: Execution, catcher: Catcher, event: EventSpec, changes: list[tuple[int, frozenset[str]]]) -> bool:
+def _concerns(run: Execution, catcher: Catcher, event: EventSpec, changes: list[VariableChange]) -> bool:
+    """Whether one of the changes is a reason to look at a condition."""
     seen = {0, *(scope.id for scope in run.scopes_around(_seen_by(run, catcher)))}
-    names = frozenset(event.variables)
-    return any(scope in seen and (not names or names & changed) for scope, changed in changes)
+    names, kinds = event.variables, event.changes
+    return any(
+        change.scope in seen
+        and (not names or change.name in names)
+        and (not kinds or change.kind is None or change.kind in kinds)
+        for change in changes
+    )
 
 
 def _condition_holds(run: Execution, catcher: Catcher, event: EventSpec) -> bool:

@@ -101,7 +101,7 @@ def _run(
         run.push("enter", handler)
         return
     run.entered[number] = run.entered.get(number, 0) + 1
-    body = ProcessScope(run.number(), number, inner.id, "subprocess", handler.id)
+    body = ProcessScope(run.number(), number, inner.id, "subprocess", handler.id, dict(event.node.variables))
     run.scopes[body.id] = body
     handler.local = body.id
     run.push("enter", run.add_token(event.start_number, body.id))

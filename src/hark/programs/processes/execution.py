@@ -15,7 +15,7 @@ from hark.model.process import NodeSpec
 from hark.programs.expressions.sources import evaluate, holds
 from hark.programs.processes.graph import ProcessGraph
 from hark.programs.processes.state import Catcher, FlowToken, Incident, ProcessScope, ProcessState, Resumption
-from hark.programs.processes.variables import Variables, assigned, flattened
+from hark.programs.processes.variables import VariableChange, Variables, assigned, flattened
 
 if TYPE_CHECKING:
     from hark.programs.processes.children import ProcessChildren
@@ -69,7 +69,7 @@ class Execution:
         self.work: list[Work] = []
         self.done = 0  # actions, and nodes that were passed
         self.pause_at = PAUSE_AFTER
-        self.changes: list[tuple[int, frozenset[str]]] = []  # scopes with variables that have changed, for conditions
+        self.changes: list[VariableChange] = []  # for conditions
         self.arms: dict[int, Arm] = {}
         self.disarmed: list[int] = []
         self.awakeables: dict[str, NewAwakeable] = {}
@@ -324,9 +324,9 @@ class Execution:
                         continue
                     where, variables = current.id, current.variables
                     break
-            variables[name] = value
             if self.conditions:
-                self.changes.append((where, frozenset((name,))))
+                self.changes.append(VariableChange(where, name, "update" if name in variables else "create"))
+            variables[name] = value
 
     def assign(self, scope: int, target: str, value: Any) -> None:
         """Set a variable, or a part of one: `order.total`."""

@@ -78,7 +78,7 @@ class _ProcessActivation:
         self._claim = claim
         self._services = services
         self._graph = graph
-        state = load_process_state(claim.state) if has_begun(claim.step) else _first_state(claim)
+        state = load_process_state(claim.state) if has_begun(claim.step) else _first_state(claim, graph)
         self._run = Execution(claim.id, graph, state, claim.now, claim.correlation_key)
         self._run.has_caller = claim.parent_wait is not None
         self._children = self._run.children = ProcessChildren(self._run, claim, services.max_payload)
@@ -329,7 +329,9 @@ class _ProcessActivation:
         return (DecisionEvent("moved", None, _encode({"flows": flows, "elements": elements}).decode()),)
 
 
-def _first_state(claim: Claim) -> ProcessState:
+def _first_state(claim: Claim, graph: ProcessGraph) -> ProcessState:
     given = json.load(claim.state)
     variables = given if isinstance(given, dict) else {}
+    if graph.spec.variables:
+        variables = graph.spec.variables | variables
     return ProcessState(variables, scopes=[ProcessScope(0, -1, 0, "process")])

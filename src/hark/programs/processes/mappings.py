@@ -30,8 +30,9 @@ def end_local(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 
 
 def mapped_inputs(run: Execution, node: NodeSpec, scope: int, given: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The local variables that the mapping of an activity makes; each source sees those before it, and `given`."""
-    variables: dict[str, Any] = {}
+    """The local variables that an activity begins with: those of a sub-process, and those that its mapping makes; each
+    source sees those before it, and `given`."""
+    variables = dict(node.variables)
     if node.inputs:
         seen = Variables([variables, given or {}, *run.layers(scope)])
         for each in node.inputs:

@@ -15,6 +15,7 @@ from hark.programs.processes.children import RETRIED, ProcessChildren
 from hark.programs.processes.execution import Execution, number_of
 from hark.programs.processes.services import ProcessServices
 from hark.programs.processes.state import FlowToken, Incident
+from hark.programs.processes.variables import VariableChange
 
 
 class ProcessRetry:
@@ -90,8 +91,8 @@ class ProcessRetry:
             token = run.tokens.get(incident.token)
             match incident.resume:
                 case "conditions":
-                    run.changes.append((0, frozenset(run.state.variables)))
-                    run.changes += [(id, frozenset(scope.variables)) for id, scope in run.scopes.items() if id]
+                    layers = [(id, scope.variables if id else run.state.variables) for id, scope in run.scopes.items()]
+                    run.changes += [VariableChange(id, name, None) for id, layer in layers for name in layer]
                 case "fire":
                     run.push("fire", None, tuple(incident.data))
                 case _ if token is None:

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from hark.model.process import ChangeKind
+
+
+class VariableChange(NamedTuple):
+    """A variable has been set, for the conditions that wait for that.
+
+    Attributes:
+        scope: The scope that has the variable.
+        name: Its name.
+        kind: Whether it is new; None: that is not known any more, and it counts as any change.
+    """
+
+    scope: int
+    name: str
+    kind: ChangeKind | None
 
 
 class Variables(Mapping[str, Any]):
