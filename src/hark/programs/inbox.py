@@ -9,72 +9,130 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 
-from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.activation import ChildRow, Claim, InboxRow, WaitRow
 from hark.programs.operations import AwakeableAnswer, ChildCall, Operation, Result, WaitForSignal, entry_of
+
+_Name = tuple[str, str]  # kind and name of a signal or broadcast
 
 
 class FunctionInbox:
     """The rows not used yet, and the rows the next commit consumes or restores.
 
-    A commit adds only new rows, and a function may leave thousands of signals unasked for: signals are found by their
-    name, so that they cost nothing until they are awaited.
+    A function may have thousands of open operations, thousands of answers to them, and thousands of signals that it
+    does not ask for. So operations are found by what they wait for and signals by their name, and a signal costs
+    nothing until it is awaited.
     """
 
-    __slots__ = ("_directed", "_signals", "consumed", "restored")
+    __slots__ = (
+        "_answers", "_awaited", "_by_wait", "_children", "_directed", "_places", "_signals", "_timers", "_waiting",
+        "_waits", "consumed", "restored",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self._directed: dict[int, InboxRow] = {}  # to a wait or an awakeable, by seq
-        self._signals: dict[tuple[str, str], deque[InboxRow]] = {}  # signals and broadcasts by kind and name, in order
+        self._directed: dict[int, InboxRow] = {}  # to a wait or an awakeable, by seq, in the order of arrival
+        self._timers: dict[int, InboxRow] = {}  # the same: deadlines
+        self._signals: dict[_Name, deque[InboxRow]] = {}  # signals and broadcasts, in the order of arrival
+        self._waiting: dict[_Name, deque[WaitForSignal]] = {}  # in the order in which they were asked for
+        self._awaited: list[tuple[int, _Name]] = []  # a heap of rows whose name was waited for; some are used by now
+        self._answers: dict[str, AwakeableAnswer] = {}  # by awakeable
+        self._places: dict[str, str] = {}  # the places of `_waits`, by id
+        self._waits: Sequence[WaitRow] = ()
+        self._by_wait: dict[str, ChildRow] = {}  # `_children`, by the wait that counts them: each has one of its own
+        self._children: Sequence[ChildRow] = ()
         self.consumed: list[int] = []
         self.restored: list[int] = []  # signals whose lines a retry has cut
 
     def __bool__(self) -> bool:
-        return bool(self._directed or self._signals)
+        return bool(self._directed or self._timers or self._signals)
+
+    def expect(self, operation: Operation) -> None:
+        """The code has asked for this operation, and the journal has no line for it."""
+        if isinstance(operation, WaitForSignal):
+            for name in operation.names:
+                self._waiting.setdefault(name, deque()).append(operation)
+                if name in self._signals:
+                    heappush(self._awaited, (self._signals[name][0].seq, name))
+        elif isinstance(operation, AwakeableAnswer):
+            self._answers[operation.id] = operation
 
     def add(self, rows: Iterable[InboxRow]) -> None:
         """Rows that the last commit has read, in order of arrival."""
         for row in rows:
-            if row.wait_id is not None or row.kind == "awakeable":
+            if row.kind == "timer":
+                self._timers[row.seq] = row
+            elif row.wait_id is not None or row.kind == "awakeable":
                 self._directed[row.seq] = row
             else:
-                self._signals.setdefault((row.kind, row.name), deque()).append(row)
+                name: _Name = (row.kind, row.name)
+                self._signals.setdefault(name, deque()).append(row)
+                if name in self._waiting:
+                    heappush(self._awaited, (row.seq, name))
 
     def take_match(
         self, operations: Mapping[int, Operation], waits: Sequence[WaitRow]
     ) -> tuple[InboxRow, Operation] | None:
         """The first row that an open operation waits for, marked as consumed; None if there is none."""
-        found: list[tuple[bool, int, InboxRow, Operation]] = []
-        for row in self._directed.values():
-            operation = _operation_for(row, operations, waits)
-            if operation is not None:
-                found.append((row.kind == "timer", row.seq, row, operation))  # a signal wins over its deadline (S6)
-        if self._signals:
-            for operation in operations.values():
-                if isinstance(operation, WaitForSignal):
-                    for name in operation.names:
-                        if name in self._signals:
-                            row = self._signals[name][0]
-                            found.append((False, row.seq, row, operation))
-        if not found:
-            return None
-        _, _, row, operation = min(found, key=lambda one: one[:2])  # of several that wait for a name, the first
-        self._remove(row)
-        return row, operation
+        if waits is not self._waits and (self._directed or self._timers):
+            self._waits, self._places = waits, {wait.id: wait.place for wait in waits}
+        found = self._first(self._directed, operations)
+        signal = self._first_signal(operations) if self._awaited else None
+        if signal is not None and (found is None or signal[0].seq < found[0].seq):
+            found = signal
+        if found is None:
+            found = self._first(self._timers, operations)  # a signal wins over its deadline (S6)
+        if found is not None:
+            self._remove(found[0])
+        return found
+
+    def _first(
+        self, rows: Mapping[int, InboxRow], operations: Mapping[int, Operation]
+    ) -> tuple[InboxRow, Operation] | None:
+        """The first directed row whose operation is open. Nearly always that is the first one."""
+        for row in rows.values():
+            operation: Operation | None
+            if row.wait_id is None:
+                operation = self._answers.get(row.name)
+                if operation is not None and operations.get(operation.entry) is operation:
+                    return row, operation
+            elif (place := self._places.get(row.wait_id)) is not None:
+                operation = operations.get(entry_of(place))
+                if operation is not None and operation.place == place:
+                    return row, operation
+        return None
+
+    def _first_signal(self, operations: Mapping[int, Operation]) -> tuple[InboxRow, Operation] | None:
+        """The first signal or broadcast that an open operation waits for, with the first of these operations."""
+        while self._awaited:
+            seq, name = self._awaited[0]
+            waiting, signals = self._waiting.get(name), self._signals.get(name)
+            while waiting and operations.get(waiting[0].entry) is not waiting[0]:
+                waiting.popleft()
+            if waiting and signals and signals[0].seq == seq:
+                return signals[0], waiting[0]
+            heappop(self._awaited)
+            if not waiting:
+                self._waiting.pop(name, None)
+        return None
 
     def _remove(self, row: InboxRow) -> None:
         self.consumed.append(row.seq)
-        if self._directed.pop(row.seq, None) is None:
-            queue = self._signals[row.kind, row.name]
+        if self._directed.pop(row.seq, None) is None and self._timers.pop(row.seq, None) is None:
+            name = (row.kind, row.name)
+            queue = self._signals[name]
             queue.popleft()
-            if not queue:
-                del self._signals[row.kind, row.name]
+            heappop(self._awaited)
+            if queue:
+                heappush(self._awaited, (queue[0].seq, name))
+            else:
+                del self._signals[name]
 
     def consume_answers_to(self, waits: Iterable[WaitRow]) -> None:
         """Consume the rows that were directed to these waits: they are disarmed."""
         names = {wait.name if wait.kind == "awakeable" else wait.id for wait in waits}
-        if names and self._directed:
-            for row in list(self._directed.values()):
+        if names and (self._directed or self._timers):
+            for row in [*self._directed.values(), *self._timers.values()]:
                 if (row.name if row.kind == "awakeable" else row.wait_id) in names:
                     self._remove(row)
 
@@ -85,39 +143,24 @@ class FunctionInbox:
         consumed, self.consumed = tuple(self.consumed), []
         restored, self.restored = tuple(self.restored), []
         if restored:  # the commit gives the whole inbox again, in which these are the first
-            self._directed.clear()
-            self._signals.clear()
+            for kept in (self._directed, self._timers, self._signals, self._awaited):
+                kept.clear()
         return consumed, restored
 
+    def result_of(self, operation: Operation, row: InboxRow, claim: Claim) -> Result:
+        """What an operation receives from its row, as the value and error of a line."""
+        match operation:
+            case WaitForSignal() | AwakeableAnswer():
+                return operation.result_of(row)
+            case ChildCall():
+                return operation.result_of(*self._child(operation, row, claim))
+            case _:
+                return "null", None
 
-def result_of(operation: Operation, row: InboxRow, claim: Claim) -> Result:
-    """What an operation receives from its row, as the value and error of a line."""
-    match operation:
-        case WaitForSignal() | AwakeableAnswer():
-            return operation.result_of(row)
-        case ChildCall():
-            return operation.result_of(*_child(operation, claim))
-        case _:
-            return "null", None
-
-
-def _operation_for(row: InboxRow, operations: Mapping[int, Operation], waits: Sequence[WaitRow]) -> Operation | None:
-    if row.wait_id is not None:
-        for wait in waits:
-            if wait.id == row.wait_id:
-                operation = operations.get(entry_of(wait.place))
-                return operation if operation is not None and operation.place == wait.place else None
-        return None
-    for operation in operations.values():
-        if isinstance(operation, AwakeableAnswer) and row.name == operation.id:
-            return operation
-    return None
-
-
-def _child(call: ChildCall, claim: Claim) -> tuple[str, str, str | None, str | None]:
-    for wait in claim.waits:
-        if wait.place == call.place:
-            for child in claim.children:
-                if child.wait_id == wait.id:
-                    return child.id, child.status, child.result, child.error
-    return call.child.id, "failed", None, "retention removed the child before its parent read the result"
+    def _child(self, call: ChildCall, row: InboxRow, claim: Claim) -> tuple[str, str, str | None, str | None]:
+        if claim.children is not self._children:
+            self._children, self._by_wait = claim.children, {child.wait_id: child for child in claim.children}
+        child = self._by_wait.get(row.wait_id or "")
+        if child is None:
+            return call.child.id, "failed", None, "retention removed the child before its parent read the result"
+        return child.id, child.status, child.result, child.error

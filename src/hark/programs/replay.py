@@ -39,7 +39,7 @@ from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
 from hark.model.failures import failure_of
 from hark.programs.branches import Branch, Branches, Suspended
-from hark.programs.inbox import FunctionInbox, result_of
+from hark.programs.inbox import FunctionInbox
 from hark.programs.journal import KNOWN_WHEN_ASKED, MARKERS, NEW_VISIT, RETRIED, UNDOING, Journal, Line
 from hark.programs.operations import (
     AwakeableAnswer,
@@ -189,6 +189,8 @@ class Session:
         caller = _getframe(2)  # the code that called a method of ctx
         operation.asked = caller.f_code, caller.f_lasti
         self._open[entry] = operation
+        if self._is_live and operation.kind == "wait":
+            self._inbox.expect(operation)
         return operation
 
     async def ask_known(self, operation: Operation, make: Callable[[], str]) -> str:
@@ -207,13 +209,20 @@ class Session:
         answer.entry = entry
         answer.session = self
         self._open[entry] = answer
+        if self._is_live:
+            self._inbox.expect(answer)
 
     def awakeable_deadline(self, entry: int, life: int | None) -> int | None:
         """When the awakeable of this entry times out: as stored, or `life` from now if it is new."""
-        for wait in self.claim.waits:
-            if wait.place == str(entry):
-                return wait.deadline
+        place = str(entry)
+        if place in self._deadlines:
+            return self._deadlines[place]
         return None if life is None else self.services.micros() + life
+
+    @cached_property
+    def _deadlines(self) -> dict[str, int | None]:
+        """The deadlines of the waits it was claimed with, by place."""
+        return {wait.place: wait.deadline for wait in self.claim.waits}
 
     def set_progress(self, text: str) -> None:
         """With the next commit. Not in a replay: a later value may be stored."""
@@ -342,6 +351,8 @@ class Session:
             self._drive()
         journal.end_replay()
         self._is_live = True
+        for operation in self._open.values():
+            self._inbox.expect(operation)
         if journal.is_retry:
             self._repeat_cut_lines()
             # Waits of operations that only the failed attempt asked for are withdrawn.
@@ -432,7 +443,7 @@ class Session:
                 operation.awaits_retry = False  # the timer of its next attempt
             else:
                 kind = "answer" if isinstance(operation, AwakeableAnswer) else operation.kind
-                self._resolve(operation, result_of(operation, row, self.claim), kind)
+                self._resolve(operation, inbox.result_of(operation, row, self.claim), kind)
 
     def _resolve(self, operation: Operation, result: Result, kind: str) -> None:
         """Write a line that the code receives before it is committed: after a crash the inbox still has the answer."""
