@@ -108,7 +108,8 @@ class UserSpec(Struct, frozen=True, omit_defaults=True):
     """Who a user task is for, and what it asks. All values are sources.
 
     `assignee` gives a text, `users` and `groups` give texts or lists of texts (a text may have several, separated by
-    commas), `due` an ISO 8601 date or duration. `schema` is the JSON Schema of the answer.
+    commas), `due` an ISO 8601 date or duration. `schema` is the JSON Schema of the answer. `id_variable` gives the name
+    of the variable that gets the id of the awakeable, `by_variable` that of the one that gets who has answered.
     """
 
     assignee: Any = None
@@ -117,6 +118,8 @@ class UserSpec(Struct, frozen=True, omit_defaults=True):
     due: Any = None
     description: Any = None
     schema: dict[str, Any] | None = None
+    id_variable: Any = None
+    by_variable: Any = None
 
 
 class CallSpec(Struct, frozen=True, omit_defaults=True):
@@ -130,6 +133,7 @@ class CallSpec(Struct, frozen=True, omit_defaults=True):
         inputs: The variables of the called process; sources see the caller's variables.
         outputs: Variables of the caller; sources see the called process's variables.
         key: A source that gives the correlation key of the called instance; None: it has none.
+        id_variable: A source that gives the name of the variable that gets the id of the called instance.
     """
 
     process: Any
@@ -139,6 +143,7 @@ class CallSpec(Struct, frozen=True, omit_defaults=True):
     inputs: tuple[Assignment, ...] = ()
     outputs: tuple[Assignment, ...] = ()
     key: Any = None
+    id_variable: Any = None
 
 
 class NodeSpec(Struct, frozen=True, omit_defaults=True):
@@ -169,6 +174,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
         outputs: Variables that are set around it when it has ended; sources see its local variables.
         keeps_result: Its result, or what came with its event, stays local: only `outputs` go out. Otherwise it is
             merged into the variables too.
+        result_is_local: Of a multi-instance task: its result is a variable of each instance, which ends with it.
         handler: Of a `service`: the name of its handler; a source.
         retries: Of a `service`: attempts in all.
         retry_delay: Seconds between two attempts; None: the delays that jobs have.
@@ -203,6 +209,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
     inputs: tuple[Assignment, ...] = ()
     outputs: tuple[Assignment, ...] = ()
     keeps_result: bool = False
+    result_is_local: bool = False
     handler: Any = None
     retries: int = 3
     retry_delay: float | None = None

@@ -75,4 +75,5 @@ def _vendor_variables(process: ProcessDraft, node: NodeDraft, fields: dict[str, 
     fields["all_out"] = returned.copies_all or not (returned.is_given or given.is_given)
     node.fields["keeps_result"] = returned.is_local
     key = attribute(node.element, "businessKey")
+    fields["id_variable"] = source(process, node, attribute(node.element, "idVariableName"), "Its idVariableName")
     fields["key"] = given.key if key is None else source(process, node, key, "The key")

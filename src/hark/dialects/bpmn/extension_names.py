@@ -15,8 +15,10 @@ UNDERSTOOD_ATTRIBUTES = frozenset(
     ("assignee", "businessKey", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers",
      "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
      "errorCodeVariable", "errorMessage", "errorMessageVariable", "errorVariableName", "escalationCodeVariable",
-     "expression", "inheritVariables", "messageExpression", "resource", "resultVariable", "resultVariableName", "scope",
-     "signalExpression", "topic", "type", "useLocalScopeForOutParameters", "variableEvents", "variableName")
+     "expression", "idVariableName", "inheritVariables", "messageExpression", "resource", "resultVariable",
+     "resultVariableName", "scope",
+     "signalExpression", "taskCompleterVariableName", "taskIdVariableName", "topic", "type",
+     "useLocalScopeForOutParameters", "useLocalScopeForResultVariable", "variableEvents", "variableName")
 )  # fmt: skip
 """Attributes of the vendors that are read where they are used."""
 
@@ -37,7 +39,7 @@ DATA_VALUES = frozenset(f"{vendor}:value" for vendor in VENDORS)
 """The values of data objects; elsewhere these elements mean nothing."""
 
 PENDING = frozenset(
-    ("endDate", "skipExpression", "terminateAll", "terminateMultiInstance", "useLocalScopeForResultVariable")
+    ("endDate", "skipExpression", "terminateAll", "terminateMultiInstance")
 )  # fmt: skip
 
 HARMLESS_ATTRIBUTES = frozenset(
@@ -141,12 +143,6 @@ REFUSED_ATTRIBUTES: dict[str, Refusal] = {
     ),
     "formHandlerClass": Refusal(
         "Its answer is changed in Java ({name}), which Hark does not run.", "Change it in a task behind it."
-    ),
-    "idVariableName": Refusal(
-        "It puts the id of the called instance into a variable ({name}), which Hark does not do.", "Remove it."
-    ),
-    "taskIdVariableName": Refusal(
-        "It puts the id of the task into a variable ({name}), which Hark does not do.", "Remove it."
     ),
 }
 """Attributes of the vendors that are refused."""

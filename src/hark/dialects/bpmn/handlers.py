@@ -28,12 +28,12 @@ def read_service(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) ->
     if expression is not None and not has_name and is_computed(expression):
         node.kind = "script"
         node.fields["script"] = source(process, node, expression, "Its expression")
-        _read_result(node, carrier)
+        _read_result(process, node, carrier)
         return
     node.fields["handler"] = _handler(process, node, carrier)
     _read_attempts(process, node)
     _read_headers(node)
-    _read_result(node, carrier)
+    _read_result(process, node, carrier)
 
 
 def has_handler(node: NodeDraft, carrier: XmlElement) -> bool:
@@ -149,15 +149,28 @@ def _read_headers(node: NodeDraft) -> None:
         node.fields["headers"] = headers
 
 
-def _read_result(node: NodeDraft, carrier: XmlElement) -> None:
+def _read_result(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> None:
     decision = zeebe(node.extensions, "calledDecision")
     result = (
         attribute(carrier, "resultVariable")
         or attribute(carrier, "resultVariableName")
         or (decision.get("resultVariable") if decision is not None else None)
     )
-    if result:
-        node.fields["result"] = result
+    if not result:
+        return
+    node.fields["result"] = result
+    if attribute(carrier, "useLocalScopeForResultVariable") != "true":
+        return
+    loop = node.fields.get("loop")
+    if loop is not None and loop.kind != "standard":
+        node.fields["result_is_local"] = True
+    else:
+        process.file.report_extension(
+            node.id,
+            node.line,
+            "Its result would be a variable of its own path (useLocalScopeForResultVariable), which Hark only has in "
+            "multi-instance tasks. Remove it, or map the result in a sub-process.",
+        )
 
 
 def read_script(process: ProcessDraft, node: NodeDraft) -> None:
@@ -174,7 +187,7 @@ def read_script(process: ProcessDraft, node: NodeDraft) -> None:
     if has_handler(node, node.element):
         read_service(process, node, node.element)
         return
-    _read_result(node, node.element)
+    _read_result(process, node, node.element)
     script = node.element.first("bpmn:script")
     text = "" if script is None else script.text.strip()
     language = language_of(node.element.get("scriptFormat"))

@@ -28,6 +28,8 @@ def read_user(process: ProcessDraft, node: NodeDraft) -> None:
         "groups": attribute(element, "candidateGroups") or groups,
         "due": attribute(element, "dueDate"),
         "description": _description(element),
+        "id_variable": attribute(element, "taskIdVariableName"),
+        "by_variable": attribute(element, "taskCompleterVariableName"),
     }
     if (found := zeebe(node.extensions, "assignmentDefinition")) is not None:
         given["assignee"] = found.get("assignee") or given["assignee"]
@@ -48,6 +50,8 @@ _WHAT = {
     "groups": "Its candidate groups",
     "due": "Its due date",
     "description": "Its documentation",
+    "id_variable": "Its taskIdVariableName",
+    "by_variable": "Its taskCompleterVariableName",
 }
 
 

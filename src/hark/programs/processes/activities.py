@@ -82,7 +82,9 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
     if node.outputs:
         seen = Variables([values, *run.layers(inner)])
         given = [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
-    if values and not node.keeps_result:
+    if node.result_is_local:
+        run.scopes[inner].variables |= values
+    elif values and not node.keeps_result:
         run.merge(inner, values)
     token.child = 0
     own: dict[str, Any] = {}

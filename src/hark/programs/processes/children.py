@@ -77,7 +77,9 @@ class ProcessChildren:
             return
         wait = run.wait_id(0)
         if node.call is not None:
-            run.starts[token.child] = NewTask(self._called(token, node.call), wait)
+            called = self._called(token, node.call)
+            self._tell_id(token, node.call)
+            run.starts[token.child] = NewTask(called, wait)
             return
         scope = token.local or token.scope
         handler = self._handler(token, node)
@@ -113,6 +115,13 @@ class ProcessChildren:
             correlation_key=None if call.key is None else as_name(run.evaluate(call.key, seen), "correlation key"),
             trace=self._claim.trace,
         )
+
+    def _tell_id(self, token: FlowToken, call: CallSpec) -> None:
+        """Put the id of the called instance into the variable that is to have it."""
+        if call.id_variable is not None:
+            run, scope = self._run, token.local or token.scope
+            name = as_name(run.evaluate(call.id_variable, run.view(scope)), "name of a variable")
+            run.merge(scope, {name: run.child_id(token.child)})
 
     def _retry(self, token: FlowToken, node: NodeSpec) -> None:
         run = self._run

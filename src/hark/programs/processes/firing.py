@@ -10,11 +10,12 @@ from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import begin_local, mapped_inputs, taken_by
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import next_due
+from hark.programs.processes.user_tasks import answer_of
 
 
-def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None:
-    """Let a catcher go on: with the payload of a signal or message, or the answer to a user task."""
-    id, payload = data
+def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[int, Any, str | None]) -> None:
+    """Let a catcher go on: with the payload of a signal or message, or the answer to a user task and who gave it."""
+    id, payload, *by = data
     catcher = run.catchers.get(id)
     if catcher is None:
         return  # what it belonged to has ended
@@ -22,6 +23,8 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any]) -> None
     values = payload if isinstance(payload, dict) else None
     host = run.tokens[catcher.token] if catcher.token else None
     follows_gateway = host is not None and node.kind in ("catch", "receive") and host.node != catcher.node
+    if host is not None and node.user is not None:
+        values = answer_of(run, host, node.user, payload, by[0] if by else None)
     local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
     taken = taken_by(run, catcher.scope, node, values, local)
     if host is None:

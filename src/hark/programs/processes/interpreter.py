@@ -168,7 +168,7 @@ class _ProcessActivation:
         if catcher is None:
             return  # the user task was cancelled
         if settled["status"] == "RESOLVED":
-            run.push("fire", None, (id, settled.get("payload")))
+            run.push("fire", None, (id, settled.get("payload"), settled.get("by")))
             return
         token = run.tokens[catcher.token]
         run.remove_catcher(catcher, answered=True)

@@ -12,7 +12,9 @@ from hark.model.process import NodeSpec, UserSpec
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import parse_due
-from hark.programs.processes.variables import StuckToken
+from hark.programs.processes.variables import StuckToken, as_name
+
+_VARIABLE = "name of a variable"
 
 
 def ask(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -28,6 +30,7 @@ def ask(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     assignee = _texts(run.evaluate(user.assignee, variables), "assignee", split=False)
     assignees = list(dict.fromkeys([*assignee, *_texts(run.evaluate(user.users, variables), "candidate users")]))
     groups = _texts(run.evaluate(user.groups, variables), "candidate groups")
+    variable = None if user.id_variable is None else as_name(run.evaluate(user.id_variable, variables), _VARIABLE)
     run.awakeables[name] = NewAwakeable(
         name,
         number,
@@ -42,6 +45,16 @@ def ask(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         due_at=_due(run.evaluate(user.due, variables), run.now),
     )
     run.add_catcher(catcher, Arm("awakeable", run.wait_id(catcher.id), place, name=name))
+    if variable is not None:
+        run.merge(token.local or token.scope, {variable: name})
+
+
+def answer_of(run: Execution, token: FlowToken, user: UserSpec, answer: Any, by: str | None) -> dict[str, Any]:
+    """The variables that the answer to a user task sets."""
+    values = answer if isinstance(answer, dict) else {}
+    if user.by_variable is None:
+        return values
+    return values | {as_name(run.evaluate(user.by_variable, run.view(token.local or token.scope)), _VARIABLE): by}
 
 
 def _text(value: Any) -> str | None:
