@@ -150,3 +150,48 @@ def test_b2_a_data_object_without_a_name_or_of_another_type_is_a_problem(attribu
 
 def _data_object(attributes: str, value: str) -> str:
     return f'<dataObject id="d" {attributes}>' + ext(f"<flowable:value>{value}</flowable:value>") + "</dataObject>"
+
+
+def test_b2_an_end_date_or_a_skip_expression_that_cannot_be_read_is_a_problem() -> None:
+    timer = "<timerEventDefinition><timeCycle flowable:endDate='soon'>R/PT1H</timeCycle></timerEventDefinition>"
+    text = process_file(
+        f'<startEvent id="s">{timer}</startEvent><userTask id="u" flowable:skipExpression="${{1 +}}"/>\n'
+        '<sequenceFlow id="f" sourceRef="s" targetRef="u" skipExpression="${(}"/>'
+    )
+    assert sorted((problem.element, problem.line) for problem in problems_of(text)) == [("f", 4), ("s", 3), ("u", 3)]
+
+
+def test_b2_what_flowable_itself_ignores_of_end_dates_and_skip_expressions_is_listed() -> None:
+    timer = "<timerEventDefinition><timeCycle flowable:endDate='${end}'>R/PT1H</timeCycle></timerEventDefinition>"
+    text = process_file(
+        chain(
+            f'<intermediateCatchEvent id="c">{timer}</intermediateCatchEvent>',
+            '<callActivity id="call" calledElement="p" flowable:skipExpression="${skip}"/>',
+        )
+    )
+    found = read(text)
+    assert [item.element for item in found.ignored] == ["c", "call"]
+    assert all("as in Flowable" in item.message for item in found.ignored)
+    assert all(
+        node.skip is None and (node.event is None or node.event.until is None) for node in found.processes[0].nodes
+    )
+
+
+@pytest.mark.parametrize(
+    ("vendor", "text", "until"),
+    [
+        ("http://flowable.org/bpmn", "R3/PT1H", "2026-01-01"),
+        ("http://camunda.org/schema/1.0/bpmn", "R3/PT1H/2026-01-01", None),
+    ],
+)
+def test_b2_a_cycle_with_an_end_means_what_it_means_in_the_engine_of_the_file(
+    vendor: str, text: str, until: str | None
+) -> None:
+    timer = "<timerEventDefinition><timeCycle>R3/PT1H/2026-01-01</timeCycle></timerEventDefinition>"
+    file = (
+        f'<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:vendor="{vendor}"><process id="p">'
+        f'<startEvent id="s">{timer}</startEvent></process></definitions>'
+    )
+    event = read(file).processes[0].nodes[0].event
+    assert event is not None
+    assert (event.text, event.until) == (text, until)

@@ -97,8 +97,8 @@ def test_b4_a_timer_text_that_cannot_be_read_is_refused_with_advice(timer: Any, 
     assert says in str(caught.value)
 
 
-def starts(timer: Any, text: str) -> Any:
-    return starts_of_timer(EventSpec("timer", timer=timer, text=text), "start:Begin", NOW)
+def starts(timer: Any, text: str, until: Any = None) -> Any:
+    return starts_of_timer(EventSpec("timer", timer=timer, text=text, until=until), "start:Begin", NOW)
 
 
 def test_b4_a_timer_start_event_becomes_an_automatic_start() -> None:
@@ -134,3 +134,48 @@ def test_b4_a_timer_start_event_needs_a_text_without_variables() -> None:
         starts("duration", "=missing")
     with pytest.raises(ExpressionError):
         starts("duration", "${missing}")
+
+
+@pytest.mark.parametrize(
+    ("text", "until", "times"),
+    [
+        ("R/PT1H", "2026-01-01T03:00:30Z", 3),  # the last one at the end date itself
+        ("R/PT1H", "2026-01-01T03:00:29.999999Z", 2),
+        ("R2/PT1H", "2026-01-01T03:00:30Z", 2),
+        ("R/2026-01-01T02:00:00Z/PT1H", "2026-01-01T03:00:00Z", 2),
+    ],
+)
+def test_b4_the_end_date_of_a_start_event_limits_how_often_it_starts(text: str, until: str, times: int) -> None:
+    [start] = starts("cycle", text, until)
+    assert start.remaining == times
+
+
+@pytest.mark.parametrize(
+    ("text", "until", "times"),
+    [
+        ("0 0 * * * ?", "2026-01-01T03:00:00Z", 3),
+        ("0 0 * * * ?", "2026-01-01T04:59:59+01:00", 3),
+        ("R/P1M", "2026-03-01T00:00:30Z", 2),
+    ],
+)
+def test_b4_the_end_date_of_a_start_event_ends_its_ticks_on_the_calendar(text: str, until: str, times: int) -> None:
+    [start] = starts("cycle", text, until)
+    ticks = [start.at]
+    while (tick := start.timing.next(ticks[-1], ticks[-1])) is not None:
+        ticks.append(tick)
+    assert (len(ticks), start.remaining) == (times, None)
+    assert start.timing.due(NOW, ticks[-1] + 1000 * HOUR, 100) == (ticks, False)
+
+
+def test_b4_a_start_event_with_an_end_date_before_its_first_time_never_starts() -> None:
+    assert starts("cycle", "R/PT1H", "2026-01-01T01:00:29Z") == []
+    assert starts("cycle", "0 0 * * * ?", "2020-01-01") == []
+
+
+def test_b4_the_end_date_of_a_start_event_is_a_date_without_variables() -> None:
+    with pytest.raises(InvalidInput):
+        starts("cycle", "R/PT1H", "soon")
+    with pytest.raises(InvalidInput):
+        starts("cycle", "R/PT1H", "=missing")
+    with pytest.raises(ExpressionError):
+        starts("cycle", "R/PT1H", "${missing}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hark.model.errors import InvalidInput
-from hark.model.iso8601 import parse_repeat
+from hark.model.iso8601 import parse_moment, parse_repeat
 from hark.model.names import from_micros, micros
 from hark.model.time_zones import instant_of, time_zone
 
@@ -27,12 +27,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_TEXT = 255  # characters of a cron expression
 _MIN_INTERVAL = 10_000  # µs
+_UNTIL = " until "  # before the last tick of a cron expression
 
 
 class Timing(Struct, frozen=True):
     """The ticks of a schedule: those of `cron` in `timezone`, or one each `every` µs; with neither there are none.
 
-    The timer of a process may have a repeating interval of the calendar in `cron`: `R/2026-01-31T09:00:00Z/P1M`.
+    The timer of a process may have a repeating interval of the calendar in `cron`: `R/2026-01-31T09:00:00Z/P1M`; and
+    ` until 2026-12-31T00:00:00+00:00` behind either: no tick is later.
     """
 
     cron: str | None = None
@@ -52,6 +54,10 @@ class Timing(Struct, frozen=True):
         found, _ = self.due(after, None, 1)
         return found[0] if found else None
 
+    def ending(self, last: int) -> Timing:
+        """The same ticks of `cron`, but none that is later than `last`."""
+        return Timing(f"{self.cron}{_UNTIL}{from_micros(last).isoformat()}", self.every, self.timezone)
+
     def due(self, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:
         """The ticks of a cron expression later than `after` and not later than `until`, at most `limit`; and whether
         `limit` cut them off.
@@ -62,11 +68,14 @@ class Timing(Struct, frozen=True):
         ticks: list[int] = []
         if self.cron is None:
             return ticks, False
-        if self.cron.startswith("R"):
-            return _repeated(self.cron, after, until, limit)
+        cron, _, end = self.cron.partition(_UNTIL)
+        if end:
+            until = parse_moment(end).at if until is None else min(until, parse_moment(end).at)
+        if cron.startswith("R"):
+            return _repeated(cron, after, until, limit)
         zone, last = time_zone(self.timezone), after
         try:
-            for local in _matches(self.cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
+            for local in _matches(cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
                 tick = (instant_of(local, zone) - _EPOCH) // _MICROSECOND
                 if tick <= last:  # in the second of two equal hours, or moved to the end of a gap like the one before
                     continue

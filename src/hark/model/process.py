@@ -49,6 +49,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
         key: Of a message: a source that gives the correlation key; None: that of the instance.
         timer: Of a timer: what `text` is.
         text: Of a timer: a source that gives an ISO 8601 text or, for a cycle, maybe a cron expression.
+        until: Of a cycle: a source that gives the date after which it does not fire any more (Flowable's `endDate`).
         condition: Of a conditional event.
         variables: Of a conditional event: only changes of these variables count; empty: of all.
         changes: Of a conditional event: only changes of these kinds count; empty: of all. Hark deletes no variables.
@@ -58,6 +59,8 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
         message: Of a thrown error: a source that gives its message.
         payload: Of a thrown signal or message: the variables that travel with it.
         copies_all: Of a thrown signal: all variables travel with it.
+        terminates: Of a terminate event: its scope, the multi-instance activity around it (`loop`), or everything: the
+            instance and the processes that called it (Flowable's `terminateMultiInstance` and `terminateAll`).
     """
 
     kind: EventKind
@@ -65,6 +68,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
     key: Any = None
     timer: Literal["date", "duration", "cycle"] | None = None
     text: Any = None
+    until: Any = None
     condition: str | None = None
     variables: tuple[str, ...] = ()
     changes: tuple[ChangeKind, ...] = ()
@@ -74,6 +78,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
     message: Any = None
     payload: tuple[Assignment, ...] = ()
     copies_all: bool = False
+    terminates: Literal["scope", "loop", "all"] = "scope"
 
 
 class LoopSpec(Struct, frozen=True, omit_defaults=True):
@@ -170,6 +175,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
         for_compensation: It is only run to compensate another.
         loop: How it is repeated.
         variables: Of a sub-process: local variables that it begins with, with their values; `inputs` come after them.
+        skip: A condition: its work is skipped if that holds and skip expressions are on (programs/processes/skips.py).
         inputs: Local variables that are set before it runs; sources see the variables around it.
         outputs: Variables that are set around it when it has ended; sources see its local variables.
         keeps_result: Its result, or what came with its event, stays local: only `outputs` go out. Otherwise it is
@@ -206,6 +212,7 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
     for_compensation: bool = False
     loop: LoopSpec | None = None
     variables: dict[str, Any] = {}
+    skip: str | None = None
     inputs: tuple[Assignment, ...] = ()
     outputs: tuple[Assignment, ...] = ()
     keeps_result: bool = False
@@ -222,13 +229,16 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class FlowSpec(Struct, frozen=True, omit_defaults=True):
-    """A sequence flow. One without an id gets `{source}->{target}`, with a number behind it if that is taken."""
+    """A sequence flow. One without an id gets `{source}->{target}`, with a number behind it if that is taken.
+
+    With skip expressions on, `skip` decides instead of `condition` whether it is taken."""
 
     id: str
     source: int
     target: int
     condition: str | None = None
     name: str | None = None
+    skip: str | None = None
 
 
 class ProcessSpec(Struct, frozen=True, omit_defaults=True):

@@ -41,10 +41,12 @@ class FileDraft:
         definitions: Messages, signals, errors, escalations and event definitions by id.
         forms: The JSON texts of zeebe forms by id.
         associations: All associations, with their ends: they may be outside the sub-process that they belong to.
+        is_for_flowable: It was made for Flowable or Activiti: some standard texts mean something else there.
     """
 
-    def __init__(self, root: XmlElement, *, ignore_extensions: bool) -> None:
+    def __init__(self, root: XmlElement, *, ignore_extensions: bool, declared: frozenset[str] = frozenset()) -> None:
         self.root = root
+        self.is_for_flowable = "camunda" not in declared and not declared.isdisjoint(("flowable", "activiti"))
         self.ignore_extensions = ignore_extensions
         self.problems: list[Problem] = []
         self.ignored: list[Problem] = []
@@ -155,6 +157,7 @@ class FlowDraft:
     source: NodeDraft | None
     target: NodeDraft | None
     condition: str | None = None
+    skip: str | None = None
 
 
 class ProcessDraft:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import attribute, extensions_of, named, zeebe
 from hark.dialects.bpmn.mappings import PassedVariables
 from hark.dialects.bpmn.sources import condition, source
-from hark.dialects.bpmn.timer_checks import timer_problem
+from hark.dialects.bpmn.timer_events import read_timer
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.process import ChangeKind, EventKind, EventSpec
 
@@ -40,11 +40,6 @@ _POSSIBLE: dict[str, tuple[EventKind, ...]] = {
         "none", "signal", "message", "error", "escalation", "compensation", "cancel", "terminate",
     ),
 }  # fmt: skip
-_TIMERS: dict[str, Literal["date", "duration", "cycle"]] = {
-    "bpmn:timeDate": "date",
-    "bpmn:timeDuration": "duration",
-    "bpmn:timeCycle": "cycle",
-}
 _CHANGES: dict[str, ChangeKind] = {"create": "create", "update": "update", "delete": "delete"}
 
 
@@ -128,7 +123,7 @@ class _Reader:
             case "message":
                 return self._message()
             case "timer":
-                return self._timer()
+                return read_timer(self.process, self.node, self.definition)
             case "error":
                 return self._error()
             case "escalation":
@@ -139,6 +134,8 @@ class _Reader:
                 return self._compensation()
             case "link":
                 return self._link()
+            case "terminate":
+                return self._terminate()
             case _:
                 return EventSpec(kind)
 
@@ -206,17 +203,12 @@ class _Reader:
         inputs = self.node.fields.get("inputs", ()) if is_zeebe else ()  # there, what is mapped travels with it
         return {"payload": (*inputs, *passed.assignments), "copies_all": passed.copies_all}
 
-    def _timer(self) -> EventSpec | None:
-        timers = [child for child in self.definition.children if child.tag in _TIMERS]
-        if len(timers) != 1 or not timers[0].text.strip():
-            self._report("Its timer needs one of timeDate, timeDuration or timeCycle, with a text such as PT5M.")
-            return None
-        kind = _TIMERS[timers[0].tag]
-        text = source(self.process, self.node, timers[0].text, "Its timer", timers[0].line)
-        if (problem := timer_problem(kind, text)) is not None:
-            self._report(f"Its timer: {problem}", timers[0].line)
-            return None
-        return EventSpec("timer", timer=kind, text=text)
+    def _terminate(self) -> EventSpec:
+        if attribute(self.definition, "terminateAll") == "true":
+            return EventSpec("terminate", terminates="all")
+        if attribute(self.definition, "terminateMultiInstance") == "true":
+            return EventSpec("terminate", terminates="loop")
+        return EventSpec("terminate")
 
     def _error(self) -> EventSpec | None:
         error = self._referred("error", "errorRef", needed=self.throws)

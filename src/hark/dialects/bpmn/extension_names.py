@@ -14,11 +14,11 @@ VENDORS = ("camunda", "flowable", "activiti")
 UNDERSTOOD_ATTRIBUTES = frozenset(
     ("assignee", "businessKey", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers",
      "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
-     "errorCodeVariable", "errorMessage", "errorMessageVariable", "errorVariableName", "escalationCodeVariable",
-     "expression", "idVariableName", "inheritVariables", "messageExpression", "resource", "resultVariable",
-     "resultVariableName", "scope",
-     "signalExpression", "taskCompleterVariableName", "taskIdVariableName", "topic", "type",
-     "useLocalScopeForOutParameters", "useLocalScopeForResultVariable", "variableEvents", "variableName")
+     "endDate", "errorCodeVariable", "errorMessage", "errorMessageVariable", "errorVariableName",
+     "escalationCodeVariable", "expression", "idVariableName", "inheritVariables", "messageExpression", "resource",
+     "resultVariable", "resultVariableName", "scope", "signalExpression", "skipExpression", "taskCompleterVariableName",
+     "taskIdVariableName", "terminateAll", "terminateMultiInstance", "topic", "type", "useLocalScopeForOutParameters",
+     "useLocalScopeForResultVariable", "variableEvents", "variableName")
 )  # fmt: skip
 """Attributes of the vendors that are read where they are used."""
 
@@ -38,9 +38,7 @@ UNDERSTOOD_ELEMENTS = frozenset(
 DATA_VALUES = frozenset(f"{vendor}:value" for vendor in VENDORS)
 """The values of data objects; elsewhere these elements mean nothing."""
 
-PENDING = frozenset(
-    ("endDate", "skipExpression", "terminateAll", "terminateMultiInstance")
-)  # fmt: skip
+PENDING: frozenset[str] = frozenset()
 
 HARMLESS_ATTRIBUTES = frozenset(
     (

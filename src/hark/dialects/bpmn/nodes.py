@@ -9,6 +9,7 @@ from hark.dialects.bpmn.events import is_handled, message_event, read_event
 from hark.dialects.bpmn.handlers import has_handler, read_script, read_service
 from hark.dialects.bpmn.loops import read_loop
 from hark.dialects.bpmn.mappings import read_mappings
+from hark.dialects.bpmn.skips import flow_skip, read_skip
 from hark.dialects.bpmn.sources import condition, flow_condition
 from hark.dialects.bpmn.user_tasks import read_user
 from hark.model.process import EventSpec
@@ -30,6 +31,7 @@ def _read_node(process: ProcessDraft, node: NodeDraft) -> None:
         read_mappings(process, node)
     if node.is_activity:
         read_loop(process, node)
+        read_skip(process, node)
     match node.kind:
         case "start" | "end" | "catch" | "throw" | "boundary":
             definition = read_event(process, node)
@@ -102,6 +104,7 @@ def _read_flows(process: ProcessDraft, node: NodeDraft) -> None:
     reference = (node.element.get("default") or "").strip()
     for number in node.outgoing:
         flow = process.flows[number]
+        flow.skip = flow_skip(process, node, flow)
         if reference and flow.id in (reference, reference.rpartition(":")[2]):
             node.fields["default"] = number
             continue

@@ -54,7 +54,7 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
             lines, up to 100.
     """
     document = parse_xml(data)
-    file = FileDraft(document.root, ignore_extensions=ignore_extensions)
+    file = FileDraft(document.root, ignore_extensions=ignore_extensions, declared=document.declared)
     drafts: list[ProcessDraft] = []
     with suppress(EnoughProblems):
         _check_signals(file)
@@ -159,6 +159,7 @@ def _spec(process: ProcessDraft) -> ProcessSpec:
             flow.target.number,
             flow.condition,
             (flow.element.get("name") or "").strip() or None,
+            flow.skip,
         )
         for flow in process.flows
         if flow.source is not None and flow.target is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hark.model.errors import InvalidInput
+from hark.model.iso8601 import parse_moment
 from hark.programs.expressions.sources import is_expression
 from hark.programs.processes.timers import TimerKind, first_due
 
@@ -19,4 +20,15 @@ def timer_problem(kind: TimerKind, text: Any) -> str | None:
         first_due(kind, text, _SOME_TIME)
     except InvalidInput as error:
         return str(error)
+    return None
+
+
+def end_problem(text: Any) -> str | None:
+    """Why a cycle cannot end then; None if it can, or if its end is only known later."""
+    if not isinstance(text, str) or is_expression(text):
+        return None
+    try:
+        parse_moment(text)
+    except InvalidInput as error:
+        return f"the end date {error}"
     return None

@@ -117,10 +117,11 @@ class XmlElement:
 
 
 class XmlDocument(NamedTuple):
-    """A file: its text, and the tree of its elements."""
+    """A file: its text, the tree of its elements, and the prefixes (of PREFIXES) of the namespaces that it declares."""
 
     text: str
     root: XmlElement
+    declared: frozenset[str]
 
 
 def parse_xml(data: bytes | str) -> XmlDocument:
@@ -135,7 +136,8 @@ def parse_xml(data: bytes | str) -> XmlDocument:
     text = _decoded(data) if isinstance(data, bytes | bytearray | memoryview) else data.removeprefix("\ufeff")
     if len(text) > MAX_CHARACTERS:
         _refuse(None, f"The file has {len(text):,} characters; a BPMN file may have {MAX_CHARACTERS:,}.")
-    return XmlDocument(text, _Builder().build(text))
+    builder = _Builder()
+    return XmlDocument(text, builder.build(text), frozenset(builder.declared))
 
 
 def _decoded(data: bytes | bytearray | memoryview) -> str:
@@ -186,6 +188,7 @@ class _Builder:
         self._tags: list[dict[str, str]] = [{}]  # full names by names in the file, as far as they are known
         self._prefixes: list[dict[str, str]] = [{"xml": "xml:"}]  # what names begin with, by prefix in the file
         self._count = 0
+        self.declared: set[str] = set()
 
     def build(self, text: str) -> XmlElement:
         parser = self._parser = expat.ParserCreate()
@@ -242,6 +245,8 @@ class _Builder:
             prefixes = dict(self._prefixes[-1])
             for prefix, address in declared.items():
                 known = PREFIXES.get(address)
+                if known is not None:
+                    self.declared.add(known)
                 prefixes[prefix] = f"{known}:" if known is not None else f"{{{prefix}}}" if address else ""
             if len(prefixes) > MAX_PREFIXES:
                 line = self._parser.CurrentLineNumber

@@ -13,6 +13,7 @@ from hark.programs.expressions import ExpressionError
 from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import mapped_inputs
+from hark.programs.processes.skips import skips_are_on
 from hark.programs.processes.state import FlowToken, ProcessScope
 from hark.programs.processes.variables import StuckToken, Variables, set_local
 
@@ -39,6 +40,9 @@ def run_script(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 def body(run: Execution, token: FlowToken, data: Any) -> None:
     """Do the work of an activity, or of one instance of it."""
     node = run.node(token)
+    if node.skip is not None and _is_skipped(run, token, node.skip):
+        _skip(run, token, node)
+        return
     is_subprocess = node.kind == "subprocess"
     variables = mapped_inputs(run, node, token.scope)
     if is_subprocess or node.inputs or node.outputs:
@@ -65,6 +69,20 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
             throwing.send_message(run, token, node, "ended")
         case _:
             ended(run, token, None)
+
+
+def _is_skipped(run: Execution, token: FlowToken, condition: str) -> bool:
+    variables = run.view(token.scope)
+    return skips_are_on(variables) and run.holds(condition, variables)
+
+
+def _skip(run: Execution, token: FlowToken, node: NodeSpec) -> None:
+    """The activity, or one instance of it, has ended without its work and without a result."""
+    if run.is_iteration(token):
+        run.push("iterated", token)
+        return
+    compensation.record(run, token.scope, token.node, node, token.scope, [])
+    completed(run, token, None)
 
 
 def seen_by(token: FlowToken) -> int:

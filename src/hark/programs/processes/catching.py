@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hark.model.decisions import Arm
+from hark.model.iso8601 import parse_moment
 from hark.model.process import EventSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes.execution import Execution
@@ -127,6 +128,18 @@ def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
     )  # fmt: skip
     place = run.place(catcher.node, catcher.token, catcher.scope)
     run.add_catcher(new, Arm("timer", run.wait_id(new.id), place, deadline=due))
+
+
+def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None:
+    """The time after which a timer does not fire, µs since 1970; None: there is none. As in Flowable, it is evaluated
+    when the timer is due, so it can be decided while the timer runs."""
+    if catcher.kind != "timer" or node.event is None or node.event.until is None:
+        return None
+    with _naming(node):
+        value = run.evaluate(node.event.until, run.view(_seen_by(run, catcher)))
+        if not isinstance(value, str):
+            raise StuckToken("the end date of the timer is not a text: write an ISO 8601 date")
+        return parse_moment(value).at
 
 
 def check_conditions(run: Execution) -> None:

@@ -5,7 +5,7 @@ The end of each answers the one wait for children; what it has given is read fro
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,7 @@ from hark.programs.jobs.services import TaskOutput
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken
 from hark.programs.processes.tasks import new_service_task, retried_state, service_lane, thrown_by
+from hark.programs.processes.terminating import told
 from hark.programs.processes.throwing import Thrown, escalate, raise_error
 from hark.programs.processes.variables import StuckToken, as_name
 
@@ -31,11 +32,12 @@ RETRIED = "retried"
 
 
 class _Called(Struct):
-    """What is read of the state of a called process that has failed."""
+    """What is read of the state of a called process that has failed, or has ended while its caller had failed."""
 
     variables: dict[str, Any] = {}
     thrown: dict[str, Any] | None = None
     scopes: list[Any] | None = None
+    terminates: Literal["loop", "all"] | None = None
 
 
 _called = msgspec.json.Decoder(_Called)
@@ -144,6 +146,10 @@ class ProcessChildren:
         if row is None:
             run.stop(token, error or "its row is not in the store any more", "body")
             token.child = 0
+        elif row.status == "done" and node.call is not None and (what := _called_state(row.state).terminates):
+            told(run, token, what)
+            if run.tokens.get(token.id) is token:  # nothing around it was terminated
+                run.push("ended", token, json.load(row.result) if row.result else None)
         elif row.status == "done":
             run.push("ended", token, json.load(row.result) if row.result else None)
         elif row.status in ("failed", "cancelled"):  # otherwise it runs again: this was an earlier end

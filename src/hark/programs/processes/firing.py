@@ -20,6 +20,10 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
     if catcher is None:
         return  # what it belonged to has ended
     node = run.graph.nodes[catcher.node]
+    until = catching.end_of_cycle(run, catcher, node)
+    if until is not None and catcher.due > until:
+        run.remove_catcher(catcher)
+        return
     values = payload if isinstance(payload, dict) else None
     host = run.tokens[catcher.token] if catcher.token else None
     follows_gateway = host is not None and node.kind in ("catch", "receive") and host.node != catcher.node
@@ -30,7 +34,7 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
     if host is None:
         _start_event_subprocess(run, catcher, taken)
     if catcher.kind == "timer":  # nothing of what follows can fail
-        _count_timer(run, catcher, node)
+        _count_timer(run, catcher, node, until)
     if host is None:
         return
     if node.kind == "boundary":
@@ -82,13 +86,14 @@ def _start_event_subprocess(run: Execution, catcher: Catcher, taken: dict[str, A
     scopes.begin_event_subprocess(run, scope, event, taken)
 
 
-def _count_timer(run: Execution, catcher: Catcher, node: NodeSpec) -> None:
-    """A timer has fired: it is gone. That of a cycle that does not interrupt fires again, from its last time (T2)."""
+def _count_timer(run: Execution, catcher: Catcher, node: NodeSpec, until: int | None) -> None:
+    """A timer has fired: it is gone. That of a cycle that does not interrupt fires again, from its last time (T2), but
+    not after its end."""
     assert node.event is not None
     repeats = node.event.timer == "cycle" and (catcher.left is None or catcher.left > 1)
     if repeats and not node.interrupting:
         due = next_due(catcher.name, catcher.due)
-        if due is not None and due > catcher.due:
+        if due is not None and due > catcher.due and (until is None or due <= until):
             catching.arm_timer_again(run, catcher, due)
     if not node.interrupting or node.kind not in ("boundary", "start"):
         run.remove_catcher(catcher)

@@ -7,9 +7,13 @@ tokens rest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching
 from hark.programs.processes.execution import Execution, Joining
+from hark.programs.processes.skips import skips_are_on
 from hark.programs.processes.state import FlowToken, ProcessScope
 from hark.programs.processes.variables import StuckToken, Variables
 
@@ -18,20 +22,33 @@ NO_FLOW = "no condition of its outgoing flows holds, and it has no default flow"
 
 def open_flows(run: Execution, token: FlowToken, node: NodeSpec) -> list[int]:
     """The outgoing flows without a condition, and those whose condition holds; else the default flow."""
-    if len(node.outgoing) == 1 and node.default is None and run.graph.flows[node.outgoing[0]].condition is None:
+    is_only = len(node.outgoing) == 1
+    if is_only and node.default is None and run.graph.flows[node.outgoing[0]].condition is None:
         return [node.outgoing[0]]
     variables = run.view(token.scope)
-    flows = []
-    for flow in node.outgoing:
-        condition = run.graph.flows[flow].condition
-        if flow != node.default and (condition is None or run.holds(condition, variables)):
-            flows.append(flow)
+    flows = [flow for flow in node.outgoing if _is_open(run, node, flow, variables, is_only=is_only)]
     return flows or ([node.default] if node.default is not None else [])
 
 
+def _is_open(run: Execution, node: NodeSpec, flow: int, variables: Mapping[str, Any], *, is_only: bool = False) -> bool:
+    """Whether a flow can be taken. As in Flowable, its skip expression decides instead of its condition, if skip
+    expressions are on; the only flow of a node is not skipped."""
+    spec = run.graph.flows[flow]
+    if spec.skip is not None and skips_are_on(variables):
+        return is_only or run.holds(spec.skip, variables)
+    return flow != node.default and (spec.condition is None or run.holds(spec.condition, variables))
+
+
 def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """One without outgoing flows; tokens pass all others."""
-    run.push("end", token)
+    """One without outgoing flows, or with skip expressions; tokens pass all others."""
+    if not node.outgoing:
+        run.push("end", token)
+        return
+    variables = run.view(token.scope)
+    chosen = next((flow for flow in node.outgoing if _is_open(run, node, flow, variables)), node.default)
+    if chosen is None:
+        raise StuckToken(NO_FLOW)
+    run.move(token, chosen)
 
 
 def chosen_flow(run: Execution, token: FlowToken, node: NodeSpec) -> int:
@@ -53,7 +70,9 @@ def parallel(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         if len(waiting) < len(node.incoming):
             return
         _join(run, token, _oldest(waiting))
-    if node.outgoing:
+    if token.node in run.graph.skipping:
+        run.push("leave", token)
+    elif node.outgoing:
         run.follow(token, node.outgoing)
     else:
         run.push("end", token)

@@ -33,6 +33,7 @@ class ProcessGraph:
         only_flow: The flow by which every token leaves a node, by number; -1 if that has to be decided.
         is_plain: Whether a node is a task that is over at once and has nothing but a script, by number.
         is_passed: Whether one flow leaves a node and no token waits in it, by number.
+        skipping: The nodes with outgoing flows that have skip expressions.
         joins_by_reach: It has gateways that depend on where other tokens are.
         has_complex: It has complex gateways.
     """
@@ -48,10 +49,13 @@ class ProcessGraph:
         self.targets = [flow.target for flow in spec.flows]
         self.only_flow = [_only_flow(spec, node) for node in spec.nodes]
         self.is_plain = [_is_plain(node) for node in spec.nodes]
+        self.skipping = frozenset(flow.source for flow in spec.flows if flow.skip is not None)
         self.is_passed = [
             only >= 0 if plain or node.kind == "start" else node.kind == "exclusive" and bool(node.outgoing)
             for node, only, plain in zip(spec.nodes, self.only_flow, self.is_plain, strict=True)
         ]
+        for number in self.skipping:
+            self.is_passed[number] = False
         self._event_subprocesses: dict[int, tuple[EventSubprocess, ...]] = {}
         self._begins: dict[int, tuple[int, ...]] = {}
         self._links: dict[tuple[int, str], int] = {}
@@ -149,7 +153,7 @@ def _only_flow(spec: ProcessSpec, node: NodeSpec) -> int:
 
 
 def _is_plain(node: NodeSpec) -> bool:
-    has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation
+    has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation or node.skip
     return node.kind in ("task", "script") and not has_more and node.loop is None and node.compensation is None
 
 

@@ -21,7 +21,17 @@ from hark.model.failures import Failure, failure_of, storable
 from hark.model.process import START
 from hark.model.process_state import has_begun
 from hark.programs.expressions import ExpressionError
-from hark.programs.processes import activities, catching, compensation, firing, gateways, moving, scopes, throwing
+from hark.programs.processes import (
+    activities,
+    catching,
+    compensation,
+    firing,
+    gateways,
+    moving,
+    scopes,
+    terminating,
+    throwing,
+)
 from hark.programs.processes.children import ProcessChildren
 from hark.programs.processes.execution import PAUSE_AFTER, Execution, number_of
 from hark.programs.processes.graph import ProcessGraph
@@ -142,6 +152,9 @@ class _ProcessActivation:
                     return  # the token was cancelled
                 if payload.get("status") == "escalated":
                     self._children.escalated(token, payload)
+                    return
+                if payload.get("status") == terminating.TERMINATED:
+                    terminating.told(run, token, payload["what"])
                     return
                 if token.child in run.retries:
                     return  # it ended while this instance had failed, and was read from its row

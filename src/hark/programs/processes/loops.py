@@ -117,6 +117,13 @@ def _end(run: Execution, token: FlowToken, spec: LoopSpec) -> None:
     run.push("completed", token)
 
 
+def stop(run: Execution, token: FlowToken) -> None:
+    """End the loop of a token at once, without outputs and without anything to compensate, and go on behind it."""
+    run.remove_scope(token.local)
+    token.local = 0
+    run.push("completed", token)
+
+
 def _instances(run: Execution, token: FlowToken, spec: LoopSpec) -> tuple[list[Any] | None, int]:
     """The items of a multi-instance, if it has a collection, and how many instances there are."""
     variables = run.view(token.scope)

@@ -169,6 +169,7 @@ class ProcessState(Struct, omit_defaults=True):
         elements: The ids of the elements where tokens rest, by number: for people, who have no spec at hand.
         failed: It has failed; when it runs again, it was retried.
         thrown: The error with which it has failed, for the process that called it: code, message and variables.
+        terminates: What it terminates of the process that called it, now that it is done: see terminating.py.
     """
 
     variables: dict[str, Any]
@@ -181,6 +182,7 @@ class ProcessState(Struct, omit_defaults=True):
     elements: dict[int, str] = {}
     failed: bool = False
     thrown: dict[str, Any] | None = None
+    terminates: Literal["loop", "all"] | None = None
 
 
 _decoder = msgspec.json.Decoder(ProcessState)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from hark.model import json
 from hark.model.decisions import SendBroadcast, SendMessage, TellParent
 from hark.model.process import EventSpec, NodeSpec
-from hark.programs.processes import catching, compensation, mappings, scopes
+from hark.programs.processes import catching, compensation, mappings, scopes, terminating
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.graph import EventSubprocess
 from hark.programs.processes.state import Compensation, FlowToken, ProcessScope
@@ -56,7 +56,8 @@ def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
             token.node = run.graph.link_target(node)
             run.push("enter", token)
         case "terminate":
-            scopes.terminate(run, token)
+            assert event is not None
+            terminating.terminate(run, token, event)
         case "cancel":
             _cancel(run, token)
         case _:

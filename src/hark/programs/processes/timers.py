@@ -8,7 +8,7 @@ from the start that is written, never from the moment at which it was handled: c
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import structs
 
@@ -88,10 +88,27 @@ def starts_of_timer(event: EventSpec, step: str, now: int) -> list[AutomaticStar
     if event.timer is None or not isinstance(text, str):
         raise InvalidInput("A timer needs a text: a date, a duration or a cycle, such as R/PT1H.")
     at, count = first_due(event.timer, text, now)
-    if count == 0:
+    until = None if event.until is None else _end_of(event.until, now)
+    if count == 0 or (until is not None and at > until):
         return []
     start = AutomaticStart(kind="timer", element=step, state="{}", at=at, remaining=count, overlap="allow")
-    return [structs.replace(start, timing=_timing(text, at))] if event.timer == "cycle" else [start]
+    if event.timer != "cycle":
+        return [start]
+    timing = _timing(text, at)
+    if until is not None and timing.every is not None:
+        ticks = (until - at) // timing.every + 1
+        start = structs.replace(start, remaining=ticks if count is None else min(ticks, count))
+    elif until is not None:
+        timing = timing.ending(until)
+    return [structs.replace(start, timing=timing)]
+
+
+def _end_of(source: Any, now: int) -> int:
+    """The end date of the cycle of a start event: there are no variables yet."""
+    text = evaluate(source, {}, now)
+    if not isinstance(text, str):
+        raise InvalidInput("The end date of a timer is a text: write an ISO 8601 date, such as 2026-12-31T00:00:00Z.")
+    return parse_moment(text).at
 
 
 def cron_timing(text: str) -> Timing:

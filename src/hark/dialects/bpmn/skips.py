@@ -1,0 +1,40 @@
+"""Skip expressions of Flowable and Activiti: on tasks, and on flows."""
+
+from __future__ import annotations
+
+from hark.dialects.bpmn.draft import FlowDraft, NodeDraft, ProcessDraft
+from hark.dialects.bpmn.extensions import attribute
+from hark.dialects.bpmn.sources import marked
+from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.programs.expressions.error import ExpressionError
+from hark.programs.expressions.sources import check_condition
+
+_NAME = "skipExpression"
+_TASKS = frozenset(("bpmn:userTask", "bpmn:serviceTask", "bpmn:sendTask", "bpmn:scriptTask"))
+
+
+def read_skip(process: ProcessDraft, node: NodeDraft) -> None:
+    """Read the skip expression of an activity. Flowable has them for some tasks only, and does not see others."""
+    if (text := attribute(node.element, _NAME)) is None:
+        return
+    if node.element.tag in _TASKS:
+        node.fields["skip"] = _checked(process, node.id, node.element, text)
+    else:
+        process.file.ignore(
+            node.id, node.line, f"Its {_NAME} is ignored, as in Flowable: only tasks that do something have one."
+        )
+
+
+def flow_skip(process: ProcessDraft, node: NodeDraft, flow: FlowDraft) -> str | None:
+    """The skip expression of a flow that leaves this node. Flowable writes it without a prefix too."""
+    text = attribute(flow.element, _NAME) or (flow.element.get(_NAME) or "").strip()
+    return _checked(process, flow.id, flow.element, text) if text and node.kind != "event_gateway" else None
+
+
+def _checked(process: ProcessDraft, id: str, element: XmlElement, text: str) -> str:
+    text = marked(text, None)
+    try:
+        check_condition(text)
+    except ExpressionError as error:
+        process.file.report(id, element.line, f"Its {_NAME}: {error}")
+    return text
