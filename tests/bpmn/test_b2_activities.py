@@ -248,6 +248,9 @@ USERS: dict[str, UserSpec] = {
         "${who}", "a, b", "sales", "P1D", "Look at it."
     ),
     '<userTask id="n"><documentation>Costs ${</documentation></userTask>': UserSpec(),
+    '<userTask id="n"><documentation>\n<p>Look <b>at <i>it</i></b>.</p><p>Sign.</p></documentation></userTask>': (
+        UserSpec(description="Look at it.\nSign.")
+    ),
     "<userTask id=\"n\" flowable:assignee='anna'/>": UserSpec("anna"),
     extended(
         "userTask",

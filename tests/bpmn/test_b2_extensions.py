@@ -195,3 +195,11 @@ def test_b2_a_cycle_with_an_end_means_what_it_means_in_the_engine_of_the_file(
     event = read(file).processes[0].nodes[0].event
     assert event is not None
     assert (event.text, event.until) == (text, until)
+
+
+def test_b2_html_in_documentation_is_not_an_extension() -> None:
+    html = '<documentation><h:p xmlns:h="http://www.w3.org/1999/xhtml" h:class="x">Sign it.</h:p></documentation>'
+    found = read(process_file(chain(f'<userTask id="u">{html}</userTask>')))
+    assert found.ignored == []
+    assert (user := found.processes[0].nodes[1].user) is not None
+    assert user.description == "Sign it."

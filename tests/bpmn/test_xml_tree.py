@@ -52,6 +52,14 @@ def test_b2_the_text_of_an_element_is_what_is_directly_in_it() -> None:
     assert root.children[0].text == "inner"
 
 
+@pytest.mark.parametrize("tag", ["documentation", "text"])
+def test_b2_the_text_of_elements_for_people_has_that_of_the_html_in_it(tag: str) -> None:
+    html = '<h:div xmlns:h="http://www.w3.org/1999/xhtml">a <h:b>b <h:i>c</h:i></h:b> d<h:br/>e</h:div>'
+    [first, second] = parse_xml(f'<x xmlns="{MODEL}"><{tag}>0{html}1</{tag}><task>2<b>3</b></task></x>').root.children
+    assert first.text == "0a b c d\ne\n1"
+    assert (second.text, second.children[0].text) == ("2", "3")
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_b2_lines_are_exact_beyond_65535(newline: str) -> None:
     root = parse_xml(f"<a>{newline * 70_000}<b{newline}x='1'/>{newline}<c/></a>").root

@@ -19,7 +19,7 @@ from hark.dialects.bpmn.extension_names import (
     VENDORS,
     Refusal,
 )
-from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.dialects.bpmn.xml_tree import PROSE, XmlElement
 
 _QUIET = ("bioc:", "color:", "modeler:", "xsi:", "xml:", "di:", "dc:", "bpmndi:", "bpmn:")  # colours and modeler data
 _ENGINES = (*VENDORS, "zeebe")
@@ -78,6 +78,8 @@ class _Checker:
                     for extension in child.children:
                         if element.tag != "bpmn:dataObject" or extension.tag not in DATA_VALUES:
                             self.check_element(extension, host)
+                elif child.tag in PROSE:
+                    self.check_attributes(child, host)
                 elif child.tag.startswith("bpmn:"):
                     inner.append((child, host if self._ids else child.get("id") or host))
                 else:

@@ -61,6 +61,11 @@ _MARKS = (
     (b"\0<", "utf-16-be"),
 )
 
+PROSE = frozenset(("bpmn:documentation", "bpmn:text"))
+"""Elements with a text for people, which may contain HTML."""
+
+_BLOCKS = frozenset(("br", "div", "h1", "h2", "h3", "h4", "li", "p", "tr"))  # elements of HTML that end a line
+
 
 class XmlElement:
     """An element of an XML file.
@@ -70,7 +75,8 @@ class XmlElement:
             file, in braces: `{acme}robot`; without a namespace it is missing.
         attributes: By name; one with a prefix is named like a tag. Declarations of namespaces are not among them.
         line: The line on which it begins, from 1.
-        text: The characters directly in it.
+        text: The characters directly in it; of documentation and of text annotations, also those of the elements in it,
+            which are HTML there and have no text of their own.
         children: The elements directly in it, in order.
     """
 
@@ -189,6 +195,7 @@ class _Builder:
         self._prefixes: list[dict[str, str]] = [{"xml": "xml:"}]  # what names begin with, by prefix in the file
         self._count = 0
         self.declared: set[str] = set()
+        self._prose = 0  # how many elements are open as soon as one for people is, whose elements are HTML
 
     def build(self, text: str) -> XmlElement:
         parser = self._parser = expat.ParserCreate()
@@ -237,6 +244,8 @@ class _Builder:
         self._open[-1].children.append(element)
         self._open.append(element)
         self._texts.append([])
+        if tag in PROSE and not self._prose:
+            self._prose = len(self._open)
 
     def _without_declarations(self, attributes: dict[str, str]) -> dict[str, str]:
         """Keep the namespaces that an element declares. Returns its other attributes, with full names."""
@@ -276,6 +285,11 @@ class _Builder:
         self._tags.pop()
         self._prefixes.pop()
         texts = self._texts.pop()
+        if self._prose:
+            if len(self._open) >= self._prose:
+                self._texts[-1] += [*texts, "\n"] if element.name in _BLOCKS else texts
+                return
+            self._prose = 0
         if texts:
             element.text = "".join(texts)
 
