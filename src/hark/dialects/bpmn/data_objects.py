@@ -1,7 +1,7 @@
 """Data objects of Flowable and Activiti: variables that a process or a sub-process begins with.
 
-A data object of the standard has no value. It is one of Flowable if it has a `flowable:value`, or a type of XML Schema,
-which in the standard would be a reference to an item definition.
+A data object of the standard has no value, and is only drawn. In a file for Flowable or Activiti it is a variable too,
+which is null.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from hark.model import json
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import parse_moment
 
-_TYPED = re.compile(r"xsd?:(\w+)")
-
 
 def read_data_objects(process: ProcessDraft, element: XmlElement) -> dict[str, Any]:
     """The variables that the data objects directly in a process or sub-process make, with their values."""
@@ -27,9 +25,8 @@ def read_data_objects(process: ProcessDraft, element: XmlElement) -> dict[str, A
     for child in element.all("bpmn:dataObject"):
         values = named(extensions_of(child), "value")
         reference = (child.get("itemSubjectRef") or "").strip()
-        typed = _TYPED.fullmatch(reference)
         name = (child.get("name") or "").strip()
-        if not values and (typed is None or not name):
+        if not values and not (name and process.file.is_for_flowable):
             continue
         kind = reference.rpartition(":")[2] if ":" in reference else "string"
         id = child.get("id") or f"dataObject@{child.line}"
