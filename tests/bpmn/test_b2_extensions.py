@@ -23,6 +23,10 @@ REFUSED = {
         "n", "'javascript'",
     ),
     '<callActivity id="n" calledElement="x" camunda:calledElementBinding="versionTag"/>': ("n", "version tag"),
+    extended("callActivity", "<zeebe:calledElement processId='x' bindingType='versionTag'/>"): ("n", "version tag"),
+    extended("callActivity", "<flowable:out source='a' targetExpression='${b}'/>", attributes='calledElement="x"'): (
+        "n", "'${b}'",
+    ),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import attribute, named, zeebe
-from hark.dialects.bpmn.mappings import PassedVariables
+from hark.dialects.bpmn.mappings import PassedVariables, ignore_own_key
 from hark.dialects.bpmn.sources import is_expression, source
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.process import CallSpec
@@ -16,13 +16,16 @@ def read_call(process: ProcessDraft, node: NodeDraft) -> None:
     """Read a call activity; its mappings have been read."""
     called = zeebe(node.extensions, "calledElement")
     if called is not None:
-        name, binding, version = called.get("processId"), called.get("bindingType"), None
+        name = called.get("processId") or called.get("processIdExpression")
+        binding, version = called.get("bindingType"), None
     else:
         name = node.element.get("calledElement")
         binding = attribute(node.element, "calledElementBinding")
         version = attribute(node.element, "calledElementVersion")
     if not name or not name.strip():
-        process.report(node, "It does not say which process it calls. Set calledElement to the id of a process.")
+        case = attribute(node.element, "caseRef")
+        what = "It does not say which process it calls." if case is None else f"It calls the case {case!r}."
+        process.report(node, f"{what} Set calledElement to the id of a process.")
         return
     fields: dict[str, Any] = {"process": source(process, node, _local(process, name), "The process it calls")}
     if binding == "versionTag":
@@ -33,6 +36,7 @@ def read_call(process: ProcessDraft, node: NodeDraft) -> None:
         fields["version"] = _version(process, node, version)
     if called is not None:
         _zeebe_variables(node, called, fields)
+        fields["key"] = source(process, node, called.get("businessId"), "The key", called.line)
     else:
         _vendor_variables(process, node, fields)
     node.fields["call"] = CallSpec(**fields)
@@ -74,6 +78,8 @@ def _vendor_variables(process: ProcessDraft, node: NodeDraft, fields: dict[str, 
     fields["all_in"] = inherits or given.copies_all or not given.is_given
     fields["all_out"] = returned.copies_all or not (returned.is_given or given.is_given)
     node.fields["keeps_result"] = returned.is_local
+    if attribute(node.element, "inheritBusinessKey") == "true":
+        ignore_own_key(process, node, node.line)
     key = attribute(node.element, "businessKey")
     fields["id_variable"] = source(process, node, attribute(node.element, "idVariableName"), "Its idVariableName")
     fields["key"] = given.key if key is None else source(process, node, key, "The key")

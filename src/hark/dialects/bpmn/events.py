@@ -222,7 +222,8 @@ class _Reader:
         return EventSpec(
             "error",
             name=code,
-            code_variable=attribute(self.definition, "errorCodeVariable"),
+            code_variable=attribute(self.definition, "errorCodeVariable")
+            or attribute(self.definition, "errorVariableName"),
             message_variable=attribute(self.definition, "errorMessageVariable"),
             message=source(self.process, self.node, message, "The error message"),
         )

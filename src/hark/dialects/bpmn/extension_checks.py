@@ -10,7 +10,6 @@ from hark.dialects.bpmn.extension_names import (
     DATA_VALUES,
     HARMLESS_ATTRIBUTES,
     HARMLESS_ELEMENTS,
-    PENDING,
     REFUSED_ATTRIBUTES,
     REFUSED_ELEMENTS,
     REFUSED_PARTS,
@@ -23,6 +22,7 @@ from hark.dialects.bpmn.xml_tree import PROSE, XmlElement
 
 _QUIET = ("bioc:", "color:", "modeler:", "xsi:", "xml:", "di:", "dc:", "bpmndi:", "bpmn:")  # colours and modeler data
 _ENGINES = (*VENDORS, "zeebe")
+_FORMS = ("formData", "formDefinition", "formProperty")
 _CALENDARS = {"bpmn:timeDate": "dueDate", "bpmn:timeDuration": "duration", "bpmn:timeCycle": "cycle"}
 
 
@@ -76,7 +76,10 @@ class _Checker:
             for child in element.children:
                 if child.tag == "bpmn:extensionElements":
                     for extension in child.children:
-                        if element.tag != "bpmn:dataObject" or extension.tag not in DATA_VALUES:
+                        if element.tag == "bpmn:startEvent" and extension.name in _FORMS:
+                            message = f"Its form ({extension.tag}) is ignored: an instance is started with variables."
+                            self._file.ignore(host, extension.line, message)
+                        elif element.tag != "bpmn:dataObject" or extension.tag not in DATA_VALUES:
                             self.check_element(extension, host)
                 elif child.tag in PROSE:
                     self.check_attributes(child, host)
@@ -93,7 +96,7 @@ class _Checker:
                 continue
             prefix, _, local = name.partition(":")
             refusal = REFUSED_ATTRIBUTES.get(local) if prefix in VENDORS else None
-            if refusal is not None and _is_refused(refusal, value) and not _is_default(element, local, value):
+            if refusal is not None and _is_refused(refusal, value) and not _has_no_effect(element, local, value):
                 self._refuse(refusal, f'{name}="{value}"', element.line, host)
             elif prefix not in VENDORS or local not in UNDERSTOOD_ATTRIBUTES:
                 is_harmless = refusal is not None or (prefix in _ENGINES and local in HARMLESS_ATTRIBUTES)
@@ -121,7 +124,7 @@ class _Checker:
         for part in extension.walk():
             for name, value in part.attributes.items():
                 refusal = REFUSED_PARTS.get((part.name, name.rpartition(":")[2]))
-                if refusal is not None and _is_refused(refusal, value):
+                if refusal is not None and _is_refused(refusal, value) and part.get("writable") != "false":
                     self._refuse(refusal, f'{name}="{value}"', part.line, host)
 
     def _refuse(self, refusal: Refusal, name: str, line: int, host: str | None) -> None:
@@ -131,8 +134,6 @@ class _Checker:
     def _ignore(self, name: str, line: int, host: str | None, *, changes_nothing: bool) -> None:
         shown = name.replace("{", "").replace("}", ":")
         reason = "it changes nothing in Hark" if changes_nothing else "it has no meaning for Hark"
-        if shown.partition(":")[0] in VENDORS and shown.partition(":")[2] in PENDING:
-            reason = "Check the process"
         self._file.ignore(host, line, f"{shown} is ignored: {reason}.", name=shown)
 
 
@@ -141,8 +142,10 @@ def _is_refused(refusal: Refusal, value: str) -> bool:
     return bool(value) if refusal.values is None else value.lower() in refusal.values
 
 
-def _is_default(element: XmlElement, attribute: str, value: str) -> bool:
-    """Whether an attribute names the calendar that is used without it."""
+def _has_no_effect(element: XmlElement, attribute: str, value: str) -> bool:
+    """Whether an attribute names the calendar that is used without it, or is for the form of a start event."""
+    if attribute == "formHandlerClass":
+        return element.tag == "bpmn:startEvent"
     if attribute != "businessCalendarName":
         return False
     if element.tag == "bpmn:userTask":

@@ -15,10 +15,10 @@ UNDERSTOOD_ATTRIBUTES = frozenset(
     ("assignee", "businessKey", "calledElementBinding", "calledElementVersion", "candidateGroups", "candidateUsers",
      "class", "collection", "decisionRef", "delegateExpression", "dueDate", "elementIndexVariable", "elementVariable",
      "endDate", "errorCodeVariable", "errorMessage", "errorMessageVariable", "errorVariableName",
-     "escalationCodeVariable", "expression", "idVariableName", "inheritVariables", "messageExpression", "resource",
-     "resultVariable", "resultVariableName", "scope", "signalExpression", "skipExpression", "taskCompleterVariableName",
-     "taskIdVariableName", "terminateAll", "terminateMultiInstance", "topic", "type", "useLocalScopeForOutParameters",
-     "useLocalScopeForResultVariable", "variableEvents", "variableName")
+     "escalationCodeVariable", "expression", "idVariableName", "inheritBusinessKey", "inheritVariables",
+     "messageExpression", "resource", "resultVariable", "resultVariableName", "scope", "signalExpression",
+     "skipExpression", "taskCompleterVariableName", "taskIdVariableName", "terminateAll", "terminateMultiInstance",
+     "topic", "type", "useLocalScopeForResultVariable", "variableEvents", "variableName")
 )  # fmt: skip
 """Attributes of the vendors that are read where they are used."""
 
@@ -38,15 +38,14 @@ UNDERSTOOD_ELEMENTS = frozenset(
 DATA_VALUES = frozenset(f"{vendor}:value" for vendor in VENDORS)
 """The values of data objects; elsewhere these elements mean nothing."""
 
-PENDING: frozenset[str] = frozenset()
-
 HARMLESS_ATTRIBUTES = frozenset(
     (
         # when and in which transaction the engine works, how it is stored, and what a modeler keeps
         "async", "asyncAfter", "asyncBefore", "asyncLeave", "completeAsync", "diagramRelationId", "exclusive",
         "historyTimeToLive", "isEagerExecutionFetching", "jobPriority", "modelerTemplate", "modelerTemplateIcon",
-        "modelerTemplateVersion", "noWaitStatesAsyncLeave", "parallelInSameTransaction", "retryCounter", "taskPriority",
-        "storeResultVariableAsTransient", "errorVariableTransient", "errorVariableLocalScope",
+        "modelerTemplateVersion", "modelerConfigurationName", "modelerConfigurationTemplate", "noWaitStatesAsyncLeave",
+        "parallelInSameTransaction", "retryCounter", "taskPriority", "errorVariableTransient",
+        "errorVariableLocalScope",
         # who may start a process, how things are called, and in which tenant or deployment they are
         "calledElementTenantId", "candidateStarterGroups", "candidateStarterUsers", "caseInstanceName", "caseTenantId",
         "category", "decisionRefTenantId", "extensionId", "fallbackToDefaultTenant", "initiator",
@@ -97,7 +96,9 @@ _JAVA_MAPPING = Refusal(
 _EVENT_REGISTRY = Refusal(
     "It uses the event registry of Flowable ({name}), which Hark does not have.", "Use a message or a signal."
 )
-_CASE = Refusal("It calls a case ({name}), which Hark does not run.", "Call a process, or use a service task.")
+_TRANSIENT = Refusal(
+    "A variable is forgotten at the next wait ({name}), which Hark does not do.", "Remove it.", ("true",)
+)
 
 REFUSED_ELEMENTS: dict[str, Refusal] = {
     "executionListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an execution")),
@@ -139,6 +140,16 @@ REFUSED_ATTRIBUTES: dict[str, Refusal] = {
         "Use the id of the process, and its version.",
         ("id",),
     ),
+    "storeResultVariableAsTransient": Refusal(
+        "Its result is forgotten at the next wait ({name}), which Hark does not do.",
+        "Remove it, or map the result with an output parameter.",
+        ("true",),
+    ),
+    "useLocalScopeForOutParameters": Refusal(
+        "What comes out of the call stays a local variable ({name}), which Hark does not do.",
+        "Remove it, or use out elements with other targets.",
+        ("true",),
+    ),
     "formHandlerClass": Refusal(
         "Its answer is changed in Java ({name}), which Hark does not run.", "Change it in a task behind it."
     ),
@@ -157,6 +168,17 @@ REFUSED_PARTS: dict[tuple[str, str], Refusal] = {
         "Its variable is to have the results of the instances while they run ({name}), which Hark does not do.",
         "Remove it: the variable has them at the end.",
         ("true",),
+    ),
+    ("in", "transient"): _TRANSIENT,
+    ("out", "transient"): _TRANSIENT,
+    ("formProperty", "expression"): Refusal(
+        "The answer is put where an expression says ({name}), which Hark does not do.",
+        "Use the variable attribute, and a script task behind it.",
+    ),
+    ("constraint", "name"): Refusal(
+        "An answer is checked in Java ({name}), which Hark does not run.",
+        "Use min, max, minlength, maxlength, required and readonly, or check it in a task behind it.",
+        ("validator",),
     ),
 }
 """Attributes inside extension elements that are refused, by the names of element and attribute without prefixes."""

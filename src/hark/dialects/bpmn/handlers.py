@@ -6,13 +6,14 @@ import re
 from typing import Any
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
-from hark.dialects.bpmn.extensions import attribute, named, zeebe
+from hark.dialects.bpmn.extensions import attribute, extensions_of, named, zeebe
 from hark.dialects.bpmn.sources import FEEL, JUEL, is_computed, is_expression, language_of, marked, source
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.errors import InvalidInput
 from hark.model.lanes import handler_name, lane_name_problem
 from hark.model.names import check_name
 
+_EXTERNAL = ("external", "external-worker")
 _MAX_ATTEMPTS = 1000
 _DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _CENTURY = 100 * 365 * 86_400
@@ -31,9 +32,20 @@ def read_service(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) ->
         _read_result(process, node, carrier)
         return
     node.fields["handler"] = _handler(process, node, carrier)
+    _note_type(process, node, carrier)
     _read_attempts(process, node)
     _read_headers(node)
     _read_result(process, node, carrier)
+
+
+def _note_type(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> None:
+    """Types of tasks that other engines do themselves (`mail`, `http`, `dmn`, `shell`) are the work of a handler."""
+    type = attribute(carrier, "type")
+    if type is not None and type not in _EXTERNAL:
+        handler = node.fields["handler"]
+        process.file.ignore(
+            node.id, node.line, f"The type {type!r} is ignored: the handler {handler!r} does what the task is for."
+        )
 
 
 def has_handler(node: NodeDraft, carrier: XmlElement) -> bool:
@@ -94,7 +106,8 @@ def _read_attempts(process: ProcessDraft, node: NodeDraft) -> None:
             node.fields["retries"] = _attempts(int(retries.removeprefix("=")))
         else:
             process.report(node, f"Its retries are {retries!r}. Write a number: how often it is tried in all.")
-    for cycle in named(node.extensions, "failedJobRetryTimeCycle"):
+    loop = node.element.first("bpmn:multiInstanceLoopCharacteristics")
+    for cycle in named([*node.extensions, *(extensions_of(loop) if loop else ())], "failedJobRetryTimeCycle"):
         _read_cycle(process, node, cycle)
 
 

@@ -57,9 +57,24 @@ def _multiple(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopS
         process.report(
             node, "Its multi-instance has neither a loopCardinality nor a collection. Set one of them.", loop.line
         )
+    _check_behavior(process, node, loop)
     if is_expression(loop.get("isSequential") or ""):
         process.report(node, "isSequential is an expression. Write true or false.", loop.line)
     return LoopSpec("sequential" if loop.flag("isSequential") else "parallel", **fields)
+
+
+def _check_behavior(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> None:
+    """Events that the multi-instance throws when its instances end are not thrown here."""
+    behavior = (loop.get("behavior") or "All").strip()
+    reference = f"{behavior.lower()}BehaviorEventRef"  # of One and None
+    definition = loop.first("bpmn:complexBehaviorDefinition")
+    if (behavior == "Complex" and definition is not None) or loop.get(reference):
+        process.report(
+            node,
+            f'Its multi-instance has behavior="{behavior}": it throws an event when an instance ends, which Hark does '
+            "not do. Throw the event in a sub-process that is repeated.",
+            loop.line,
+        )
 
 
 def _standard_data(process: ProcessDraft, node: NodeDraft, loop: XmlElement, fields: dict[str, Any]) -> None:

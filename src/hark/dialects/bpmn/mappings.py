@@ -6,7 +6,7 @@ from typing import Any
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import inner, named, zeebe
-from hark.dialects.bpmn.sources import FEEL, JUEL, language_of, marked, source, variable_source
+from hark.dialects.bpmn.sources import FEEL, JUEL, is_expression, language_of, marked, source, variable_source
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.process import Assignment
 
@@ -125,6 +125,14 @@ class PassedVariables:
             return
         expression, name = element.get("sourceExpression"), (element.get("source") or "").strip()
         target = (element.get("target") or element.get("targetExpression") or "").strip()
+        if is_expression(target):
+            process.file.report_extension(
+                node.id,
+                element.line,
+                f"The target of {element.tag} is the expression {target!r}, which Hark does not evaluate. "
+                "Write the name of a variable.",
+            )
+            return
         if not target or not (expression or name):
             process.report(node, f'{element.tag} needs a source and a target, or variables="all".', element.line)
             return
@@ -135,10 +143,13 @@ class PassedVariables:
 
     def _read_key(self, process: ProcessDraft, node: NodeDraft, element: XmlElement, key: str) -> None:
         if any(own in key for own in _OWN_KEY):
-            process.file.ignore(
-                node.id,
-                element.line,
-                "The key of the caller is not passed on: a live correlation key has one instance.",
-            )
+            ignore_own_key(process, node, element.line)
             return
         self.key = source(process, node, key, "The key", element.line)
+
+
+def ignore_own_key(process: ProcessDraft, node: NodeDraft, line: int) -> None:
+    """Note that a called process does not get the key of its caller."""
+    process.file.ignore(
+        node.id, line, "The key of the caller is not passed on: a live correlation key has one instance."
+    )

@@ -12,6 +12,7 @@ from hark.dialects.bpmn.draft import MAX_PROBLEMS, EnoughProblems, FileDraft, Pr
 from hark.dialects.bpmn.extension_checks import check_definitions, check_extensions
 from hark.dialects.bpmn.extensions import attribute
 from hark.dialects.bpmn.nodes import read_nodes
+from hark.dialects.bpmn.standard_checks import check_standard
 from hark.dialects.bpmn.structure import read_structure
 from hark.dialects.bpmn.xml_tree import XmlElement, parse_xml
 from hark.model.errors import InvalidDefinition, InvalidInput
@@ -47,7 +48,7 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
     Args:
         data: The file, or its text.
         ignore_extensions: Ignore the extensions that Hark would have to run to behave as the modeler meant: listeners,
-            connectors, signals of one instance, scripts in other languages.
+            connectors, signals of one instance, scripts in other languages (all are in extension_names.py).
 
     Raises:
         InvalidDefinition: It is not XML or has no process, or a process has mistakes; `.problems` lists them with their
@@ -132,6 +133,7 @@ def _read_process(file: FileDraft, element: XmlElement) -> ProcessDraft | None:
     read_nodes(process)
     check_extensions(process)
     check_process(process)
+    check_standard(process)
     return process
 
 

@@ -1,0 +1,99 @@
+"""What the standard has and Hark does not execute, beside whole elements: attributes and parts of elements.
+
+What is merely for people, for other tools or for a modeler is passed over: lanes, data objects, resources, interfaces,
+directions of gateways, audits.
+"""
+
+from __future__ import annotations
+
+from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
+from hark.dialects.bpmn.extensions import named
+
+_GATEWAYS = ("exclusive", "parallel", "inclusive", "complex", "event_gateway")
+_WITHOUT_OUTPUTS = ("error", "compensation", "cancel", "terminate", "link")
+_ASSOCIATIONS = ("bpmn:dataInputAssociation", "bpmn:dataOutputAssociation")
+
+
+def check_standard(process: ProcessDraft) -> None:
+    """Report what would change how a process runs, if it were executed."""
+    for node in process.nodes:
+        _check_quantities(process, node)
+        _check_data(process, node)
+        _check_waiting(process, node)
+        _check_error(process, node)
+        _check_mapping(process, node)
+    for subscription in process.element.all("bpmn:correlationSubscription"):
+        process.file.report(
+            process.id,
+            subscription.line,
+            "It has a correlationSubscription, which Hark does not evaluate. Start the instance with a correlation "
+            "key, or give the message a zeebe:subscription.",
+        )
+
+
+def _check_quantities(process: ProcessDraft, node: NodeDraft) -> None:
+    for name in ("startQuantity", "completionQuantity"):
+        value = (node.element.get(name) or "").strip()
+        if value and value.lstrip("0") != "1":
+            tokens = "begins with one token" if name == "startQuantity" else "ends with one token"
+            process.report(node, f"{name} is {value!r}, but an activity of Hark {tokens}. Use a gateway.")
+
+
+def _check_data(process: ProcessDraft, node: NodeDraft) -> None:
+    """Data associations that only connect are for people; those that compute are not executed."""
+    definitions = [node.element, *(child for child in node.element.children if child.name.endswith("EventDefinition"))]
+    for association in (found for holder in definitions for found in holder.all(*_ASSOCIATIONS)):
+        if association.first("bpmn:assignment", "bpmn:transformation") is not None:
+            process.report(
+                node,
+                f"Its {association.name} computes a value, which Hark does not do. Use camunda:inputOutput or "
+                "zeebe:ioMapping.",
+                association.line,
+            )
+
+
+def _check_waiting(process: ProcessDraft, node: NodeDraft) -> None:
+    if node.kind == "event_gateway" and node.element.get("eventGatewayType") == "Parallel":
+        process.report(node, "It waits for all of its events. Use a parallel gateway with an event on each path.")
+    if node.kind not in ("throw", "end") or node.event is None or node.event.kind != "compensation":
+        return
+    for definition in node.element.all("bpmn:compensateEventDefinition"):
+        if not definition.flag("waitForCompletion", default=True):
+            process.report(
+                node,
+                'It has waitForCompletion="false", but Hark waits until the compensation is done. Throw it on a path '
+                "of its own, behind a parallel gateway.",
+                definition.line,
+            )
+
+
+def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
+    """Flowable can map what an error has with it to variables."""
+    if node.event is None or node.event.kind != "error":
+        return
+    for mapping in [*named(node.extensions, "in"), *named(node.extensions, "out")]:
+        process.file.report_extension(
+            node.id,
+            mapping.line,
+            f"It maps data of the error ({mapping.tag}), which Hark does not do. Use errorCodeVariable and "
+            "errorMessageVariable, or the variables of BpmnError.",
+        )
+
+
+def _check_mapping(process: ProcessDraft, node: NodeDraft) -> None:
+    """Where other engines have no mapping of variables either."""
+    inputs, outputs = node.fields.get("inputs"), node.fields.get("outputs")
+    thrown = node.event.kind if node.kind in ("throw", "end") and node.event is not None else None
+    if (inputs or outputs) and node.kind in _GATEWAYS:
+        problem = "A gateway has no variables of its own: it cannot have a mapping."
+    elif inputs and node.kind in ("start", "boundary"):
+        problem = f"A {node.kind} event has no variables before it: it can only map outputs."
+    elif outputs and thrown in _WITHOUT_OUTPUTS:
+        problem = f"A thrown {thrown} event cannot map outputs."
+    else:
+        return
+    process.file.report_extension(
+        node.id, node.line, f"{problem} Map the variables at the element before or behind it."
+    )
+    node.fields.pop("inputs", None)
+    node.fields.pop("outputs", None)
