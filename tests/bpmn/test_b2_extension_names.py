@@ -136,6 +136,11 @@ def test_b2_a_value_that_is_the_default_is_not_refused(element: str) -> None:
     assert read(process_file(chain(element))).processes
 
 
+def test_b2_a_long_value_is_shortened_in_the_message() -> None:
+    [problem] = problems_of(process_file(chain(f'<userTask id="n" camunda:formHandlerClass="{"x" * 10_000}"/>')))
+    assert len(problem.message) < 400
+
+
 def test_b2_a_task_type_that_other_engines_do_themselves_is_the_work_of_a_handler() -> None:
     task = extended("serviceTask", '<flowable:field name="to" stringValue="a@b"/>', attributes='flowable:type="mail"')
     found = read(process_file(chain(task)))
@@ -223,6 +228,7 @@ STANDARD = {
     "<complexBehaviorDefinition/></multiInstanceLoopCharacteristics></task>": 'behavior="Complex"',
     '<receiveTask id="n" instantiate="true" messageRef="m"/>': "message start event",
     '<callActivity id="n" camunda:caseRef="claim"/>': "the case 'claim'",
+    '<callActivity id="n" calledElement="shared"/>': "the global task 'shared'",
     '<intermediateCatchEvent id="n" parallelMultiple="true"><timerEventDefinition><timeDuration>P1D</timeDuration>'
     "</timerEventDefinition></intermediateCatchEvent>": "several event definitions",
 }
@@ -230,7 +236,8 @@ STANDARD = {
 
 @pytest.mark.parametrize("element", STANDARD)
 def test_b2_what_the_standard_has_and_hark_does_not_execute_is_refused(element: str) -> None:
-    found = problems_of(process_file(chain(element), around='<message id="m" name="m"/>'), ignore_extensions=True)
+    around = '<message id="m" name="m"/><globalUserTask id="shared"/>'
+    found = problems_of(process_file(chain(element), around=around), ignore_extensions=True)
     assert [(problem.element, problem.line) for problem in found] == [("n", 4)]
     assert STANDARD[element] in found[0].message
 

@@ -24,8 +24,11 @@ def read_call(process: ProcessDraft, node: NodeDraft) -> None:
         version = attribute(node.element, "calledElementVersion")
     if not name or not name.strip():
         case = attribute(node.element, "caseRef")
-        what = "It does not say which process it calls." if case is None else f"It calls the case {case!r}."
+        what = "It does not say which process it calls." if case is None else f"It calls the case {case[:100]!r}."
         process.report(node, f"{what} Set calledElement to the id of a process.")
+        return
+    if _is_global_task(process, name):
+        process.report(node, f"It calls the global task {name[:100]!r}, which Hark does not execute. Use a task here.")
         return
     fields: dict[str, Any] = {"process": source(process, node, _local(process, name), "The process it calls")}
     if binding == "versionTag":
@@ -48,6 +51,13 @@ def _local(process: ProcessDraft, name: str) -> str:
     known = {element.get("id") for element in process.file.root.all("bpmn:process")}
     local = name.rpartition(":")[2]
     return local if not is_expression(name) and name not in known and local in known else name
+
+
+def _is_global_task(process: ProcessDraft, name: str) -> bool:
+    local = name.strip().rpartition(":")[2]
+    return any(
+        element.tag.startswith("bpmn:global") and element.get("id") == local for element in process.file.root.children
+    )
 
 
 def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any:

@@ -22,6 +22,7 @@ from hark.dialects.bpmn.xml_tree import PROSE, XmlElement
 
 _QUIET = ("bioc:", "color:", "modeler:", "xsi:", "xml:", "di:", "dc:", "bpmndi:", "bpmn:")  # colours and modeler data
 _ENGINES = (*VENDORS, "zeebe")
+_SHOWN = 100  # characters of a value in a message
 _FORMS = ("formData", "formDefinition", "formProperty")
 _CALENDARS = {"bpmn:timeDate": "dueDate", "bpmn:timeDuration": "duration", "bpmn:timeCycle": "cycle"}
 
@@ -97,7 +98,7 @@ class _Checker:
             prefix, _, local = name.partition(":")
             refusal = REFUSED_ATTRIBUTES.get(local) if prefix in VENDORS else None
             if refusal is not None and _is_refused(refusal, value) and not _has_no_effect(element, local, value):
-                self._refuse(refusal, f'{name}="{value}"', element.line, host)
+                self._refuse(refusal, _shown(name, value), element.line, host)
             elif prefix not in VENDORS or local not in UNDERSTOOD_ATTRIBUTES:
                 is_harmless = refusal is not None or (prefix in _ENGINES and local in HARMLESS_ATTRIBUTES)
                 self._ignore(name, element.line, host, changes_nothing=is_harmless)
@@ -125,7 +126,7 @@ class _Checker:
             for name, value in part.attributes.items():
                 refusal = REFUSED_PARTS.get((part.name, name.rpartition(":")[2]))
                 if refusal is not None and _is_refused(refusal, value) and part.get("writable") != "false":
-                    self._refuse(refusal, f'{name}="{value}"', part.line, host)
+                    self._refuse(refusal, _shown(name, value), part.line, host)
 
     def _refuse(self, refusal: Refusal, name: str, line: int, host: str | None) -> None:
         message = f"{refusal.reason.replace('{name}', name)} {refusal.instead}"
@@ -135,6 +136,10 @@ class _Checker:
         shown = name.replace("{", "").replace("}", ":")
         reason = "it changes nothing in Hark" if changes_nothing else "it has no meaning for Hark"
         self._file.ignore(host, line, f"{shown} is ignored: {reason}.", name=shown)
+
+
+def _shown(name: str, value: str) -> str:
+    return f'{name}="{value if len(value) <= _SHOWN else value[:_SHOWN] + "…"}"'
 
 
 def _is_refused(refusal: Refusal, value: str) -> bool:

@@ -65,7 +65,7 @@ def _multiple(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopS
 
 def _check_behavior(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> None:
     """Events that the multi-instance throws when its instances end are not thrown here."""
-    behavior = (loop.get("behavior") or "All").strip()
+    behavior = (loop.get("behavior") or "All").strip()[:20]
     reference = f"{behavior.lower()}BehaviorEventRef"  # of One and None
     definition = loop.first("bpmn:complexBehaviorDefinition")
     if (behavior == "Complex" and definition is not None) or loop.get(reference):

@@ -129,7 +129,7 @@ class PassedVariables:
             process.file.report_extension(
                 node.id,
                 element.line,
-                f"The target of {element.tag} is the expression {target!r}, which Hark does not evaluate. "
+                f"The target of {element.tag} is the expression {target[:100]!r}, which Hark does not evaluate. "
                 "Write the name of a variable.",
             )
             return

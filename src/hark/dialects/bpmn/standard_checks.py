@@ -36,7 +36,7 @@ def _check_quantities(process: ProcessDraft, node: NodeDraft) -> None:
         value = (node.element.get(name) or "").strip()
         if value and value.lstrip("0") != "1":
             tokens = "begins with one token" if name == "startQuantity" else "ends with one token"
-            process.report(node, f"{name} is {value!r}, but an activity of Hark {tokens}. Use a gateway.")
+            process.report(node, f"{name} is {value[:20]!r}, but an activity of Hark {tokens}. Use a gateway.")
 
 
 def _check_data(process: ProcessDraft, node: NodeDraft) -> None:
