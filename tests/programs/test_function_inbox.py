@@ -156,3 +156,36 @@ def test_signals_that_nobody_asked_for_cost_nothing_when_others_are_taken() -> N
         assert found[0].seq == n + entry
         del operations[entry]
     assert operations.looks <= 4 * n
+
+
+def test_answers_to_operations_that_were_given_up_are_looked_at_once() -> None:
+    n = 2000
+    inbox, operations = FunctionInbox(), CountedLookups()
+    waits = [wait_row(entry) for entry in range(n)]
+    inbox.add([row(2 * k, "awakeable", f"prom{k}") for k in range(n)])
+    inbox.add([row(2 * k + 1, "timer", "", f"w{k}") for k in range(n)])
+    for entry in range(n, 2 * n):
+        operations[entry] = wait_for(entry, "asked")
+        inbox.expect(operations[entry])
+        inbox.add([row(10 * n + entry, "signal", "asked")])
+        assert inbox.take_match(operations, waits) is not None
+        del operations[entry]
+    assert inbox.take_match(operations, waits) is None
+    assert inbox
+    assert operations.looks <= 6 * n
+
+
+def test_a_row_that_was_put_aside_is_used_when_its_operation_is_asked_for() -> None:
+    inbox = FunctionInbox()
+    operations: dict[int, Operation] = {}
+    waits = [wait_row(1)]
+    inbox.add([row(1, "timer", "", "w1"), row(2, "awakeable", "prom2")])
+    assert inbox.take_match(operations, waits) is None
+    for operation in (sleep(1), answer(2)):
+        operations[operation.entry] = operation
+        inbox.expect(operation)
+    assert [inbox.take_match(operations, waits) for _ in range(2)] == [
+        (row(2, "awakeable", "prom2"), operations[2]),
+        (row(1, "timer", "", "w1"), operations[1]),
+    ]
+    assert not inbox

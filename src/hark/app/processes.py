@@ -5,6 +5,7 @@ Imported where it is used: a program without processes never loads it.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from hark.dialects.bpmn import BpmnFile, read_bpmn
@@ -27,18 +28,21 @@ def read_process_file(data: bytes | str, now: int, *, ignore_extensions: bool = 
         InvalidDefinition: It has mistakes, or parts that Hark does not run.
     """
     file = read_bpmn(data, ignore_extensions=ignore_extensions)
-    return file, [
-        Deploy(
-            name=process.id,
-            kind=BPMN,
-            queue=GRAPHS,
-            initial="" if process.none_start is None else START,
-            source=encode_process(ProcessSource(process, file.xml)),
-            digest=file.digest,
-            starts=automatic_starts(process, now),
-        )
-        for process in file.processes
-    ]
+    return file, [_request(process, file.xml, now) for process in file.processes]
+
+
+def _request(process: ProcessSpec, xml: str, now: int) -> Deploy:
+    source = encode_process(ProcessSource(process, xml))
+    return Deploy(
+        name=process.id,
+        kind=BPMN,
+        queue=GRAPHS,
+        initial="" if process.none_start is None else START,
+        source=source,
+        # Of the text and of what was read from it: a later version of Hark may read more.
+        digest=sha256(source.encode()).hexdigest(),
+        starts=automatic_starts(process, now),
+    )
 
 
 def automatic_starts(process: ProcessSpec, now: int) -> list[AutomaticStart]:

@@ -26,13 +26,14 @@ class FunctionInbox:
     """
 
     __slots__ = (
-        "_answers", "_awaited", "_by_wait", "_children", "_directed", "_places", "_signals", "_timers", "_waiting",
-        "_waits", "consumed", "restored",
+        "_answers", "_aside", "_awaited", "_by_wait", "_children", "_directed", "_places", "_signals", "_timers",
+        "_waiting", "_waits", "consumed", "restored",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._directed: dict[int, InboxRow] = {}  # to a wait or an awakeable, by seq, in the order of arrival
         self._timers: dict[int, InboxRow] = {}  # the same: deadlines
+        self._aside: dict[str, list[InboxRow]] = {}  # of both: rows that nothing waited for, by what they are for
         self._signals: dict[_Name, deque[InboxRow]] = {}  # signals and broadcasts, in the order of arrival
         self._waiting: dict[_Name, deque[WaitForSignal]] = {}  # in the order in which they were asked for
         self._awaited: list[tuple[int, _Name]] = []  # a heap of rows whose name was waited for; some are used by now
@@ -45,10 +46,12 @@ class FunctionInbox:
         self.restored: list[int] = []  # signals whose lines a retry has cut
 
     def __bool__(self) -> bool:
-        return bool(self._directed or self._timers or self._signals)
+        return bool(self._directed or self._timers or self._signals or self._aside)
 
     def expect(self, operation: Operation) -> None:
         """The code has asked for this operation, and the journal has no line for it."""
+        if self._aside:
+            self._put_back(operation.id if isinstance(operation, AwakeableAnswer) else operation.place)
         if isinstance(operation, WaitForSignal):
             for name in operation.names:
                 self._waiting.setdefault(name, deque()).append(operation)
@@ -74,8 +77,9 @@ class FunctionInbox:
         self, operations: Mapping[int, Operation], waits: Sequence[WaitRow]
     ) -> tuple[InboxRow, Operation] | None:
         """The first row that an open operation waits for, marked as consumed; None if there is none."""
-        if waits is not self._waits and (self._directed or self._timers):
+        if waits is not self._waits and (self._directed or self._timers or self._aside):
             self._waits, self._places = waits, {wait.id: wait.place for wait in waits}
+            self._put_back(*self._aside)
         found = self._first(self._directed, operations)
         signal = self._first_signal(operations) if self._awaited else None
         if signal is not None and (found is None or signal[0].seq < found[0].seq):
@@ -87,20 +91,34 @@ class FunctionInbox:
         return found
 
     def _first(
-        self, rows: Mapping[int, InboxRow], operations: Mapping[int, Operation]
+        self, rows: dict[int, InboxRow], operations: Mapping[int, Operation]
     ) -> tuple[InboxRow, Operation] | None:
-        """The first directed row whose operation is open. Nearly always that is the first one."""
-        for row in rows.values():
-            operation: Operation | None
+        """The first directed row whose operation is open. Others before it are put aside, and looked at again when
+        their operation is asked for or the waits change."""
+        operation: Operation | None
+        while rows:
+            row = next(iter(rows.values()))
             if row.wait_id is None:
-                operation = self._answers.get(row.name)
+                key = row.name
+                operation = self._answers.get(key)
                 if operation is not None and operations.get(operation.entry) is operation:
                     return row, operation
-            elif (place := self._places.get(row.wait_id)) is not None:
-                operation = operations.get(entry_of(place))
-                if operation is not None and operation.place == place:
+            else:
+                key = self._places.get(row.wait_id, "")
+                operation = operations.get(entry_of(key)) if key else None
+                if operation is not None and operation.place == key:
                     return row, operation
+            self._aside.setdefault(key, []).append(rows.pop(row.seq))
         return None
+
+    def _put_back(self, *keys: str) -> None:
+        """Look again at the rows that were put aside under these keys."""
+        rows = [row for key in keys for row in self._aside.pop(key, ())]
+        if rows:
+            rows += [*self._directed.values(), *self._timers.values()]
+            self._directed.clear()
+            self._timers.clear()
+            self.add(sorted(rows, key=lambda row: row.seq))
 
     def _first_signal(self, operations: Mapping[int, Operation]) -> tuple[InboxRow, Operation] | None:
         """The first signal or broadcast that an open operation waits for, with the first of these operations."""
@@ -131,6 +149,7 @@ class FunctionInbox:
     def consume_answers_to(self, waits: Iterable[WaitRow]) -> None:
         """Consume the rows that were directed to these waits: they are disarmed."""
         names = {wait.name if wait.kind == "awakeable" else wait.id for wait in waits}
+        self._put_back(*self._aside)
         if names and (self._directed or self._timers):
             for row in [*self._directed.values(), *self._timers.values()]:
                 if (row.name if row.kind == "awakeable" else row.wait_id) in names:
@@ -143,7 +162,7 @@ class FunctionInbox:
         consumed, self.consumed = tuple(self.consumed), []
         restored, self.restored = tuple(self.restored), []
         if restored:  # the commit gives the whole inbox again, in which these are the first
-            for kept in (self._directed, self._timers, self._signals, self._awaited):
+            for kept in (self._directed, self._timers, self._signals, self._awaited, self._aside):
                 kept.clear()
         return consumed, restored
 

@@ -189,7 +189,7 @@ class Session:
         caller = _getframe(2)  # the code that called a method of ctx
         operation.asked = caller.f_code, caller.f_lasti
         self._open[entry] = operation
-        if self._is_live and operation.kind == "wait":
+        if self._is_live:
             self._inbox.expect(operation)
         return operation
 

@@ -48,16 +48,14 @@ def read_call(process: ProcessDraft, node: NodeDraft) -> None:
 def _local(process: ProcessDraft, name: str) -> str:
     """The id of a process; as it is a reference, it may have the prefix of the file's own namespace."""
     name = name.strip()
-    known = {element.get("id") for element in process.file.root.all("bpmn:process")}
+    known = process.file.top_level
     local = name.rpartition(":")[2]
-    return local if not is_expression(name) and name not in known and local in known else name
+    is_other = is_expression(name) or known.get(name) == "bpmn:process" or known.get(local) != "bpmn:process"
+    return name if is_other else local
 
 
 def _is_global_task(process: ProcessDraft, name: str) -> bool:
-    local = name.strip().rpartition(":")[2]
-    return any(
-        element.tag.startswith("bpmn:global") and element.get("id") == local for element in process.file.root.children
-    )
+    return process.file.top_level.get(name.strip().rpartition(":")[2], "").startswith("bpmn:global")
 
 
 def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any:

@@ -39,6 +39,7 @@ class FileDraft:
         problems: What is wrong.
         ignored: What has no meaning for Hark, each name once.
         definitions: Messages, signals, errors, escalations and event definitions by id.
+        top_level: The tags of the elements directly in the file, by id.
         forms: The JSON texts of zeebe forms by id.
         associations: All associations, with their ends: they may be outside the sub-process that they belong to.
         is_for_flowable: It was made for Flowable or Activiti: some standard texts mean something else there.
@@ -54,6 +55,7 @@ class FileDraft:
         self.forms: dict[str, XmlElement] = {}
         self.associations: list[XmlElement] = []
         self._names_ignored: set[tuple[str | None, str]] = set()
+        self.top_level = {element.get("id"): element.tag for element in root.children}
         self._index()
 
     def _index(self) -> None:

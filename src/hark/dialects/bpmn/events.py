@@ -259,7 +259,9 @@ class _Reader:
     def _changes(self) -> tuple[ChangeKind, ...]:
         words = self._filter("variableEvents", "variableEvents")
         if wrong := [word for word in words if word not in _CHANGES]:
-            self._report(f"Its variableEvents have {wrong[0]!r}. Possible are: {', '.join(_CHANGES)}.")
+            message = f"Its variableEvents have {wrong[0][:40]!r}. Possible are: {', '.join(_CHANGES)}."
+            self.process.file.report_extension(self.node.id, self.definition.line, message)
+            return ()
         return tuple(_CHANGES[word] for word in words if word in _CHANGES)
 
     def _compensation(self) -> EventSpec | None:

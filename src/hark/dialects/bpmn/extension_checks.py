@@ -18,6 +18,7 @@ from hark.dialects.bpmn.extension_names import (
     VENDORS,
     Refusal,
 )
+from hark.dialects.bpmn.extensions import attribute
 from hark.dialects.bpmn.xml_tree import PROSE, XmlElement
 
 _QUIET = ("bioc:", "color:", "modeler:", "xsi:", "xml:", "di:", "dc:", "bpmndi:", "bpmn:")  # colours and modeler data
@@ -134,7 +135,9 @@ class _Checker:
 
     def _ignore(self, name: str, line: int, host: str | None, *, changes_nothing: bool) -> None:
         shown = name.replace("{", "").replace("}", ":")
-        reason = "it changes nothing in Hark" if changes_nothing else "it has no meaning for Hark"
+        reason = "it changes nothing in Hark" if changes_nothing else "Hark does not know it"
+        if name.endswith(":initiator"):
+            reason = "Hark does not know who starts an instance. If the process uses the variable, start it with one"
         self._file.ignore(host, line, f"{shown} is ignored: {reason}.", name=shown)
 
 
@@ -147,14 +150,14 @@ def _is_refused(refusal: Refusal, value: str) -> bool:
     return bool(value) if refusal.values is None else value.lower() in refusal.values
 
 
-def _has_no_effect(element: XmlElement, attribute: str, value: str) -> bool:
-    """Whether an attribute names the calendar that is used without it, or is for the form of a start event."""
-    if attribute == "formHandlerClass":
+def _has_no_effect(element: XmlElement, name: str, value: str) -> bool:
+    """Whether an attribute names a calendar that every engine has, or is for the form of a start event."""
+    if name == "formHandlerClass":
         return element.tag == "bpmn:startEvent"
-    if attribute != "businessCalendarName":
+    if name != "businessCalendarName":
         return False
     if element.tag == "bpmn:userTask":
-        return value.strip() == "dueDate"
+        return value.strip() in _CALENDARS.values() or attribute(element, "dueDate") is None
     return any(value.strip() == _CALENDARS.get(child.tag) for child in element.children)
 
 

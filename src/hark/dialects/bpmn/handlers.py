@@ -44,7 +44,7 @@ def _note_type(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> N
     if type is not None and type not in _EXTERNAL:
         handler = node.fields["handler"]
         process.file.ignore(
-            node.id, node.line, f"The type {type!r} is ignored: the handler {handler!r} does what the task is for."
+            node.id, node.line, f"The type {type!r} is ignored: register a handler {handler!r} that does this work."
         )
 
 
@@ -181,8 +181,8 @@ def _read_result(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) ->
         process.file.report_extension(
             node.id,
             node.line,
-            "Its result would be a variable of its own path (useLocalScopeForResultVariable), which Hark only has in "
-            "multi-instance tasks. Remove it, or map the result in a sub-process.",
+            "Its result would be a variable that ends with the task (useLocalScopeForResultVariable), which Hark has "
+            "in multi-instance tasks only. Remove the attribute.",
         )
 
 

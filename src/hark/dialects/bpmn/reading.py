@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 
 from hark.dialects.bpmn.checks import check_process
 from hark.dialects.bpmn.draft import MAX_PROBLEMS, EnoughProblems, FileDraft, ProcessDraft
@@ -30,13 +29,11 @@ class BpmnFile:
     Attributes:
         processes: The processes that can be deployed; it may be that there are none.
         xml: The text of the file.
-        digest: The digest of the text.
         ignored: Extensions that are ignored, and processes that are left out, each with the reason.
     """
 
     processes: tuple[ProcessSpec, ...]
     xml: str
-    digest: str
     ignored: list[Problem]
 
 
@@ -65,9 +62,8 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
                 drafts.append(draft)
     if file.problems:
         raise _invalid(file.problems)
-    digest = sha256(document.text.encode()).hexdigest()
     file.ignored.sort(key=lambda problem: problem.line or 0)
-    return BpmnFile(tuple(_spec(draft) for draft in drafts), document.text, digest, file.ignored)
+    return BpmnFile(tuple(_spec(draft) for draft in drafts), document.text, file.ignored)
 
 
 def _invalid(problems: Sequence[Problem]) -> InvalidDefinition:

@@ -35,6 +35,7 @@ def _checked(process: ProcessDraft, id: str, element: XmlElement, text: str) -> 
     text = marked(text, None)
     try:
         check_condition(text)
-    except ExpressionError as error:
-        process.file.report(id, element.line, f"Its {_NAME}: {error}")
+    except ExpressionError:
+        message = f"Its {_NAME} cannot be evaluated here: an instance that turns skip expressions on fails at it."
+        process.file.ignore(id, element.line, message)
     return text

@@ -7,10 +7,10 @@ directions of gateways, audits.
 from __future__ import annotations
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
-from hark.dialects.bpmn.extensions import named
+from hark.dialects.bpmn.extensions import named, zeebe
 
 _GATEWAYS = ("exclusive", "parallel", "inclusive", "complex", "event_gateway")
-_WITHOUT_OUTPUTS = ("error", "compensation", "cancel", "terminate", "link")
+_WITHOUT_OUTPUTS = ("error", "compensation", "cancel", "terminate")
 _ASSOCIATIONS = ("bpmn:dataInputAssociation", "bpmn:dataOutputAssociation")
 
 
@@ -44,11 +44,11 @@ def _check_data(process: ProcessDraft, node: NodeDraft) -> None:
     definitions = [node.element, *(child for child in node.element.children if child.name.endswith("EventDefinition"))]
     for association in (found for holder in definitions for found in holder.all(*_ASSOCIATIONS)):
         if association.first("bpmn:assignment", "bpmn:transformation") is not None:
-            process.report(
-                node,
+            process.file.report_extension(
+                node.id,
+                association.line,
                 f"Its {association.name} computes a value, which Hark does not do. Use camunda:inputOutput or "
                 "zeebe:ioMapping.",
-                association.line,
             )
 
 
@@ -59,12 +59,8 @@ def _check_waiting(process: ProcessDraft, node: NodeDraft) -> None:
         return
     for definition in node.element.all("bpmn:compensateEventDefinition"):
         if not definition.flag("waitForCompletion", default=True):
-            process.report(
-                node,
-                'It has waitForCompletion="false", but Hark waits until the compensation is done. Throw it on a path '
-                "of its own, behind a parallel gateway.",
-                definition.line,
-            )
+            message = 'waitForCompletion="false" is ignored, as in Camunda and Flowable: it waits for the compensation.'
+            process.file.ignore(node.id, definition.line, message)
 
 
 def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
@@ -81,13 +77,17 @@ def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
 
 
 def _check_mapping(process: ProcessDraft, node: NodeDraft) -> None:
-    """Where other engines have no mapping of variables either."""
+    """Mappings where Hark has none: at a thrown compensation Zeebe has none either, at the others no engine has."""
     inputs, outputs = node.fields.get("inputs"), node.fields.get("outputs")
     thrown = node.event.kind if node.kind in ("throw", "end") and node.event is not None else None
     if (inputs or outputs) and node.kind in _GATEWAYS:
         problem = "A gateway has no variables of its own: it cannot have a mapping."
     elif inputs and node.kind in ("start", "boundary"):
         problem = f"A {node.kind} event has no variables before it: it can only map outputs."
+    elif outputs and thrown == "compensation" and zeebe(node.extensions, "ioMapping") is not None:
+        process.file.ignore(node.id, node.line, "Its output mapping is ignored, as in Zeebe: compensation has none.")
+        node.fields.pop("outputs")
+        return
     elif outputs and thrown in _WITHOUT_OUTPUTS:
         problem = f"A thrown {thrown} event cannot map outputs."
     else:

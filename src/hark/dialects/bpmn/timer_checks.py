@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hark.dialects.bpmn.sources import is_computed
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import parse_moment
 from hark.programs.expressions.sources import is_expression
@@ -23,12 +24,12 @@ def timer_problem(kind: TimerKind, text: Any) -> str | None:
     return None
 
 
-def end_problem(text: Any) -> str | None:
+def end_problem(text: str) -> str | None:
     """Why a cycle cannot end then; None if it can, or if its end is only known later."""
-    if not isinstance(text, str) or is_expression(text):
-        return None
+    if is_expression(text):
+        return None if is_computed(text) else f"Hark cannot compute the end date {text[:80]!r}"
     try:
         parse_moment(text)
     except InvalidInput as error:
-        return f"the end date {error}"
+        return f"the end date {error}".removesuffix(".")
     return None

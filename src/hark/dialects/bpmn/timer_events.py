@@ -31,11 +31,13 @@ def read_timer(process: ProcessDraft, node: NodeDraft, definition: XmlElement) -
     kind = _TIMERS[timer.tag]
     written, end = _cycle(process, node, timer) if kind == "cycle" else (timer.text, None)
     text = source(process, node, written, "Its timer", timer.line)
-    until = source(process, node, end, "The end date of its timer", timer.line)
-    if (problem := timer_problem(kind, text) or end_problem(until)) is not None:
+    if (problem := timer_problem(kind, text)) is not None:
         process.report(node, f"Its timer: {problem}", timer.line)
         return None
-    return EventSpec("timer", timer=kind, text=text, until=until)
+    if end is not None and (problem := end_problem(end)) is not None:
+        process.file.report_extension(node.id, timer.line, f"Its timer: {problem}.")
+        end = None
+    return EventSpec("timer", timer=kind, text=text, until=end)
 
 
 def _cycle(process: ProcessDraft, node: NodeDraft, timer: XmlElement) -> tuple[str, str | None]:

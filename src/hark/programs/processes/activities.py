@@ -11,7 +11,7 @@ from typing import Any, Literal
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
-from hark.programs.processes.execution import Execution
+from hark.programs.processes.execution import RETRIED, Execution
 from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.skips import skips_are_on
 from hark.programs.processes.state import FlowToken, ProcessScope
@@ -71,6 +71,19 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
             ended(run, token, None)
 
 
+def child(run: Execution, token: FlowToken, data: Any) -> None:
+    """Start the child that does the work, or run it again; the work that failed may be skipped now."""
+    node = run.node(token)
+    if data == RETRIED and node.skip is not None and _is_skipped(run, token, node.skip):
+        if token.local:
+            run.remove_scope(token.local)
+            token.local = 0
+        token.child = 0
+        _skip(run, token, node)
+    else:
+        run.children.start(run, token, data)
+
+
 def _is_skipped(run: Execution, token: FlowToken, condition: str) -> bool:
     variables = run.view(token.scope)
     return skips_are_on(variables) and run.holds(condition, variables)
@@ -79,6 +92,8 @@ def _is_skipped(run: Execution, token: FlowToken, condition: str) -> bool:
 def _skip(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """The activity, or one instance of it, has ended without its work and without a result."""
     if run.is_iteration(token):
+        if node.result is not None:
+            run.scopes[token.scope].variables[node.result] = None  # not the result of the instance before
         run.push("iterated", token)
         return
     compensation.record(run, token.scope, token.node, node, token.scope, [])
@@ -101,7 +116,7 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
         seen = Variables([values, *run.layers(inner)])
         given = [(each.target, run.evaluate(each.source, seen)) for each in node.outputs]
     if node.result_is_local:
-        run.scopes[inner].variables |= values
+        run.scopes[token.scope].variables |= values
     elif values and not node.keeps_result:
         run.merge(inner, values)
     token.child = 0

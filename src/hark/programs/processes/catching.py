@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hark.model.decisions import Arm
+from hark.model.errors import InvalidInput
 from hark.model.iso8601 import parse_moment
 from hark.model.process import EventSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
@@ -139,7 +140,10 @@ def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None
         value = run.evaluate(node.event.until, run.view(_seen_by(run, catcher)))
         if not isinstance(value, str):
             raise StuckToken("the end date of the timer is not a text: write an ISO 8601 date")
-        return parse_moment(value).at
+        try:
+            return parse_moment(value).at
+        except InvalidInput as error:
+            raise StuckToken(f"the end date of the timer: {error}") from error
 
 
 def check_conditions(run: Execution) -> None:
@@ -161,9 +165,7 @@ def _concerns(run: Execution, catcher: Catcher, event: EventSpec, changes: list[
     seen = {0, *(scope.id for scope in run.scopes_around(_seen_by(run, catcher)))}
     names, kinds = event.variables, event.changes
     return any(
-        change.scope in seen
-        and (not names or change.name in names)
-        and (not kinds or change.kind is None or change.kind in kinds)
+        change.scope in seen and (not names or change.name in names) and (not kinds or change.kind in kinds)
         for change in changes
     )
 

@@ -16,19 +16,16 @@ from hark.model.decisions import NewInstance, NewTask, RetryChild
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.jobs.services import TaskOutput
-from hark.programs.processes.execution import Execution
+from hark.programs.processes.execution import RETRIED, Execution
 from hark.programs.processes.state import FlowToken
 from hark.programs.processes.tasks import new_service_task, retried_state, service_lane, thrown_by
-from hark.programs.processes.terminating import told
+from hark.programs.processes.terminating import told_by_child
 from hark.programs.processes.throwing import Thrown, escalate, raise_error
 from hark.programs.processes.variables import StuckToken, as_name
 
 MAX_CALLS: Final = 100
 """How deep processes may call each other: one that calls itself without an end would fill the store, and the ids of its
 instances, each with that of its caller in it, would get too long for an index."""
-
-RETRIED = "retried"
-"""With this as its data, `child` runs the child of a token again."""
 
 
 class _Called(Struct):
@@ -147,7 +144,7 @@ class ProcessChildren:
             run.stop(token, error or "its row is not in the store any more", "body")
             token.child = 0
         elif row.status == "done" and node.call is not None and (what := _called_state(row.state).terminates):
-            told(run, token, what)
+            told_by_child(run, token, what)
             if run.tokens.get(token.id) is token:  # nothing around it was terminated
                 run.push("ended", token, json.load(row.result) if row.result else None)
         elif row.status == "done":

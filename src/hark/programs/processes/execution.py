@@ -27,6 +27,9 @@ Work = tuple[Action, FlowToken | None, Any]
 
 Joining = dict[int, dict[int, FlowToken]]  # tokens that wait in a join, by the flow that they came by and their number
 
+RETRIED = "retried"
+"""With this as its data, `child` runs the child of a token again."""
+
 PAUSE_AFTER = 500  # actions, so that others of this worker can run
 
 _JOINS = frozenset(("parallel", "inclusive", "complex"))

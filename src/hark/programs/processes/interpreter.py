@@ -64,7 +64,7 @@ _ACTIONS: Final[dict[str, Any]] = {
     "fire": firing.fire,
     "thrown": throwing.thrown,
     "compensate": compensation.compensate,
-    "child": lambda run, token, data: run.children.start(run, token, data),
+    "child": activities.child,
 }
 
 
@@ -154,7 +154,7 @@ class _ProcessActivation:
                     self._children.escalated(token, payload)
                     return
                 if payload.get("status") == terminating.TERMINATED:
-                    terminating.told(run, token, payload["what"])
+                    terminating.told_by_child(run, token, payload["what"])
                     return
                 if token.child in run.retries:
                     return  # it ended while this instance had failed, and was read from its row
@@ -231,10 +231,11 @@ class _ProcessActivation:
 
     def _check_conditions(self) -> None:
         run = self._run
+        changes = list(run.changes)
         try:
             catching.check_conditions(run)
         except StuckToken as error:
-            run.stop(None, storable(f"A condition of {error}"), "conditions", element="", fatal=True)
+            run.stop(None, storable(f"A condition of {error}"), "conditions", changes, element="", fatal=True)
 
     def _fire_due_timers(self) -> bool:
         """Fire the timers that were armed just now and are due at once."""

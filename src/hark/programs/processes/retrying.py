@@ -11,8 +11,8 @@ from typing import Literal
 from hark.model.activation import Claim
 from hark.model.decisions import Arm
 from hark.programs.jobs.services import TaskOutput
-from hark.programs.processes.children import RETRIED, ProcessChildren
-from hark.programs.processes.execution import Execution, number_of
+from hark.programs.processes.children import ProcessChildren
+from hark.programs.processes.execution import RETRIED, Execution, number_of
 from hark.programs.processes.services import ProcessServices
 from hark.programs.processes.state import FlowToken, Incident
 from hark.programs.processes.variables import VariableChange
@@ -91,8 +91,7 @@ class ProcessRetry:
             token = run.tokens.get(incident.token)
             match incident.resume:
                 case "conditions":
-                    layers = [(id, scope.variables if id else run.state.variables) for id, scope in run.scopes.items()]
-                    run.changes += [VariableChange(id, name, None) for id, layer in layers for name in layer]
+                    self._look_again(incident)
                 case "fire":
                     run.push("fire", None, tuple(incident.data))
                 case _ if token is None:
@@ -103,6 +102,16 @@ class ProcessRetry:
                     self._start_over(token, action)
                 case action:
                     run.push(action, token, incident.data)
+
+    def _look_again(self, incident: Incident) -> None:
+        """A condition could not be evaluated: look at all of them again. Any other variable may have been set while the
+        instance had failed."""
+        run = self._run
+        changes = [VariableChange(*change) for change in incident.data]
+        known = {(change.scope, change.name) for change in changes}
+        layers = [(id, scope.variables if id else run.state.variables) for id, scope in run.scopes.items()]
+        others = [(id, name) for id, layer in layers for name in layer if (id, name) not in known]
+        run.changes += [*changes, *(VariableChange(id, name, "update") for id, name in others)]
 
     def _resume_child(self, token: FlowToken, row: TaskOutput | None, incident: Incident) -> None:
         """Run a child again that has failed, or start it if it could not be started. A called process may have been

@@ -1,7 +1,7 @@
 """Terminate end events: they end their scope or, as in Flowable, the multi-instance activity around them or everything.
 
-What is around an instance is the process that called it. A called process cannot see it, so it tells its caller. One
-that has failed by then finds it in the state of the called process when it is retried.
+A called process tells its caller, which does the same in its own instance. A caller that has failed by then finds it in
+the state of the called process when it is retried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def terminate(run: Execution, token: FlowToken, event: EventSpec) -> None:
         _tell(run, "loop")
 
 
-def told(run: Execution, token: FlowToken, what: Literal["loop", "all"]) -> None:
+def told_by_child(run: Execution, token: FlowToken, what: Literal["loop", "all"]) -> None:
     """A process that this token has called terminates what is around it."""
     if what == "all":
         _end_instance(run)

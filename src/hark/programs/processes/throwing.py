@@ -17,7 +17,7 @@ from hark.programs.processes.execution import Execution
 from hark.programs.processes.graph import EventSubprocess
 from hark.programs.processes.state import Compensation, FlowToken, ProcessScope
 
-_MAPPED = frozenset(("none", "signal", "escalation"))  # their mapping is local; that of a message is a task's
+_MAPPED = frozenset(("none", "signal", "escalation", "link"))  # their mapping is local; that of a message is a task's
 
 
 class Thrown(NamedTuple):
@@ -53,6 +53,8 @@ def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         case "compensation":
             compensation.throw(run, token, event.activity)
         case "link":
+            if token.local:
+                mappings.end_local(run, token, node)
             token.node = run.graph.link_target(node)
             run.push("enter", token)
         case "terminate":

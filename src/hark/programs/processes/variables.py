@@ -14,12 +14,12 @@ class VariableChange(NamedTuple):
     Attributes:
         scope: The scope that has the variable.
         name: Its name.
-        kind: Whether it is new; None: that is not known any more, and it counts as any change.
+        kind: Whether it is new.
     """
 
     scope: int
     name: str
-    kind: ChangeKind | None
+    kind: ChangeKind
 
 
 class Variables(Mapping[str, Any]):
