@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hark import Await, Context, Done, Duplicate, FunctionContext, Machine, Next, RunFailed, step, workflow
+from hark import Await, Conflict, Context, Done, Duplicate, FunctionContext, Machine, Next, RunFailed, step, workflow
 from tests.crash.errand import Errand
 from tests.crash.function_errand import trace
 
@@ -84,7 +84,8 @@ class UndoErrand(Errand):
                     await asyncio.sleep(0.002)
                     found = await self.app.get(id)
                 if found.status != "cancelled":  # the reply to the cancel was lost
-                    await self.app.cancel(id, "enough")
+                    with contextlib.suppress(Conflict):  # a cancel before the crash has just ended it
+                        await self.app.cancel(id, "enough")
                 self.note(f"cancelled-{id}")
         await asyncio.gather(*(self.app.result(id, timeout=60) for id in self.ids()), return_exceptions=True)
 

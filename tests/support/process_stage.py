@@ -24,14 +24,14 @@ HEAD = '<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetN
 def deployment(body: str, more: str = "") -> DeployGroup:
     """The deploy of a file whose process `p` has this content. Signal start events start it by their name."""
     text = f'{HEAD}{more}<process id="p" isExecutable="true">{body}</process></definitions>'
-    [spec] = (file := read_bpmn(text.encode())).processes
+    [spec] = read_bpmn(text.encode()).processes
     starts = [
         AutomaticStart(kind="broadcast", name=node.event.name, element=step_of_start(node.id))
         for node in spec.starts
         if node.event is not None and node.event.kind == "signal"
     ]
-    source = encode_process(ProcessSource(spec, file.xml))
-    deploy = Deploy(name="p", kind=BPMN, queue=GRAPHS, source=source, digest=file.digest, starts=starts)
+    source = encode_process(ProcessSource(spec, text))
+    deploy = Deploy(name="p", kind=BPMN, queue=GRAPHS, source=source, digest=source, starts=starts)
     return DeployGroup(deploys=[deploy])
 
 
