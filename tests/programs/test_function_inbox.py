@@ -189,3 +189,11 @@ def test_a_row_that_was_put_aside_is_used_when_its_operation_is_asked_for() -> N
         (row(1, "timer", "", "w1"), operations[1]),
     ]
     assert not inbox
+
+
+def test_a_row_that_was_put_aside_is_used_when_its_wait_is_known() -> None:
+    inbox, operations = FunctionInbox(), {1: sleep(1)}
+    inbox.expect(operations[1])
+    inbox.add([row(1, "timer", "", "w1")])
+    assert inbox.take_match(operations, []) is None
+    assert inbox.take_match(operations, [wait_row(1)]) == (row(1, "timer", "", "w1"), operations[1])

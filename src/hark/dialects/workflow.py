@@ -15,8 +15,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from hark.model import json
 from hark.model.errors import InvalidDefinition, InvalidInput
 from hark.model.names import check_name, check_queue, version_problem
+from hark.programs.function_program import FunctionProgram
 from hark.programs.functions import FunctionContext
-from hark.programs.replay import FunctionProgram
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -27,13 +27,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import cached_property
 from random import Random
 from sys import _getframe
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec import Struct
 
 from hark.model import json
-from hark.model.activation import Claim, Traits
+from hark.model.activation import Claim
 from hark.model.decisions import Decision, Effect, FailedAttempt, Finish, JournalLine, Park, Proceed
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
@@ -55,11 +55,14 @@ from hark.programs.operations import (
     shortened,
 )  # fmt: skip
 from hark.programs.runs import Runs, plan_retry
-from hark.programs.services import FunctionServices, InputCodec
+from hark.programs.services import FunctionServices
 from hark.programs.unawaited import check_all_awaited
 from hark.programs.undo import Undoing, cannot_go_on, start_over, succeeded
 from hark.programs.waits import WaitChanges, needs_changes, wait_changes, waits_by_entry
 from hark.programs.was_parked import was_parked
+
+if TYPE_CHECKING:
+    from hark.programs.function_program import FunctionProgram
 
 _MAX_CALLS_WHILE_CLOSING = 100
 
@@ -71,48 +74,6 @@ class ContinueAsNew(Struct, frozen=True):
 
 
 _PROCEED, _PROCEED_KEEPING_SLOT = Proceed(), Proceed(keep_slot=True)
-
-
-_TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True, remembers_inbox=True)
-
-
-class FunctionProgram(Struct, eq=False):
-    """A durable function, as the interpreter needs it."""
-
-    name: str
-    version: int
-    queue: str
-    codec: InputCodec
-    function: Callable[..., Any]
-    begin: Callable[[Any, str], Coroutine[Any, Any, Any]]  # from the context and the stored input
-    context: Callable[[Session], Any]
-    initial: str = "start"
-    kind: str = "workflow"
-    traits: Traits = _TRAITS
-    source: str | None = None
-    digest: str | None = None
-    on_cancel: str | None = None  # set per instance, once it has something to undo
-
-    @property
-    def steps(self) -> dict[str, Any]:
-        return {self.initial: self.function}
-
-    async def run(self, claim: Claim, services: FunctionServices) -> Decision:
-        session: Session | None = claim.session
-        if session is None:
-            session = claim.session = Session(self, claim, services)
-            services.watch()
-        try:
-            return await session.next_decision()
-        except BaseException:
-            session.close()
-            raise
-
-    async def recover(self, claim: Claim, services: FunctionServices, error: BaseException) -> Decision:
-        """Fail the instance: errors of its operations were raised in the function; this one is outside of it."""
-        if claim.session is not None:
-            claim.session.close()
-        return cannot_go_on(claim, error)
 
 
 class Session:

@@ -262,7 +262,7 @@ class _Reader:
             message = f"Its variableEvents have {wrong[0][:40]!r}. Possible are: {', '.join(_CHANGES)}."
             self.process.file.report_extension(self.node.id, self.definition.line, message)
             return ()
-        return tuple(_CHANGES[word] for word in words if word in _CHANGES)
+        return tuple(_CHANGES[word] for word in words)
 
     def _compensation(self) -> EventSpec | None:
         reference = (self.definition.get("activityRef") or "").strip()

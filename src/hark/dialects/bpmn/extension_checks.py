@@ -10,6 +10,7 @@ from hark.dialects.bpmn.extension_names import (
     DATA_VALUES,
     HARMLESS_ATTRIBUTES,
     HARMLESS_ELEMENTS,
+    NOTES,
     REFUSED_ATTRIBUTES,
     REFUSED_ELEMENTS,
     REFUSED_PARTS,
@@ -136,9 +137,8 @@ class _Checker:
     def _ignore(self, name: str, line: int, host: str | None, *, changes_nothing: bool) -> None:
         shown = name.replace("{", "").replace("}", ":")
         reason = "it changes nothing in Hark" if changes_nothing else "Hark does not know it"
-        if name.endswith(":initiator"):
-            reason = "Hark does not know who starts an instance. If the process uses the variable, start it with one"
-        self._file.ignore(host, line, f"{shown} is ignored: {reason}.", name=shown)
+        note = NOTES.get(name.rpartition(":")[2], reason) if changes_nothing else reason
+        self._file.ignore(host, line, f"{shown} is ignored: {note}.", name=shown)
 
 
 def _shown(name: str, value: str) -> str:

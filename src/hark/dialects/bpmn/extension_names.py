@@ -46,7 +46,7 @@ HARMLESS_ATTRIBUTES = frozenset(
         "modelerTemplateVersion", "modelerConfigurationName", "modelerConfigurationTemplate", "noWaitStatesAsyncLeave",
         "parallelInSameTransaction", "retryCounter", "taskPriority", "errorVariableTransient",
         "errorVariableLocalScope",
-        # who may start a process, how things are called, and in which tenant or deployment they are
+        # rights to start a process; names, tenants and deployments of definitions
         "calledElementTenantId", "candidateStarterGroups", "candidateStarterUsers", "caseInstanceName", "caseTenantId",
         "category", "decisionRefTenantId", "extensionId", "fallbackToDefaultTenant", "initiator",
         "isStartableInTasklist", "owner", "processInstanceName", "sameDeployment", "versionTag",
@@ -60,6 +60,11 @@ HARMLESS_ATTRIBUTES = frozenset(
     )
 )  # fmt: skip
 """Attributes of the vendors and of Zeebe that change nothing in Hark."""
+
+NOTES = {
+    "initiator": "Hark does not know who starts an instance. If the process uses the variable, start it with one",
+}
+"""What people should know about a harmless attribute."""
 
 HARMLESS_ELEMENTS = frozenset(
     [f"{vendor}:{name}" for vendor in VENDORS for name in (
@@ -89,7 +94,9 @@ class Refusal(NamedTuple):
 
 
 _OWN_TASK = "Make it a task of its own."
-_LISTENER = Refusal("It has {kind} listener ({name}), which Hark does not run.", _OWN_TASK)
+_EXECUTION = Refusal("It has an execution listener ({name}), which Hark does not run.", _OWN_TASK)
+_TASK = Refusal("It has a task listener ({name}), which Hark does not run.", _OWN_TASK)
+_EVENT = Refusal("It has an event listener ({name}), which Hark does not run.", _OWN_TASK)
 _JAVA_MAPPING = Refusal(
     "It maps the variables of the call in Java ({name}), which Hark does not run.", "Write them as in and out elements."
 )
@@ -101,11 +108,11 @@ _TRANSIENT = Refusal(
 )
 
 REFUSED_ELEMENTS: dict[str, Refusal] = {
-    "executionListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an execution")),
-    "executionListeners": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an execution")),
-    "taskListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "a task")),
-    "taskListeners": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "a task")),
-    "eventListener": _LISTENER._replace(reason=_LISTENER.reason.replace("{kind}", "an event")),
+    "executionListener": _EXECUTION,
+    "executionListeners": _EXECUTION,
+    "taskListener": _TASK,
+    "taskListeners": _TASK,
+    "eventListener": _EVENT,
     "connector": Refusal("It has a connector ({name}), which Hark does not run.", _OWN_TASK),
     "errorEventDefinition": Refusal(
         "It throws an error by an expression when its work is done ({name}), which Hark does not do.",

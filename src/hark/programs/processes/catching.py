@@ -11,13 +11,12 @@ from typing import Any
 
 from hark.model.decisions import Arm
 from hark.model.errors import InvalidInput
-from hark.model.iso8601 import parse_moment
 from hark.model.process import EventSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import begin_local
 from hark.programs.processes.state import Catcher, FlowToken
-from hark.programs.processes.timers import first_due
+from hark.programs.processes.timers import first_due, parse_end
 from hark.programs.processes.variables import StuckToken, VariableChange, as_name
 
 _WITHOUT_WAIT = frozenset(("error", "escalation", "compensation", "cancel"))  # thrown by the process itself
@@ -138,10 +137,8 @@ def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None
         return None
     with _naming(node):
         value = run.evaluate(node.event.until, run.view(_seen_by(run, catcher)))
-        if not isinstance(value, str):
-            raise StuckToken("the end date of the timer is not a text: write an ISO 8601 date")
         try:
-            return parse_moment(value).at
+            return parse_end(value)
         except InvalidInput as error:
             raise StuckToken(f"the end date of the timer: {error}") from error
 

@@ -40,23 +40,15 @@ def _is_open(run: Execution, node: NodeSpec, flow: int, variables: Mapping[str, 
 
 
 def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """One without outgoing flows, or with skip expressions; tokens pass all others."""
-    if not node.outgoing:
-        run.push("end", token)
-        return
-    variables = run.view(token.scope)
-    chosen = next((flow for flow in node.outgoing if _is_open(run, node, flow, variables)), node.default)
-    if chosen is None:
-        raise StuckToken(NO_FLOW)
-    run.move(token, chosen)
+    """One without outgoing flows; tokens pass all others."""
+    run.push("end", token)
 
 
 def chosen_flow(run: Execution, token: FlowToken, node: NodeSpec) -> int:
-    """The flow by which a token leaves an exclusive gateway: the first one in the file whose condition holds."""
+    """The flow by which a token leaves an exclusive gateway: the first one in the file that is open."""
     variables = run.view(token.scope)
     for flow in node.outgoing:
-        condition = run.graph.flows[flow].condition
-        if flow != node.default and (condition is None or run.holds(condition, variables)):
+        if _is_open(run, node, flow, variables):
             return flow
     if node.default is None:
         raise StuckToken(NO_FLOW)

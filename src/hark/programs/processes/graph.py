@@ -54,8 +54,6 @@ class ProcessGraph:
             only >= 0 if plain or node.kind == "start" else node.kind == "exclusive" and bool(node.outgoing)
             for node, only, plain in zip(spec.nodes, self.only_flow, self.is_plain, strict=True)
         ]
-        for number in self.skipping:
-            self.is_passed[number] = False
         self._event_subprocesses: dict[int, tuple[EventSubprocess, ...]] = {}
         self._begins: dict[int, tuple[int, ...]] = {}
         self._links: dict[tuple[int, str], int] = {}
@@ -149,7 +147,7 @@ def _only_flow(spec: ProcessSpec, node: NodeSpec) -> int:
     if len(node.outgoing) != 1 or node.default is not None or node.for_compensation:
         return -1
     [flow] = node.outgoing
-    return flow if spec.flows[flow].condition is None else -1
+    return flow if spec.flows[flow].condition is None and spec.flows[flow].skip is None else -1
 
 
 def _is_plain(node: NodeSpec) -> bool:

@@ -88,7 +88,7 @@ def starts_of_timer(event: EventSpec, step: str, now: int) -> list[AutomaticStar
     if event.timer is None or not isinstance(text, str):
         raise InvalidInput("A timer needs a text: a date, a duration or a cycle, such as R/PT1H.")
     at, count = first_due(event.timer, text, now)
-    until = None if event.until is None else _end_of(event.until, now)
+    until = None if event.until is None else parse_end(evaluate(event.until, {}, now))
     if count == 0 or (until is not None and at > until):
         return []
     start = AutomaticStart(kind="timer", element=step, state="{}", at=at, remaining=count, overlap="allow")
@@ -103,12 +103,15 @@ def starts_of_timer(event: EventSpec, step: str, now: int) -> list[AutomaticStar
     return [structs.replace(start, timing=timing)]
 
 
-def _end_of(source: Any, now: int) -> int:
-    """The end date of the cycle of a start event: there are no variables yet."""
-    text = evaluate(source, {}, now)
-    if not isinstance(text, str):
+def parse_end(value: Any) -> int:
+    """The end date of a cycle, µs since 1970.
+
+    Raises:
+        InvalidInput: It is not a date.
+    """
+    if not isinstance(value, str):
         raise InvalidInput("The end date of a timer is a text: write an ISO 8601 date, such as 2026-12-31T00:00:00Z.")
-    return parse_moment(text).at
+    return parse_moment(value).at
 
 
 def cron_timing(text: str) -> Timing:
