@@ -35,7 +35,7 @@ async def test_a_commit_does_not_read_known_signals_again(store: Store, monkeypa
         await ctx.wait_for_signal("end")
         return found
 
-    async with harness(store, busy) as app:
+    async with harness(store, busy, one_call_turns=False) as app:  # the statements are counted
         it = await app.start(busy)
         await app.drain()
         await send_unasked(app, it)

@@ -27,6 +27,7 @@ class WrappedStore:
     def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None) -> None:
         self._inner = SqliteStore(_sqlite(url), clock=clock)
         self.durable = self._inner.durable
+        self.has_one_calls = False
         self.poll = self._inner.poll
 
     @staticmethod

@@ -88,6 +88,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             `HARK_SECRET`, else a secret that is generated and kept in the store.
         nats: Not available in this version.
         broadcast_limit: Up to how many subscribers a broadcast is delivered in one commit.
+        one_call_turns: On PostgreSQL, carry out the most frequent turns as one call of a function in the database;
+            False sends their statements one by one, which is slower and otherwise the same.
         clock: The time in µs since 1970, instead of the database's clock. For tests.
 
     Attributes:
@@ -124,6 +126,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         secret: str | None = None,
         nats: str | None = None,
         broadcast_limit: int = 50_000,
+        one_call_turns: bool = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
         refuse_unavailable(nats=nats)
@@ -142,6 +145,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             lease=self._lease,
             retention=Retention(seconds(retention, "retention"), check_event_retention(event_retention)),
             clock=clock,
+            one_call_turns=one_call_turns,
         )
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))

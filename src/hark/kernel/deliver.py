@@ -33,7 +33,7 @@ def plan(turn: Turn) -> None:
     for request in turn.batch.of(Deliver):
         if request.also_lock:
             turn.locks.ids.update(request.also_lock)
-        if request.sender is None and not request.by_key and _is_generated_id(request.target):
+        if request.sender is None and not request.by_key and is_generated_id(request.target):
             turn.locks.add_assumed_id(request.target)
         else:
             turn.locks.add_target(request.target)
@@ -41,7 +41,7 @@ def plan(turn: Turn) -> None:
         turn.locks.ids.update(with_start.also_lock)
 
 
-def _is_generated_id(target: str) -> bool:
+def is_generated_id(target: str) -> bool:
     """True for the shape of a generated id: it is locked as an id, which saves the read for a key."""
     return len(target) == 36 and target[8] == target[13] == target[18] == target[23] == "-"
 

@@ -189,6 +189,11 @@ def not_assigned(state: sql.AwakeableState, by: str | None, verb: str) -> NotAss
     )
 
 
+def matches_schema(request: SettleAwakeable, wanted: str) -> bool:
+    """True when the answer is known to match this schema, without work beside the turns."""
+    return _problems(request, wanted) == []
+
+
 def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
     """Why the answer does not match the schema; None if that has to be found out beside the turns."""
     settle = request.settle
@@ -230,12 +235,22 @@ def _shown(state: sql.AwakeableState, settle: Settle, now: int) -> sql.Awakeable
 def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
     """Post the answer to the inbox of the instance that asked; an event says who gave it and through which door."""
     post(turn, row, settle)
+    turn.history.event(row.id, "awakeable", None, **answer_event(settle))
+
+
+def answer_event(settle: Settle) -> dict[str, str]:
+    """The data of the event of an answer."""
     origin = {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
-    turn.history.event(row.id, "awakeable", None, awakeable=settle.awakeable, status=settle.status, **origin)
+    return {"awakeable": settle.awakeable, "status": settle.status, **origin}
 
 
 def post(turn: Turn, row: LockedRow, settle: Settle | sql.SettledAnswer) -> None:
     """Post an answer without an event."""
+    turn.inbox.post(row, "awakeable", settle.awakeable, answer_payload(settle))
+
+
+def answer_payload(settle: Settle | sql.SettledAnswer) -> str:
+    """The payload of the inbox row of an answer."""
     body: dict[str, Any] = {"status": settle.status}
     if settle.payload is not None:
         body["payload"] = msgspec.Raw(settle.payload.encode())
@@ -243,7 +258,7 @@ def post(turn: Turn, row: LockedRow, settle: Settle | sql.SettledAnswer) -> None
         body["error"] = settle.error
     if settle.by is not None:
         body["by"] = settle.by
-    turn.inbox.post(row, "awakeable", settle.awakeable, msgspec.json.encode(body).decode())
+    return msgspec.json.encode(body).decode()
 
 
 def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:

@@ -30,6 +30,7 @@ from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.missing_code import MissingCode
+from hark.runtime.one_calls import OneCalls
 from hark.runtime.other_processes import OtherProcesses
 from hark.runtime.patient_reads import PatientReads, ReadTimer
 from hark.runtime.reply import Reply, answer_all
@@ -101,6 +102,7 @@ class Clerk:
         lease: float,
         retention: Retention,
         clock: Callable[[], int] | None,
+        one_call_turns: bool,
     ) -> None:
         self.make_store = store
         self.access: Access = "migrate"
@@ -113,7 +115,7 @@ class Clerk:
         self.queue = RequestQueue()
         self.answers = AnswerValidation(self.loop, self.queue)
         self.work_left = WorkLeft()
-        self.turns = TurnRunner(self, rules)
+        self.turns = TurnRunner(self, rules, OneCalls(one_call_turns))
         self.others = OtherProcesses(self, lease=lease, retention=retention)
         self.completions = Completions(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()

@@ -24,10 +24,11 @@ from hark.kernel.turn import run_turn
 from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.runtime import caller_errors
+from hark.runtime.one_calls import OneCalls
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued
 from hark.store import statements as sql
-from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Unknown
+from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Tx, Unknown
 
 if TYPE_CHECKING:
     from hark.runtime.clerk import Clerk
@@ -37,9 +38,10 @@ _TICK = 0.5  # seconds between two looks at the callers that wait behind a turn 
 
 
 class TurnRunner:
-    def __init__(self, clerk: Clerk, rules: Rules) -> None:
+    def __init__(self, clerk: Clerk, rules: Rules, one_calls: OneCalls) -> None:
         self._clerk = clerk
         self._rules = rules
+        self._one_calls = one_calls
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
@@ -101,12 +103,7 @@ class TurnRunner:
         limit: asyncio.Timeout,
         **how: bool,
     ) -> TurnResult:
-        tx = await self._clerk.store.begin()
-        try:
-            result = await run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, **how)
-        except BaseException:
-            await tx.rollback()
-            raise
+        tx, result = await self._run_turn(requests, capacity, **how)
         limit.reschedule(None)  # what becomes of a COMMIT has to be known
         try:
             await tx.commit()
@@ -117,6 +114,20 @@ class TurnRunner:
             await tx.rollback()
             raise
         return result
+
+    async def _run_turn(
+        self, requests: Sequence[Request], capacity: Capacity | None, *, sweep: bool, marks: bool, **how: bool
+    ) -> tuple[Tx, TurnResult]:
+        """Carry out a turn, all but its COMMIT."""
+        if not sweep and not marks and (done := await self._one_calls.run(self._clerk.store, requests, capacity)):
+            return done
+        tx = await self._clerk.store.begin()
+        try:
+            turn = run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, sweep=sweep, marks=marks, **how)
+            return tx, await turn
+        except BaseException:
+            await tx.rollback()
+            raise
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT: ask until the database answers; never guess. Callers do not wait

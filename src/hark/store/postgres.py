@@ -185,6 +185,7 @@ class PostgresStore:
     """
 
     durable = True
+    has_one_calls = True
 
     def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> None:
         self._url = url
@@ -347,11 +348,13 @@ class PostgresStore:
 
     # -- turns ------------------------------------------------------------------------------------
 
-    async def begin(self) -> PostgresTx:
+    async def begin(self, *, one_call: bool = False) -> PostgresTx:
         db = await self._writer()
+        now = xid = 0
         try:
             await db.execute("BEGIN")
-            _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
+            if not one_call:
+                _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
         except _FAULTS as error:
             fault = _fault(error)
             db.terminate()

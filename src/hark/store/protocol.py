@@ -174,6 +174,9 @@ class Store(Protocol):
     """False if the data ends with the process (in-memory SQLite): no other process, so no lease to renew."""
     poll: float
     """Seconds between two calls of `changed`."""
+    has_one_calls: bool
+    """True if it can carry out a frequent turn as one call (`statements.one_call_turn`). Worth it only if a statement
+    costs a round trip."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """Make the event loop that the clerk's thread runs, and this store with it. Called once, before `open`."""
@@ -199,10 +202,14 @@ class Store(Protocol):
         """Close all connections. Called once, when no other coroutine of the store is running. Must not raise."""
         ...
 
-    async def begin(self) -> Tx:
+    async def begin(self, *, one_call: bool = False) -> Tx:
         """Begin a turn. The clerk has ended the one before, so a store needs one write connection.
 
         A connection that was lost is replaced here.
+
+        Args:
+            one_call: The turn sends `statements.one_call_turn` and nothing else, which finds out the time and number of
+                the transaction; the kernel sets them. Only if the store `has_one_calls`.
 
         Raises:
             Conflicted: Another process has the only write lock for too long.

@@ -17,6 +17,7 @@ from hark.store.statements.journal import *
 from hark.store.statements.limits import *
 from hark.store.statements.links import *
 from hark.store.statements.messages import *
+from hark.store.statements.one_call import *
 from hark.store.statements.outcomes import *
 from hark.store.statements.retention import *
 from hark.store.statements.runs import *

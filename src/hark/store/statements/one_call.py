@@ -1,0 +1,17 @@
+"""A whole turn as one call of a function in the database (0017_one_call_turns.sql)."""
+
+from __future__ import annotations
+
+from hark.store.sql import Sql
+
+# S1, A1, M10: deliver and claim, or only claim. `now` is 0, and the function reads the clock, unless tests own it.
+# `position` is the least one that the turn may have.
+one_call_turn = Sql(
+    """
+    SELECT * FROM one_call_turn(
+        :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
+        :events::text[], :statuses::text[], :answers::text[], :errors::text[], :answered_by::text[], :schemas::text[],
+        :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer, nullif(:now::bigint, 0),
+        :position::bigint)
+    """
+)
