@@ -37,7 +37,7 @@ class Line:
             mark, target = "ok  " if self.ratio >= self.least else "MISS", f"≥ {self.least:.3g}×"
         elif self.most is not None:
             mark, target = "ok  " if self.ratio <= self.most else "MISS", f"≤ {self.most:.3g}×"
-        return f"{mark} {self.what:<68} {self.ratio:>9.2f}×  {target:>9}   ours {self.ours:<16} against {self.theirs}"
+        return f"{mark} {self.what:<76} {self.ratio:>9.2f}×  {target:>9}   ours {self.ours:<16} against {self.theirs}"
 
 
 def hark(module: str, workload: str, url: str, *arguments: str) -> dict[str, Any]:
