@@ -5,10 +5,10 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-compare format clean
+.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-scale bench-scale-quick bench-compare format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) chromium  ## create .venv with Hark (editable) and everything the tests need
 
@@ -53,7 +53,7 @@ reference: $(STAMP)  ## write docs/reference.md from the docstrings
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
 	@$(BIN)/python examples/02_deploy.py $(ARGS)
 
-bench: bench-engine bench-functions bench-jobs bench-bpmn  ## all benchmarks
+bench: bench-engine bench-functions bench-jobs bench-bpmn bench-scale-quick  ## all benchmarks
 
 bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
 	$(BIN)/python bench/engine.py
@@ -69,6 +69,12 @@ bench-bpmn: $(STAMP)  ## BPMN processes beside machines and beside peers, as rat
 
 bench-http: $(STAMP)  ## resolving an awakeable over HTTP beside a trivial POST (a part of bench-functions)
 	$(BIN)/python bench/functions.py --only http
+
+bench-scale: $(STAMP)  ## a million parked instances: latencies, broadcasts, tables, as ratios to idle; ARGS='--parked 100000'
+	$(BIN)/python bench/scale.py $(ARGS)
+
+bench-scale-quick: $(STAMP)  ## the same with 20,000 parked instances
+	$(BIN)/python bench/scale.py --quick
 
 BASE ?= origin/main
 bench-compare: $(STAMP)  ## this tree beside an earlier revision of it: BASE=revision, ARGS='--rounds 9 --only steps'

@@ -30,6 +30,7 @@ from hark.doors.http.write_routes import Resolved
 
 STEPS = 10
 ENTRIES = 1000
+PAUSE = 0.02  # seconds before each answer of a latency that another process sends
 SETTINGS = {"event log": "on", "lease": 30.0, "connections": 64, "loop and gc": "as `hark worker` sets them"}
 gc.set_threshold(20_000, 20, 100)
 ANSWER = {"approved": True, "amount": 100}
@@ -172,10 +173,10 @@ async def served(app: Hark) -> AsyncIterator[int]:
         await serving
 
 
-async def load(port: int, paths: list[str], connections: int = 64) -> dict[str, Any]:
+async def load(port: int, paths: list[str], connections: int = 64, pause: float = 0) -> dict[str, Any]:
     """Post the answer to each path from another process; return its measurements. Every status must be 200."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.load", str(port), "--connections", str(connections),
+        sys.executable, "-m", "bench.load", str(port), "--connections", str(connections), "--pause", str(pause),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     body = json.dumps(ANSWER)
@@ -185,6 +186,10 @@ async def load(port: int, paths: list[str], connections: int = 64) -> dict[str, 
     return found
 
 
+def resolve_path(awakeable: str) -> str:
+    return f"/awakeables/{awakeable}/resolve"
+
+
 async def http(url: str, n: int, connections: int) -> dict[str, Any]:
     """Requests per second on one server: answers, trivial posts, echoes. No worker: only calls and their commits."""
     app = app_on(url)
@@ -192,7 +197,7 @@ async def http(url: str, n: int, connections: int) -> dict[str, Any]:
         async with app.worker({"default": 500}):
             ids = await park(app, n + 500)
         async with served(app) as port:
-            answers = [f"/awakeables/{asked[id]}/resolve" for id in ids]
+            answers = [resolve_path(asked[id]) for id in ids]
             for paths in (answers[n:], ["/trivial"] * 500, ["/echo"] * 500):
                 await load(port, paths, connections)
             turns = DoorAccess(app).turns
@@ -213,7 +218,7 @@ async def answer_http(url: str, n: int, in_flight: int) -> dict[str, Any]:
             ids = await park(app, count)
             ended = asyncio.create_task(when_done(app, ids))
             turns = DoorAccess(app).turns
-            found = await load(port, [f"/awakeables/{asked[id]}/resolve" for id in ids])
+            found = await load(port, [resolve_path(asked[id]) for id in ids])
             seconds = await ended - found["began"]
     return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": DoorAccess(app).turns - turns}
 
@@ -238,6 +243,22 @@ async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
     return {"n": n, "median_seconds": statistics.median(found)}
 
 
+async def latency_http(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """When idle: the same over HTTP, server and worker in one process as in `hark serve`, the client in another one.
+
+    From just before the client writes a request on its one connection to the resumed code.
+    """
+    app = app_on(url)
+    async with app, app.worker(), served(app) as port:
+        ids = await park(app, n)
+        await asyncio.sleep(0.5)
+        found = await load(port, [resolve_path(asked[id]) for id in ids], connections=1, pause=PAUSE)
+        for id in ids:
+            await app.result(id, timeout=30)
+    times = [resumed[id] - at for id, at in zip(ids, found["sent"], strict=True)]
+    return {"n": n, "median_seconds": statistics.median(times)}
+
+
 async def latency_apart(url: str, n: int, in_flight: int) -> dict[str, Any]:
     """When idle: the same, answered by another process."""
     app = app_on(url)
@@ -259,7 +280,7 @@ async def send(url: str, n: int, in_flight: int) -> None:
     sent = []
     async with app_on(url) as app:
         for id in sys.stdin.read().split():
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(PAUSE)
             sent.append(time.monotonic())
             await app.resolve(id, ANSWER)
     print(json.dumps(sent))
@@ -273,6 +294,7 @@ WORKLOADS: dict[str, tuple[Workload, int]] = {
     "answer_http": (answer_http, 2000),
     "http": (http, 5000),
     "latency": (latency, 100),
+    "latency_http": (latency_http, 100),
     "latency_apart": (latency_apart, 100),
     "send": (send, 0),
 }

@@ -49,7 +49,9 @@ WORKS = (
     Work("replay of 1,000 entries", "answers", "replay", "replay_seconds"),
     Work("2,000 parked functions, answered", "answers", "answer", "per_second", ("--in-flight", "2000")),
     Work("the same over HTTP", "answers", "answer_http", "per_second", ("--in-flight", "2000")),
-    Work("answer to resumed, idle", "answers", "latency", "median_seconds"),
+    Work("answer to resumed, idle, one process", "answers", "latency", "median_seconds"),
+    Work("answer to resumed, idle, two processes", "answers", "latency_apart", "median_seconds"),
+    Work("answer to resumed, idle, over HTTP", "answers", "latency_http", "median_seconds"),
 )
 
 
@@ -62,14 +64,21 @@ def checkout(revision: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def benchmark(tree: Path, work: Work) -> Path:
+    """The tree whose benchmark measures `tree`: its own, or ours if its own is older than the workload."""
+    file = tree / "bench" / f"{work.module}.py"
+    return tree if file.exists() and f'"{work.workload}": (' in file.read_text() else ROOT
+
+
 def measure(tree: Path, work: Work, server: str) -> float:
-    """Run a workload with the code and the benchmark of this tree, on a new database."""
+    """Run a workload with the code of this tree, on a new database."""
+    bench = benchmark(tree, work)
     with tempfile.TemporaryDirectory(prefix="hark-bench-sqlite-") as folder:
         url = f"sqlite:///{folder}/bench.db" if work.sqlite else create_database(server, "bench_compare")
         done = subprocess.run(
             [sys.executable, "-m", f"bench.{work.module}", work.workload, url, *work.arguments],
-            check=True, stdout=subprocess.PIPE, text=True, cwd=tree,
-            env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
+            check=True, stdout=subprocess.PIPE, text=True, cwd=bench,
+            env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{bench}"},
         )  # fmt: skip
     return float(json.loads(done.stdout)[work.found])
 

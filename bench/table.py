@@ -1,4 +1,4 @@
-"""What the two benchmarks share: a line of their table, alternating rounds, the command line.
+"""What the benchmarks share: a line of their table, alternating rounds, the command line.
 
 Machines are noisy and differ from each other, so an absolute number says little: every line is a ratio of
 medians from the same run, measured alternately, with the target it should reach.
@@ -37,7 +37,7 @@ class Line:
             mark, target = "ok  " if self.ratio >= self.least else "MISS", f"≥ {self.least:.3g}×"
         elif self.most is not None:
             mark, target = "ok  " if self.ratio <= self.most else "MISS", f"≤ {self.most:.3g}×"
-        return f"{mark} {self.what:<68} {self.ratio:>9.2f}×  {target:>9}   ours {self.ours:<16} against {self.theirs}"
+        return f"{mark} {self.what:<76} {self.ratio:>9.2f}×  {target:>9}   ours {self.ours:<16} against {self.theirs}"
 
 
 def hark(module: str, workload: str, url: str, *arguments: str) -> dict[str, Any]:
@@ -80,10 +80,6 @@ class Bench:
                 found[name].append(work())
         return {name: _median(values) for name, values in found.items()}
 
-    def deadlocks(self) -> int:
-        sql = "SELECT coalesce(sum(deadlocks), 0)::int FROM pg_stat_database WHERE datname LIKE 'bench_hark%'"
-        return int(query(self.server, sql))
-
 
 def _median(values: list[Any]) -> Any:
     """The median of numbers; for dicts, the median of each number in them."""
@@ -94,6 +90,13 @@ def _median(values: list[Any]) -> Any:
             if value.__class__ in (int, float)
         }
     return statistics.median(values)
+
+
+def deadlocks(server: str) -> str:
+    """The last line of a table: how many deadlocks there were in our databases; none is the target."""
+    sql = "SELECT coalesce(sum(deadlocks), 0)::int FROM pg_stat_database WHERE datname LIKE 'bench_hark%'"
+    found = int(query(server, sql))
+    return f"{'ok  ' if found == 0 else 'MISS'} deadlocks in our databases: {found}"
 
 
 def rate(per_second: float) -> str:
@@ -121,4 +124,4 @@ def main(bench: type[Bench], about: str | None, rounds: int) -> None:
             if options.only in (None, group):
                 for line in getattr(running, group)():
                     print(line, flush=True)
-        print(f"{'ok  ' if running.deadlocks() == 0 else 'MISS'} deadlocks in our databases: {running.deadlocks()}")
+        print(deadlocks(server))
