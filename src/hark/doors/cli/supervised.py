@@ -1,0 +1,74 @@
+"""A process that a supervisor (supervisor.py) has started: what it is told, and how it stops with the supervisor.
+
+It is told which one it is by an environment variable, and not by an option: its command line is the one that was typed.
+The variable is removed before any code of the app runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Final
+
+_VARIABLE: Final = "HARK_SUPERVISED"
+READY: Final = b"r"
+STOP_MARGIN: Final = 30.0
+"""Seconds that a process gets to stop, besides its grace period: open requests have ten, and so has the database."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of the processes this is, and the descriptors that it inherits from the supervisor."""
+
+    number: int
+    """From 1."""
+    channel: int
+    listener: int | None
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the process that takes this place."""
+        return {**os.environ, _VARIABLE: json.dumps(asdict(self))}
+
+
+class Supervised:
+    """The supervisor, as one of its processes sees it.
+
+    The channel is a socket of which only the supervisor holds the other end. Its end means that the supervisor has
+    ended, however it did: then this process stops as it does on SIGTERM.
+    """
+
+    def __init__(self, place: Place, grace: float) -> None:
+        self.number = place.number
+        self.listener = place.listener
+        self._stop_time = grace + STOP_MARGIN
+        self._channel = socket.socket(fileno=place.channel)
+        self._channel.set_inheritable(False)  # otherwise a command of a task would look like this process
+        threading.Thread(target=self._stop_with_the_supervisor, name="hark-supervised", daemon=True).start()
+
+    def report_ready(self) -> None:
+        """Tell the supervisor that this process could start: from now on its end is a crash, not a wrong option.
+
+        To be called before the first step runs, which may end the process.
+        """
+        with suppress(OSError):  # the supervisor has ended
+            self._channel.sendall(READY)
+
+    def _stop_with_the_supervisor(self) -> None:
+        with suppress(OSError):
+            while self._channel.recv(1):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(self._stop_time)
+        os._exit(1)  # a step blocks the event loop; what it was doing runs again when the lease has ended
+
+
+def join_supervisor(grace: float) -> Supervised | None:
+    """The supervisor that has started this process; None if none has."""
+    given = os.environ.pop(_VARIABLE, None)
+    return None if given is None else Supervised(Place(**json.loads(given)), grace)
