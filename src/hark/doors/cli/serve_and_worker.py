@@ -42,7 +42,7 @@ Processes = Annotated[
         metavar="N",
         min=1,
         max=256,
-        help="Run in N processes of the operating system, 1 to 256; one that dies is started again",
+        help="Run in N processes of the operating system; one that dies is started again",
     ),
 ]
 _QUEUES_OF_JOBS = {"default": 100}

@@ -23,7 +23,7 @@ STOP_MARGIN: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessPlace:
     """Which of the processes this is, and the descriptors that it inherits from the supervisor."""
 
     number: int
@@ -43,7 +43,7 @@ class Supervised:
     ended, however it did: then this process stops as it does on SIGTERM.
     """
 
-    def __init__(self, place: Place, grace: float) -> None:
+    def __init__(self, place: ProcessPlace, grace: float) -> None:
         self.number = place.number
         self.listener = place.listener
         self._stop_time = grace + STOP_MARGIN
@@ -71,4 +71,4 @@ class Supervised:
 def join_supervisor(grace: float) -> Supervised | None:
     """The supervisor that has started this process; None if none has."""
     given = os.environ.pop(_VARIABLE, None)
-    return None if given is None else Supervised(Place(**json.loads(given)), grace)
+    return None if given is None else Supervised(ProcessPlace(**json.loads(given)), grace)

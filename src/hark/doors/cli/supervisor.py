@@ -29,9 +29,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from hark.doors.cli.supervised import READY, STOP_MARGIN, Place
+from hark.doors.cli.supervised import READY, STOP_MARGIN, ProcessPlace
 from hark.model.errors import InvalidInput
 from hark.model.log import get_logger
 
@@ -141,7 +141,7 @@ class Supervisor:
         passed = [theirs.fileno()]
         if process.listener is not None:
             passed.append(process.listener.fileno())
-        place = Place(process.number, passed[0], passed[1] if len(passed) > 1 else None)
+        place = ProcessPlace(process.number, passed[0], passed[1] if len(passed) > 1 else None)
         process.start_at, process.started_at, process.is_ready = None, time.monotonic(), False
         try:
             process.popen = subprocess.Popen(
@@ -264,19 +264,20 @@ class Supervisor:
 
     @contextmanager
     def _wake_on_signals(self) -> Iterator[None]:
-        """Collect signals for the block, and end the sleep when one comes: also SIGCHLD."""
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+        """Collect signals, and end the sleep when one comes: also SIGCHLD.
+
+        The handlers stay: this process is about to exit, and a further signal must not change its exit code.
+        """
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         self._selector.register(reading, selectors.EVENT_READ)
-        before: Any = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        handlers = [(number, signal.signal(number, lambda got, _: self._signals.append(got))) for number in numbers]
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, lambda received, _: self._signals.append(received))
         try:
             yield
         finally:
-            for number, handler in handlers:
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(before)
+            signal.set_wakeup_fd(-1)
             self._selector.close()
             os.close(reading)
             os.close(writing)
