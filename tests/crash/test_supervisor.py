@@ -21,10 +21,12 @@ from tests.support.inspect import query, until
 from tests.support.stores import Store, sqlite_file
 
 APP = """
+import os
 import pathlib
 
 from hark import Hark
 
+pathlib.Path(f"imported-{os.getpid()}").touch()
 if pathlib.Path("broken").exists():
     raise RuntimeError("the file is there")
 app = Hark("sqlite:///hark.db")
@@ -175,6 +177,7 @@ def test_d1_a_process_that_cannot_start_again_ends_all_with_its_exit_code(tmp_pa
         assert supervisor.stdout is not None
         assert supervisor.stdout.readline().startswith("working in 2 processes;")
         pids = children(supervisor)
+        assert {file.name for file in tmp_path.glob("imported-*")} == {f"imported-{pid}" for pid in pids}
         (tmp_path / "broken").touch()
         os.kill(pids[0], signal.SIGKILL)
         text = said(supervisor)  # all processes have ended: none holds the pipe

@@ -56,9 +56,10 @@ def test_d1_a_port_that_is_taken_is_refused() -> None:
         assert "Cannot listen" in run_process("serve", "--processes", "2", "--port", port).error_line(2)
 
 
-def test_d1_each_process_serves_its_own_metrics(sqlite_store: Store) -> None:
+def test_d1_each_process_serves_its_own_metrics_until_ctrl_c_ends_all(sqlite_store: Store) -> None:
     command = [HARK, "worker", "--processes", "2", "--metrics-port", "0", "--db", sqlite_store.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, process_group=0, **streams) as supervisor:
         assert supervisor.stdout is not None
         lines = [supervisor.stdout.readline() for _ in range(3)]
         assert lines.pop().startswith("working in 2 processes;")
@@ -67,8 +68,10 @@ def test_d1_each_process_serves_its_own_metrics(sqlite_store: Store) -> None:
         assert len(set(addresses)) == 2
         for address in addresses:
             assert "hark_turns_total" in httpx.get(f"{address}/metrics", timeout=60).text
-        os.kill(supervisor.pid, signal.SIGINT)
-        assert supervisor.wait(timeout=100) == 0
+        os.killpg(supervisor.pid, signal.SIGINT)  # as a terminal does
+        out, err = supervisor.communicate(timeout=100)
+        stopping = "stopping: running steps finish or are handed back\n"
+        assert (supervisor.returncode, out, err) == (0, stopping, "")
 
 
 def test_d1_the_ports_of_metrics_follow_each_other() -> None:

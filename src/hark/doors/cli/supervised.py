@@ -18,8 +18,8 @@ from typing import Final
 
 _VARIABLE: Final = "HARK_SUPERVISED"
 READY: Final = b"r"
-STOP_MARGIN: Final = 30.0
-"""Seconds that a process gets to stop, besides its grace period: open requests have ten, and so has the database."""
+_STOP_MARGIN: Final = 30.0  # seconds: open requests have ten to finish, and so has the database
+_MAX_GRACE: Final = 7 * 86400.0  # seconds; `time.sleep` refuses an infinite number
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class ProcessPlace:
         return {**os.environ, _VARIABLE: json.dumps(asdict(self))}
 
 
+def stop_time(grace: float) -> float:
+    """Seconds after which a process with this grace period has stopped, unless something blocks it."""
+    return min(max(0.0, grace), _MAX_GRACE) + _STOP_MARGIN
+
+
 class Supervised:
     """The supervisor, as one of its processes sees it.
 
@@ -46,7 +51,7 @@ class Supervised:
     def __init__(self, place: ProcessPlace, grace: float) -> None:
         self.number = place.number
         self.listener = place.listener
-        self._stop_time = grace + STOP_MARGIN
+        self._stop_time = stop_time(grace)
         self._channel = socket.socket(fileno=place.channel)
         self._channel.set_inheritable(False)  # otherwise a command of a task would look like this process
         threading.Thread(target=self._stop_with_the_supervisor, name="hark-supervised", daemon=True).start()

@@ -31,7 +31,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from hark.doors.cli.supervised import READY, STOP_MARGIN, ProcessPlace
+from hark.doors.cli.supervised import READY, ProcessPlace, stop_time
 from hark.model.errors import InvalidInput
 from hark.model.log import get_logger
 
@@ -99,7 +99,7 @@ class Supervisor:
         if sys.platform == "win32":
             raise InvalidInput("--processes needs Unix. Start `hark` several times instead.")
         self._command = command
-        self._grace = grace if grace > 0 else 0.0
+        self._stop_time = stop_time(grace)
         self._on_ready, self._on_all_ready, self._on_stop = on_ready, on_all_ready, on_stop
         self._processes = [_Process(number, listener) for number, listener in enumerate(listeners, 1)]
         self._selector = selectors.DefaultSelector()
@@ -137,24 +137,29 @@ class Supervisor:
                 self._start(process)
 
     def _start(self, process: _Process) -> None:
-        ours, theirs = socket.socketpair()
-        passed = [theirs.fileno()]
-        if process.listener is not None:
-            passed.append(process.listener.fileno())
-        place = ProcessPlace(process.number, passed[0], passed[1] if len(passed) > 1 else None)
         process.start_at, process.started_at, process.is_ready = None, time.monotonic(), False
         try:
-            process.popen = subprocess.Popen(
-                self._command, env=place.environment(), pass_fds=passed, stdin=subprocess.DEVNULL, process_group=0
-            )
-        except OSError as error:  # as many processes as the machine or the user may have
-            ours.close()
+            process.popen, process.channel = self._popen(process)
+        except OSError as error:  # too many processes or open files
             self._start_again(process, f"cannot be started: {error}")
-            return
-        finally:
-            theirs.close()
-        process.channel = ours
-        self._selector.register(ours, selectors.EVENT_READ, process)
+        else:
+            self._selector.register(process.channel, selectors.EVENT_READ, process)
+
+    def _popen(self, process: _Process) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        ours, theirs = socket.socketpair()
+        listener = None if process.listener is None else process.listener.fileno()
+        place = ProcessPlace(process.number, theirs.fileno(), listener)
+        passed = [theirs.fileno()] if listener is None else [theirs.fileno(), listener]
+        with theirs:
+            try:
+                popen = subprocess.Popen(
+                    self._command, env=place.environment(), pass_fds=passed, stdin=subprocess.DEVNULL, process_group=0
+                )
+            except OSError:
+                ours.close()
+                raise
+        ours.setblocking(False)  # a process that it has forked may hold the other end when it has ended
+        return popen, ours
 
     def _take_ready(self, process: _Process) -> None:
         """Read the channel of a process: it is ready, or it has closed its end."""
@@ -214,7 +219,7 @@ class Supervisor:
         )  # fmt: skip
 
     def _stop(self) -> None:
-        self._kill_at = time.monotonic() + self._grace + STOP_MARGIN
+        self._kill_at = time.monotonic() + self._stop_time
         for process in self._processes:
             process.start_at = None
             if process.listener is not None:
