@@ -32,9 +32,7 @@ def test_d1_the_number_of_processes_is_checked(command: str, number: str) -> Non
     [
         (("worker", "--app", "no_such_module:app"), "--app no_such_module:app cannot be loaded"),
         (("worker", "--db", "sqlite://"), "is in the memory of one process"),
-        (("serve", "--port", "0", "--db", "sqlite://"), "is in the memory of one process"),
         (("worker", "--queue", "many"), "--queue many"),
-        (("worker", "--queue", "=1"), "queue"),
         (("worker", "--metrics-port", "65535"), "--metrics-port 65535 with --processes 2"),
         (("serve", "--port", "0", "--host", "0.0.0.0"), "Other machines can reach 0.0.0.0"),
         (("serve", "--port", "0", "--max-connections", "0"), "max_connections=0"),
