@@ -46,8 +46,10 @@ class Workers:
         self._processes: list[subprocess.Popen[str]] = []
         os.environ["HARK_TEST_FOLDER"] = str(folder)  # for machines that run in this process
 
-    def start(self, *arguments: str, role: str = "plain", deaf: bool = False) -> subprocess.Popen[str]:
-        command = [*HARK, "worker", "--app", "tests.crash.worker:app", *arguments]
+    def start(
+        self, *arguments: str, verb: str = "worker", role: str = "plain", deaf: bool = False
+    ) -> subprocess.Popen[str]:
+        command = [*HARK, verb, "--app", "tests.crash.worker:app", *arguments]
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.worker"] if deaf else command,
             cwd=ROOT,

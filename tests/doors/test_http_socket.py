@@ -2,7 +2,8 @@
 
 import socket
 
-from hark.doors.http.server import limits, listen
+from hark.doors.http.listening import listen
+from hark.doors.http.server import limits
 
 
 def test_small_responses_are_sent_immediately() -> None:

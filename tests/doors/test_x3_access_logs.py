@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from hark.doors.http.access_log import hide_link_tokens
-from hark.doors.http.server import listen
+from hark.doors.http.listening import listen
 from tests.support.http import app_on, ask
 from tests.support.inspect import until
 from tests.support.stores import Store

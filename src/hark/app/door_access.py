@@ -114,6 +114,10 @@ class DoorAccess:
         finally:
             app._clerk.access = "migrate"
 
+    def is_shareable(self) -> bool:
+        """Whether other processes can open the store of the app: not if it is in memory."""
+        return connect.shared_url(self.app.url) is not None
+
     def has_tables(self) -> bool:
         """Whether the store of the app, which is not open, has tables of Hark, of any version. Creates nothing."""
         app = self.app

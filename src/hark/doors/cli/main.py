@@ -29,6 +29,7 @@ from hark.doors.cli import (
     workers,
 )
 from hark.doors.cli.commands import group
+from hark.doors.cli.options import Options
 from hark.doors.cli.output import printable
 from hark.doors.errors import StillSuspended
 from hark.model.errors import (
@@ -79,7 +80,8 @@ def main() -> None:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        code = cli(args=list(args), prog_name="hark", standalone_mode=False)
+        given = Options(command_line=tuple(args))
+        code = cli(args=list(args), prog_name="hark", standalone_mode=False, obj=given)
     except typer.TyperException as error:
         ctx = getattr(error, "ctx", None)
         hint = f" Try `{ctx.command_path} --help`." if ctx is not None else ""

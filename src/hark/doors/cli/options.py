@@ -95,6 +95,8 @@ class Options:
     server: str | None = None
     token: str | None = None
     json: bool = False
+    command_line: tuple[str, ...] | None = None
+    """All arguments of `hark`, as they were typed: not an option."""
 
     def override(self, earlier: "Options | None") -> "Options":
         """These options; where one is not given, the earlier one."""

@@ -1,27 +1,49 @@
-"""`hark serve` and `hark worker`: the processes that run until they get SIGTERM or Ctrl-C."""
+"""`hark serve` and `hark worker`: the processes that run until they get SIGTERM or Ctrl-C.
+
+With `--processes`, the same function runs in the supervisor and in each process that this starts: in the supervisor it
+ends before the app is loaded.
+"""
 
 import gc
 import os
+import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app
 from hark.doors.cli.options import Options
+from hark.doors.http.listening import address, inherited, listen
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra
+from hark.model.masking import masked
 
 if TYPE_CHECKING:
     from hark.app import Hark
+    from hark.doors.cli.supervised import Supervised
 
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="NAME=N", help="Run N instances of this queue at a time; may be repeated"),
+    typer.Option(
+        "--queue",
+        metavar="NAME=N",
+        help="Run N instances of this queue at a time, in each process; may be repeated",
+    ),
+]
+Processes = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        min=1,
+        max=256,
+        help="Run in N processes of the operating system; one that dies is started again",
+    ),
 ]
 _QUEUES_OF_JOBS = {"default": 100}
 Grace = Annotated[
@@ -51,7 +73,11 @@ def serve(
     ] = False,
     max_connections: Annotated[
         int | None,
-        typer.Option("--max-connections", metavar="N", help="Connections at a time; by default `ulimit -n` less 100"),
+        typer.Option(
+            "--max-connections",
+            metavar="N",
+            help="Connections of a process at a time; by default `ulimit -n` less 100",
+        ),
     ] = None,
     max_connections_per_client: Annotated[
         int | None,
@@ -59,20 +85,33 @@ def serve(
     ] = None,
     queue: Queues = None,
     grace: Grace = 10.0,
+    processes: Processes = 1,
 ) -> None:
     """Serve the HTTP API and run a worker.
 
-    Both run in this process, until Ctrl-C or SIGTERM.
+    Both run in this process, until Ctrl-C or SIGTERM. With --processes they run in each of N processes, which
+    accept connections on the same port.
 
     hark serve --app shop:app --port 4097
     """
+    stopping = f"stopping: {'open requests finish' if no_worker else 'running steps finish or are handed back'}"
+    supervised = _join_supervisor(processes, grace)
+    if processes > 1 and supervised is None:
+        listener = listen(host, port)
+        running = f"serving on {address(listener)}"
+        _supervise(options, [listener] * processes, grace, running=running, stopping=stopping)
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
-    say = _set_up_log()
+    say, before_work = _set_up_log(), None
+    if supervised is not None:
+        _refuse_store_in_memory(app, processes)
+        say, before_work = _say_nothing, supervised.report_ready
     _collect_garbage_less_often()
+    server = import_extra("hark.doors.http.server", extra="server", needed_by="hark serve")
     _run(
-        app.serve(
-            host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token,
+        server.serve(
+            app, host=host, port=port, worker=not no_worker, queues=queues, grace=grace, require_token=require_token,
             max_connections=max_connections, max_connections_per_client=max_connections_per_client, say=say,
+            inherited=_inherited(supervised, host), before_work=before_work,
         )
     )  # fmt: skip
     _exit_without_running_steps()
@@ -89,7 +128,8 @@ def worker(
             metavar="PORT",
             min=0,
             max=65535,
-            help="Serve /metrics and /health on this port; 0 is any free port",
+            help="Serve /metrics and /health on this port; 0 is any free port. With --processes, each further process "
+            "has the next port",
         ),
     ] = None,
     metrics_host: Annotated[
@@ -100,6 +140,7 @@ def worker(
             help="The address for --metrics-port; other than loopback needs tokens",
         ),
     ] = "127.0.0.1",
+    processes: Processes = 1,
 ) -> None:
     """Run the steps of an app, jobs and processes.
 
@@ -109,22 +150,110 @@ def worker(
 
     hark worker --app shop:app --queue default=100 --queue billing=5
     """
+    supervised = _join_supervisor(processes, grace)
+    if processes > 1 and supervised is None:
+        listeners = _metrics_listeners(metrics_host, metrics_port, processes)
+        stopping = "stopping: running steps finish or are handed back"
+        _supervise(options, listeners, grace, running="working", stopping=stopping, of_each="metrics")
     app, queues = local_only_app(options, "worker"), _parse_queues(queue)
     if options.app is None:
         queues = queues or _QUEUES_OF_JOBS
-    say = _set_up_log()
+    say, before_work = _set_up_log(), None
+    if supervised is not None:
+        _refuse_store_in_memory(app, processes)
+        say, before_work = _say_nothing, supervised.report_ready
     _collect_garbage_less_often()
     if metrics_port is None:
-        _run(_work(app, queues, grace, say))
+        _run(_work(app, queues, grace, say, before_work))
     else:
         server = import_extra("hark.doors.http.server", extra="server", needed_by="--metrics-port")
         _run(
             server.serve(
                 app, host=metrics_host, port=metrics_port, worker=True, queues=queues, grace=grace,
-                require_token=False, say=say, metrics_only=True,
+                require_token=False, say=say, metrics_only=True, inherited=_inherited(supervised, metrics_host),
+                before_work=before_work,
             )
         )  # fmt: skip
     _exit_without_running_steps()
+
+
+# -- several processes ------------------------------------------------------------------------------
+
+
+def _join_supervisor(processes: int, grace: float) -> "Supervised | None":
+    if processes == 1:
+        return None
+    from hark.doors.cli.supervised import join_supervisor
+
+    return join_supervisor(grace)
+
+
+def _supervise(
+    options: Options,
+    listeners: Sequence[socket.socket | None],
+    grace: float,
+    *,
+    running: str,
+    stopping: str,
+    of_each: str | None = None,
+) -> NoReturn:
+    """Run the processes until they are stopped; then exit. This process loads neither the app nor the store.
+
+    `running` and `stopping` is what is said of all processes; `of_each` is what each has on its own address, if any.
+    """
+    from hark.doors.cli.supervisor import Supervisor, child_command
+
+    say, number = _set_up_log(), len(listeners)
+
+    def say_address(process: int) -> None:
+        listener = listeners[process - 1]
+        if of_each is not None and listener is not None:
+            say(f"process {process} of {number}: {of_each} on {address(listener)}")
+
+    supervisor = Supervisor(
+        child_command(options.command_line or ()),
+        listeners,
+        grace=grace,
+        on_ready=say_address,
+        on_all_ready=lambda: say(f"{running} in {number} processes; press Ctrl-C or send SIGTERM to stop"),
+        on_stop=lambda: say(stopping),
+    )
+    raise typer.Exit(supervisor.run())
+
+
+def _metrics_listeners(host: str, port: int | None, processes: int) -> list[socket.socket | None]:
+    """The sockets for --metrics-port, one for each process: with a shared one, a scrape would reach any of them."""
+    if port is None:
+        return [None] * processes
+    if port + processes > 65536:
+        raise InvalidInput(
+            f"--metrics-port {port} with --processes {processes}: each process has the next port, and that of the last "
+            "would be above 65535. Choose a lower port."
+        )
+    return [listen(host, port + place if port else 0) for place in range(processes)]
+
+
+def _inherited(supervised: "Supervised | None", host: str) -> socket.socket | None:
+    if supervised is None or supervised.listener is None:
+        return None
+    return inherited(supervised.listener, host)
+
+
+def _say_nothing(line: str) -> None:
+    """What a process with a supervisor says: the supervisor speaks for all of them."""
+
+
+def _refuse_store_in_memory(app: "Hark", processes: int) -> None:
+    from hark.app.door_access import DoorAccess
+
+    if not DoorAccess(app).is_shareable():
+        raise InvalidInput(
+            f"--processes {processes}: the store {masked(app.url)} is in the memory of one process. Give a file, for "
+            "example --db sqlite:///hark.db, or a PostgreSQL database; or leave out --processes."
+        )
+
+
+# -- one process ------------------------------------------------------------------------------------
 
 
 def _set_up_log() -> Callable[[str], None]:
@@ -173,7 +302,13 @@ def _exit_without_running_steps() -> None:
         os._exit(0)
 
 
-async def _work(app: "Hark", queues: dict[str, int] | None, grace: float, say: Callable[[str], None]) -> None:
+async def _work(
+    app: "Hark",
+    queues: dict[str, int] | None,
+    grace: float,
+    say: Callable[[str], None],
+    before_work: Callable[[], None] | None,
+) -> None:
     import asyncio
     import signal as signals
 
@@ -186,7 +321,10 @@ async def _work(app: "Hark", queues: dict[str, int] | None, grace: float, say: C
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
         stack.push_async_exit(app)
-        await stack.enter_async_context(app.worker(queues, grace=grace))
+        worker = app.worker(queues, grace=grace)
+        if before_work is not None:
+            before_work()
+        await stack.enter_async_context(worker)
         say("working; press Ctrl-C or send SIGTERM to stop")
         await stop.wait()
         say("stopping: running steps finish or are handed back")

@@ -1,6 +1,7 @@
 """The HTTP door: the routes of docs/http.md as an ASGI application, mounted (`app.asgi()`) or served (`app.serve()`).
 
     server          runs uvicorn and a worker in one process
+    listening       listening sockets and their addresses
     connections     the limits of a connection: bytes, time, and how many there may be
     asgi            the ASGI application: one request from its first byte to its response; the lifespan
     auth            authentication: tokens, and requests from this machine

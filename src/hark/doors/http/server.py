@@ -24,13 +24,13 @@ from hark.doors.http.access_log import hide_link_tokens
 from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
 from hark.doors.http.connections import ConnectionLimits, Connections, LimitedProtocol, default_connections
+from hark.doors.http.listening import WAITING_TO_CONNECT, address, listen, reachable_address
 from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.reasons import reason
 
 _log = logging.getLogger("hark.http")
 _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
-_WAITING_TO_CONNECT = 2048
 # An event loop accepts so many connections before it looks at the first of them, and so before the limits apply.
 _ACCEPTED_AT_ONCE = 16
 
@@ -48,14 +48,19 @@ async def serve(
     max_connections: int | None = None,
     max_connections_per_client: int | None = None,
     metrics_only: bool = False,
+    inherited: socket.socket | None = None,
+    before_work: Callable[[], None] | None = None,
 ) -> None:
     """What `Hark.serve` does; its parameters are described there.
 
     With `metrics_only`, the server has the routes /metrics and /health and no others (`hark worker --metrics-port`).
+    With `inherited`, this process is one of several that a supervisor has started (cli/supervisor.py): it accepts on
+    that socket, which was opened for `host`, and the second of two stop signals is ignored. `before_work` is called
+    when the store is open and all options are checked, before the worker starts and requests are accepted.
     """
     say = say or _print_line
     connections = Connections(limits(max_connections, max_connections_per_client))
-    listener = listen(host, port)
+    listener = listen(host, port) if inherited is None else inherited
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(listener.close)
         if not app.is_open:
@@ -69,8 +74,7 @@ async def serve(
                 await DoorAccess(app).record_origin(reachable_address(listener))
             except StoreUnavailable as error:
                 _log.warning("Links of other processes do not get the address of this server: %s", error)
-        if worker:
-            await stack.enter_async_context(app.worker(queues, grace=grace))
+        steps = app.worker(queues, grace=grace) if worker else None
         application = AsgiApp(
             app,
             require_token=require_token or not only_loopback,
@@ -89,12 +93,15 @@ async def serve(
             if not stopping:
                 say(f"stopping: {'running steps finish or are handed back' if worker else 'open requests finish'}")
 
-        with _call_on_signals(stop_on_signal):
+        with _call_on_signals(stop_on_signal, keep=inherited is not None):
+            if before_work is not None:
+                before_work()
+            if steps is not None:
+                await stack.enter_async_context(steps)
             serving = asyncio.ensure_future(server.serve([listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
             if server.started:
-                listener.listen(_WAITING_TO_CONNECT)  # again: uvicorn has set both numbers to the same
                 serving_what = "working; metrics" if metrics_only else "serving"
                 say(f"{serving_what} on {address(listener)}; press Ctrl-C or send SIGTERM to stop")
             try:
@@ -125,6 +132,12 @@ class LimitedServer(uvicorn.Server):
         super().__init__(config)
         self._connections = connections
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            # Again: uvicorn has set it to what is accepted at once. At once: other processes may share the socket.
+            listener.listen(WAITING_TO_CONNECT)
+
     async def on_tick(self, counter: int) -> bool:
         """What uvicorn calls ten times a second."""
         if counter % 10 == 0:
@@ -149,38 +162,6 @@ def config(application: Any, connections: Connections) -> uvicorn.Config:
     )  # fmt: skip
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; raise InvalidInput when the address cannot be used."""
-    if type(port) is not int or not 0 <= port < 65536:
-        raise InvalidInput(f"port={port!r}: give a number from 0 (any free port) to 65535.")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # IPPROTO_TCP is explicit: asyncio sets TCP_NODELAY, so that small responses go out immediately, only if it is set.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_WAITING_TO_CONNECT)
-    except OSError as error:
-        listener.close()
-        raise InvalidInput(
-            f"Cannot listen on {host}:{port}: {reason(error)}. Choose another --host or --port."
-        ) from error
-    return listener
-
-
-def address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def reachable_address(listener: socket.socket) -> str:
-    """The address for links: that of the listener, or the name of this machine if it listens on all its addresses."""
-    host, port = listener.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        return f"http://{socket.gethostname()}:{port}"
-    return address(listener)
-
-
 def _addresses(host: str) -> list[str]:
     try:
         return [str(found[4][0]) for found in socket.getaddrinfo(host, None)]
@@ -199,8 +180,12 @@ async def _refuse_without_tokens(app: Hark, host: str) -> None:
 
 
 @contextlib.contextmanager
-def _call_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on SIGTERM and Ctrl-C. Outside the main thread there are no signals: cancel `serve` instead."""
+def _call_on_signals(stop: Callable[[], None], *, keep: bool) -> Iterator[None]:
+    """Call `stop` on SIGTERM and Ctrl-C. Outside the main thread there are no signals: cancel `serve` instead.
+
+    With `keep`, until the event loop is closed: a process with a supervisor gets SIGTERM from it and often a second one
+    from the service manager, which must not end it while its worker hands back steps.
+    """
     loop = asyncio.get_running_loop()
     handled: list[Any] = []
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
@@ -210,5 +195,5 @@ def _call_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        for number in handled:
+        for number in () if keep else handled:
             loop.remove_signal_handler(number)
