@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from hark import AlreadySettled, FunctionContext, HarkError, RunFailed, workflow
 from hark.model.names import from_micros
+from hark.runtime.worker import Worker
 from hark.testing import Harness
 from tests.support.stores import Store
 
@@ -357,5 +358,42 @@ def test_random_functions_replay_deterministically_and_end_on_postgres(
     async def main() -> None:
         async with Harness(generated, child, frail, sink, url=pg_store.url, **pg_store.options) as app:
             await _live(app, program, events, visits)
+
+    asyncio.run(main())
+
+
+class _WithResidents(Harness):
+    """Its worker stays from one drain to the next, and with it the functions that are parked; now and then it stops."""
+
+    _living: Worker | None = None
+    _drains = 0
+
+    async def drain(self) -> dict[str, int]:
+        if self._living is None:
+            self._living = self.worker({"default": 1})
+            await self._living.start()
+        await self._living.settle()
+        self._drains += 1
+        if self._drains % 4 == 0:
+            await self.stop()
+        return {}
+
+    async def stop(self) -> None:
+        if self._living is not None:
+            await self._living.stop()
+            self._living = None
+
+
+@_given
+@settings(max_examples=150, deadline=None)
+def test_random_functions_that_stay_in_memory_between_activations_end_like_those_that_are_replayed(
+    program: list[Node], events: list[tuple[Any, ...]], visits: int
+) -> None:
+    async def main() -> None:
+        async with _WithResidents(generated, child, frail, sink) as app:
+            try:
+                await _live(app, program, events, visits)
+            finally:
+                await app.stop()
 
     asyncio.run(main())

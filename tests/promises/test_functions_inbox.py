@@ -15,8 +15,8 @@ from tests.support.stores import Store
 UNASKED = 300
 
 
-def harness(store: Store, *definitions: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options)
+def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
+    return Harness(*definitions, url=store.url, **store.options, **options)
 
 
 async def note(n: int) -> int:

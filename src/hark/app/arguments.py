@@ -42,10 +42,10 @@ def check_word(word: Any, what: str, words: Any) -> None:
         raise InvalidInput(f"{what}={word!r}: give one of {', '.join(get_args(words))}.")
 
 
-def check_count(number: int, what: str) -> int:
-    """A whole number from 1."""
-    if type(number) is not int or number < 1:
-        raise InvalidInput(f"{what}={number!r}: give a whole number from 1.")
+def check_count(number: int, what: str, least: int = 1) -> int:
+    """A whole number from `least`."""
+    if type(number) is not int or number < least:
+        raise InvalidInput(f"{what}={number!r}: give a whole number from {least}.")
     return number
 
 

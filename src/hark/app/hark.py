@@ -88,6 +88,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             `HARK_SECRET`, else a secret that is generated and kept in the store.
         nats: Not available in this version.
         broadcast_limit: Up to how many subscribers a broadcast is delivered in one commit.
+        resident_functions: How many parked functions a worker keeps in memory, for a minute at most: an answer within
+            that time needs no replay. 0 keeps none.
         one_call_turns: On PostgreSQL, carry out the most frequent turns as one call of a function in the database;
             False sends their statements one by one, which is slower and otherwise the same.
         clock: The time in µs since 1970, instead of the database's clock. For tests.
@@ -126,6 +128,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         secret: str | None = None,
         nats: str | None = None,
         broadcast_limit: int = 50_000,
+        resident_functions: int = 2000,
         one_call_turns: bool = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
@@ -134,6 +137,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._schema = schema
         self._clock = clock
         self._exports_metrics = False
+        self._resident_functions = check_count(resident_functions, "resident_functions", least=0)
         self._lease = seconds(lease, "lease")
         self._max_payload = check_count(max_payload, "max_payload")
         limits = Limits(check_rates(rate_limits or {}), concurrency or {})
@@ -297,7 +301,10 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             async with app, app.worker({"default": 100, "billing": 5}):
                 ...
         """
-        return Worker(self._clerk, self._registry, self._services, queues, lease=self._lease, grace=grace)
+        return Worker(
+            self._clerk, self._registry, self._services, queues,
+            lease=self._lease, grace=grace, residents=self._resident_functions,
+        )  # fmt: skip
 
     def asgi(self, *, require_token: bool = False) -> Any:
         """Return the HTTP API as an ASGI application, to be served or mounted in another one under a prefix.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -213,15 +214,22 @@ class Awakeable:
 
 
 class _ReadLink:
-    """`Awakeable.url`: warns when a user reads a link without an address, not whenever an awakeable is read."""
+    """`Awakeable.url`: signed when it is read, because most awakeables are read for something else. It also warns then,
+    if the link has no address."""
 
     def __init__(self, slot: Any) -> None:
         self._slot = slot
 
     def __get__(self, awakeable: Awakeable | None, owner: type[Awakeable]) -> Any:
-        return self if awakeable is None else read_link(self._slot.__get__(awakeable, owner))
+        if awakeable is None:
+            return self
+        link = self._slot.__get__(awakeable, owner)
+        if not isinstance(link, str):
+            link = link()
+            self._slot.__set__(awakeable, link)
+        return read_link(link)
 
-    def __set__(self, awakeable: Awakeable, link: str) -> None:
+    def __set__(self, awakeable: Awakeable, link: str | Callable[[], str]) -> None:
         self._slot.__set__(awakeable, link)
 
 

@@ -147,6 +147,7 @@ class Branch(Promise[Any]):
         self.close()
 
     def close(self) -> None:
+        self._waits_for = None
         self._ready.close_code(lambda: self._context.run(self._coroutine.close))
 
 

@@ -45,6 +45,11 @@ class FunctionInbox:
         self.consumed: list[int] = []
         self.restored: list[int] = []  # signals whose lines a retry has cut
 
+    def release(self) -> None:
+        """Drop the operations: they refer to the session that has this inbox."""
+        self._waiting.clear()
+        self._answers.clear()
+
     def __bool__(self) -> bool:
         return bool(self._directed or self._timers or self._signals or self._aside)
 

@@ -33,8 +33,10 @@ class Journal:
     """The lines of one activation."""
 
     __slots__ = (
+        "_counted",
         "_replayed",
         "_retry_entry",
+        "_size",
         "by_entry",
         "cut_from",
         "cut_lines",
@@ -52,6 +54,7 @@ class Journal:
         self.cut_from: int | None = None  # the next commit deletes the lines from this seq on
         self.cut_lines: list[Line] = []
         self._retry_entry: int | None = None
+        self._counted = self._size = 0  # how many lines `size` has counted, and what they have
         if rows and rows[0].kind == NEW_VISIT:
             self.next_entry = rows[0].entry
         if rows and rows[-1].kind == FAILED:
@@ -95,6 +98,10 @@ class Journal:
         skipped = KNOWN_WHEN_ASKED | {NEW_VISIT}
         self.unread.extend([line for line in self.lines if line.kind not in skipped])
 
+    def resume(self) -> None:
+        """Another activation continues with these lines: they count as replayed."""
+        self._replayed = len(self.lines)
+
     def end_replay(self) -> None:
         """New operations of a retry get entries of their own, so an awakeable that is created again has a new id."""
         if self._retry_entry is not None:
@@ -110,6 +117,12 @@ class Journal:
         give up their slot before they have added any would take turns forever."""
         lines = len(self.lines)
         return lines > 0 and lines >= 2 * self._replayed
+
+    def size(self) -> int:
+        """How many characters the values of the lines have. Only new lines are counted."""
+        self._size += sum([len(line.value or "") for line in self.lines[self._counted :]])
+        self._counted = len(self.lines)
+        return self._size
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -99,6 +99,7 @@ class Session:
         self._progress: str | None = None  # for the next commit
         self._closed = False
         self._is_live = False  # the replay has ended
+        self._known_to = 0  # of the inbox, up to this seq, when it resumed after a park
         self.undoable: dict[int, Run] = {}  # the runs with an undo, by entry
         self._has_new_undo = False  # the code has an undo for a result that was recorded before
         self._undoing: Undoing | None = None
@@ -394,7 +395,8 @@ class Session:
         """Resolve operations with the rows of the inbox, one at a time: each may lead to new operations."""
         inbox = self._inbox
         if self.claim.inbox:
-            inbox.add(self.claim.inbox)
+            known_to = self._known_to
+            inbox.add([row for row in self.claim.inbox if row.seq > known_to] if known_to else self.claim.inbox)
         while inbox and self._can_continue():
             match = inbox.take_match(self._open, self.claim.waits)
             if match is None:
@@ -511,7 +513,7 @@ class Session:
         changes = self._wait_changes()
         label: OutcomeType = "spawn" if any(arm.kind == "children" for arm in changes.arm) else "await"
         decision = self._decide(label, Park(changes.arm, changes.disarmed_ids, changes.awakeables), changes.effects)
-        self.close()
+        self._runs.close()
         return decision
 
     def _finish(self) -> Decision:
@@ -595,6 +597,32 @@ class Session:
         self._journal.unread.clear()
         self._runs.close()
         self._branches.close()
+
+    def size(self) -> int:
+        """How many characters it keeps in memory, as far as that is known."""
+        claim = self.claim
+        texts = len(claim.state) + sum([len(row.payload) for row in claim.inbox])
+        return texts + self._journal.size()
+
+    def resume(self, claim: Claim) -> None:
+        """Continue after a park, on the next claim of the same instance: the code is where a replay would take it."""
+        self._known_to = self.claim.read_to
+        self.claim.session = None
+        claim.session = self
+        self.claim = self._runs.claim = claim
+        self._claimed_waits = {}
+        self._journal.resume()
+
+    def release(self) -> None:
+        """The activation has ended: close, and drop what refers back to this session, so that all of it is freed now
+        and not by the garbage collector (FINDINGS 72)."""
+        self.close()
+        self.claim.session = None
+        self._open.clear()
+        self._resolved_early.clear()
+        self._inbox.release()
+        self.undoable.clear()
+        self._undoing = None
 
 
 def _awaits_nothing(name: str) -> InvalidOutcome:

@@ -7,7 +7,7 @@ result to the journal is the session's part: see replay.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from inspect import CO_COROUTINE
 from typing import Any
@@ -27,17 +27,19 @@ from hark.programs.services import FunctionServices, InboxListener
 class Runs:
     """The functions of one activation that run in tasks, and the listener that interrupts waiting for them."""
 
-    __slots__ = ("_claim", "_services", "execute", "listener", "tasks")
+    __slots__ = ("_services", "claim", "listener", "tasks")
 
     def __init__(self, claim: Claim, services: FunctionServices) -> None:
         self.listener: InboxListener | None = None
-        self._claim = claim
+        self.claim = claim
         self._services = services
-        self.execute = self._execute if services.tracing is None else self._execute_traced
         self.tasks: dict[int, tuple[Run, asyncio.Task[Result | BaseException]]] = {}
 
-    async def _execute(self, run: Run) -> Result:
+    def execute(self, run: Run) -> Coroutine[Any, Any, Result]:
         """Call the user's function; its return value or its error as text."""
+        return self._execute(run) if self._services.tracing is None else self._execute_traced(run)
+
+    async def _execute(self, run: Run) -> Result:
         try:
             if run.timeout is not None:
                 result = await self._call_within(run, run.timeout)
@@ -85,7 +87,7 @@ class Runs:
 
     async def _execute_traced(self, run: Run) -> Result:
         assert self._services.tracing is not None
-        with self._services.tracing.run(self._claim, run.label, run.attempt) as fail:
+        with self._services.tracing.run(self.claim, run.label, run.attempt) as fail:
             result = await self._execute(run)
             if result[1] is not None and run.failure is not None:
                 fail(run.failure)
@@ -155,6 +157,7 @@ class Runs:
         self.tasks.clear()
         if self.listener is not None:
             self.listener.close()
+            self.listener = None
 
 
 def plan_retry(run: Run) -> bool:

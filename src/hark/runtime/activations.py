@@ -21,11 +21,12 @@ from hark.programs.cancellation import cancel
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
+from hark.runtime.residents import Residents
 from hark.runtime.services import WorkerServices
 
 
 class Activations:
-    def __init__(self, clerk: Clerk, registry: Registry, services: WorkerServices) -> None:
+    def __init__(self, clerk: Clerk, registry: Registry, services: WorkerServices, residents: int) -> None:
         self.open = True  # False while the worker stops: nothing begins any more
         self.tally: dict[str, int] = {}
         self.exited: set[str] = set()  # instances whose step called sys.exit
@@ -33,13 +34,19 @@ class Activations:
         self._registry = registry
         self._services = services
         self._tasks: dict[str, tuple[Claim, shared_task.Task | None]] = {}  # with a task of its own once it waits
+        self._residents = Residents(residents, _close)
         self._outcomes: list[Commit] = []
         self._ended = asyncio.Event()
 
-    def start(self, claims: Iterable[Claim], refused: Iterable[Commit], closed: Iterable[Claim]) -> None:
-        """Run these claims, and recover those whose outcome the store refused. `closed`: their sessions have ended."""
+    def start(
+        self, claims: Iterable[Claim], refused: Iterable[Commit], closed: Iterable[Claim], parked: Iterable[Claim]
+    ) -> None:
+        """Run these claims, and recover those whose outcome the store refused. `closed`: their sessions have ended.
+        `parked`: their sessions may continue in the next activation."""
         for claim in closed:
             _close(claim)
+        for claim in parked:
+            self._residents.keep(claim)
         items: deque[Claim | Commit] = deque(claims)
         items.extend(refused)
         if not self.open:  # claimed while the worker stops: handed back, and not begun beside its next owner
@@ -58,6 +65,8 @@ class Activations:
             return None
         if not isinstance(item, Claim):
             return self._recover_refused(item)
+        if item.session is None and item.traits.keeps_journal:
+            self._residents.resume(item)
         return self._run(item) if self._services.tracing is None else self._run_traced(item)
 
     def keep_task(self, item: Claim | Commit, task: shared_task.Task) -> None:
@@ -72,6 +81,10 @@ class Activations:
             if task is not None:
                 cancel(task)
             _close(claim)
+
+    def release_residents(self) -> None:
+        """Give up the parked functions that are in memory."""
+        self._residents.close()
 
     def tasks(self) -> list[shared_task.Task]:
         """The tasks of those that wait for something."""
@@ -157,7 +170,7 @@ class Activations:
 def _close(claim: Claim) -> None:
     """This claim does not go on: end what it keeps between two commits."""
     if claim.session is not None:
-        claim.session.close()
+        claim.session.release()
     if claim.span is not None:
         claim.span.end()
 

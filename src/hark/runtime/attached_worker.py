@@ -11,6 +11,7 @@ from typing import Any
 
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Arrived, Claim
+from hark.model.decisions import Park
 from hark.runtime.activations import Activations
 from hark.runtime.lease import LeaseRenewal
 from hark.runtime.services import WorkerServices
@@ -51,21 +52,24 @@ class AttachedWorker:
         same instance.
         """
         begin = list(claims)
-        refused, closed = [], []
+        refused: list[Commit] = []
+        closed: list[Claim] = []
+        parked: list[Claim] = []
         for commit in commits:
             if commit.result is True:
                 begin.append(commit.claim)
             elif commit.result is None:
                 self._slots.free(commit.claim)
                 if commit.claim.session is not None:
-                    closed.append(commit.claim)
+                    stays = type(commit.decision.move) is Park and commit.claim.traits.keeps_journal
+                    (parked if stays and not commit.fenced else closed).append(commit.claim)
             else:
                 refused.append(commit)
         if claims and (older := self._slots.claims_of(claim.id for claim in claims)):
             # Another process cancelled our step, and we claimed its undo before we noticed the cancel.
             self.abandon({claim.id for claim in older})
         self._slots.take(claims)
-        self._call(self._activations.start, begin, refused, closed)
+        self._call(self._activations.start, begin, refused, closed, parked)
 
     def abandon(self, ids: set[str]) -> None:
         """These were cancelled or reclaimed: their slots are free now, whatever their steps still do."""

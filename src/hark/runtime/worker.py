@@ -52,13 +52,14 @@ class Worker:
         *,
         lease: float,
         grace: float,
+        residents: int,
     ) -> None:
         self.owner = new_id()
         self._clerk = clerk
         self._services = services
         self._grace = micros(grace, "grace", zero=True) / 1_000_000
         self._slots = Slots(self.owner, registry, queues)
-        self._activations = Activations(clerk, registry, services)
+        self._activations = Activations(clerk, registry, services, residents)
         self._lease = LeaseRenewal(
             self.owner, registry, lease, lambda: describe_worker(*self._slots.room(), lease), services.pulse.renewed
         )
@@ -139,6 +140,7 @@ class Worker:
         # Behind the commits just queued, on the thread that counts the claims.
         self._clerk.spawn(self._hand_back, done)
         await done
+        activations.release_residents()
         self._lease.stop()
         self._services.close()
 

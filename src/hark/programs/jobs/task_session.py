@@ -311,7 +311,7 @@ class TaskSession:
         self.close()
 
     def close(self) -> None:
-        """The claim does not go on. The worker calls it too, when the claim was cancelled, reclaimed or handed back."""
+        """The claim does not go on: it has its outcome, or was cancelled, reclaimed or handed back."""
         self.services.running.discard(self)
         if self.lost is None:
             self.lost = self._gone()
@@ -320,6 +320,8 @@ class TaskSession:
             self._listener.close()
         if self._listening is not None:
             self._listening.cancel()
+
+    release = close  # what the worker calls when the claim does not go on
 
     def withdrawn(self) -> list[Settle]:
         """The awakeables that a failed attempt leaves behind."""

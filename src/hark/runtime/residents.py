@@ -1,0 +1,87 @@
+"""Residents: durable functions that are parked and still in memory, so that their next activation needs no replay.
+
+A function that is answered soon after it has parked continues where it stands. Nothing depends on it: the store has
+everything, and a function that is not resident, or was activated elsewhere meanwhile, is replayed. They are few, small
+and young: when there are too many, the oldest are given up. Used on the worker's loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hark.model.activation import Claim
+
+_MOST_TEXT = 32 << 20  # characters of inputs, journals and inboxes of all of them
+_SECONDS = 60.0
+
+
+class _Resident:
+    __slots__ = ("claim", "since", "size")
+
+    def __init__(self, claim: Claim, since: float) -> None:
+        self.claim = claim
+        self.since = since
+        self.size: int = claim.session.size()
+
+
+class Residents:
+    def __init__(self, most: int, release: Callable[[Claim], None]) -> None:
+        """`most`: how many there may be. `release` ends what a claim keeps in memory."""
+        self._most = most
+        self._release = release
+        self._by_id: dict[str, _Resident] = {}  # the oldest first
+        self._text = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def keep(self, claim: Claim) -> None:
+        """The instance of this claim has parked."""
+        self._give_up(claim.id)
+        loop = asyncio.get_running_loop()
+        resident = self._by_id[claim.id] = _Resident(claim, loop.time())
+        self._text += resident.size
+        while len(self._by_id) > self._most or self._text > _MOST_TEXT:
+            self._give_up(next(iter(self._by_id)))
+        if self._timer is None and self._by_id:
+            self._timer = loop.call_later(_SECONDS, self._give_up_old)
+
+    def resume(self, claim: Claim) -> None:
+        """Continue a resident function on this claim, if its instance is as it was when it parked."""
+        resident = self._remove(claim.id)
+        if resident is None:
+            return
+        parked = resident.claim
+        # One for the outcome that parked it, one for this claim: nothing else has happened to it (invariant 2).
+        if claim.epoch == parked.epoch + 2 and claim.visit == parked.visit:
+            parked.session.resume(claim)
+        else:
+            self._release(parked)
+
+    def close(self) -> None:
+        """Give up all of them."""
+        for id in [*self._by_id]:
+            self._give_up(id)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up_old(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for id, resident in [*self._by_id.items()]:
+            left = resident.since + _SECONDS - loop.time()
+            if left > 0:
+                self._timer = loop.call_later(left, self._give_up_old)
+                return
+            self._give_up(id)
+
+    def _give_up(self, id: str) -> None:
+        resident = self._remove(id)
+        if resident is not None:
+            self._release(resident.claim)
+
+    def _remove(self, id: str) -> _Resident | None:
+        resident = self._by_id.pop(id, None)
+        if resident is not None:
+            self._text -= resident.size
+        return resident
