@@ -265,12 +265,16 @@ class Clerk:
                     if self.loop.closing:
                         return
                     await self.loop.sleep(self._until_due())
-            if self.work_left.hinted:
+            hinted = self.work_left.hinted
+            if hinted:
                 self.work_left.hinted = False
                 self.work_left.claimable = True
-                self._check_for_others()
             # SQLite never waits within a turn: without this nothing else would get this loop, or the file.
             await asyncio.sleep(_GAP if self.store.has_other_writers() else 0)
+            # Mostly a hint is about an instance to claim, which the reads of the check would delay.
+            check_later = hinted and not self.queue and self._can_claim()
+            if hinted and not check_later:
+                self._check_for_others()
             if not self._has_work():
                 continue
             try:
@@ -280,6 +284,8 @@ class Clerk:
             except Exception:
                 _log.exception("A turn failed with an unexpected error; the clerk continues.")
                 await asyncio.sleep(1)
+            if check_later:
+                self._check_for_others()
 
     def _next_turn(self) -> list[Queued]:
         return self.queue.take(_MOST_CROWDED if self.store.has_other_writers() else _MOST)
