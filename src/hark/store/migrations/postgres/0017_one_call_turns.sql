@@ -97,7 +97,7 @@ BEGIN
                     OR (_answered_by[_nth] IS NOT NULL AND _asked.assignees IS NOT NULL AND _asked.groups IS NULL
                         AND NOT _asked.assignees::jsonb ? _answered_by[_nth]) THEN
                     RETURN;
-                ELSIF _asked.schema IS DISTINCT FROM _schemas[_nth] THEN
+                ELSIF _asked.schema IS NOT NULL AND _asked.schema IS DISTINCT FROM _schemas[_nth] THEN
                     unknown_schema := _asked.schema;
                     RETURN NEXT;
                     RETURN;
