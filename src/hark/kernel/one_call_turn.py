@@ -92,7 +92,8 @@ def _json(data: dict[str, str]) -> str:
 def _worker(capacity: Capacity | None, count: int) -> _Values | None:
     if capacity is None:
         return {"owner": None, "queues": None, "lanes": None, "sizes": None, "most": _MOST} if count else None
-    if count and capacity.backlog:  # rows that have waited longer may need the slots
+    # With requests: rows that have waited longer may need the slots. Without: there is nothing to claim.
+    if capacity.backlog is (count > 0):
         return None
     slots: list[tuple[str, str, int]] = []
     for queue, free in capacity.free.items():
