@@ -129,6 +129,8 @@ async def run_one_call_turn(
         found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
     if not found or len(found) < len(requests) or found[-1][_UNKNOWN_SCHEMA] is not None:
         return None
+    if len(found) > 1 and found[-1][0] is None:
+        return None
     *_, tx.now, tx.xid, tx.position = found[0]
     result = TurnResult(tx)
     result.provable = bool(requests)
