@@ -453,6 +453,8 @@ ORDINARY: dict[str, tuple[list[Request], Capacity | None]] = {
     "claims of what this turn makes claimable, which is nothing": ([], worker()),
     "claims under a limit": ([], worker(5, ("m@1", "limited@1"), backlog=True)),
     "claims of parents": ([], worker(5, ("parent@1",), backlog=True)),
+    "claims of a parent behind others": ([], worker(2, ("m@1", "parent@1"), backlog=True)),
+    "a signal to a parent behind another": ([signal("plain"), signal("parent")], worker(lanes=("m@1", "parent@1"))),
     "claims in the queue of processes": ([], worker(0, (JOB, BPMN, "m@1"), backlog=True, **{GRAPHS: 3})),
     "more claims than a call takes": ([], worker(6, ("many@1",), backlog=True)),
 }  # fmt: skip

@@ -114,6 +114,8 @@ class BothWays:
             rows = [dict(row) for row in await tx._db.fetch(f"SELECT * FROM {table}")]
             shown[table] = _shown_rows(rows, tx.xid, tx.now, numbers if table == "signals" else {})
         shown["claims"] = sorted((_shown_claim(claim, numbers) for claim in result.claims), key=lambda c: str(c["id"]))
+        if not requests:  # claims that a turn woke itself have no queue position yet
+            shown["order of claims"] = [claim.id for claim in result.claims]
         shown["position"] = tx.position
         shown["validated beside"] = list(map(requests.index, result.to_validate))
         shown["counts"] = [dict(getattr(result.counts, name)) for name in ("started", "ended", "happened")]
