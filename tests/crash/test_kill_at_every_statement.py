@@ -65,3 +65,5 @@ def _die_everywhere(
     assert done.returncode == 0, done.stdout + done.stderr
     deaths = (tmp_path / "deaths").read_text().splitlines()
     assert len(set(deaths)) == len(deaths) > least
+    if errand in ("machines", "functions") and store.name == "postgres":
+        assert any("one_call_turn" in boundary for boundary in deaths), "no turn was one call"

@@ -19,7 +19,13 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)  # fmt: skip
 
 from hark.kernel.plain_turn import are_plain
 from hark.kernel.requests import (
@@ -38,6 +44,7 @@ from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal
 from hark.model.values import PARKED, TERMINAL, Rate
+from hark.runtime.one_calls import OneCalls
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
@@ -90,6 +97,8 @@ class Dice:
 
 
 class Kernel(RuleBasedStateMachine):
+    in_one_call = 0  # turns that were
+
     def __init__(self, run: Callable[[Any], Any], store: Any, clock: TickingClock) -> None:
         super().__init__()
         self.await_, self.store, self.clock = run, store, clock
@@ -248,17 +257,28 @@ class Kernel(RuleBasedStateMachine):
     @rule(
         dice=st.binary(min_size=_DICE, max_size=_DICE).map(Dice), asks=st.integers(0, 4),
         worker=st.sampled_from(_WORKERS), room=st.integers(0, 3),
-        seconds=st.sampled_from([0, 0, 0, 1, 5, 10, 30]),
+        seconds=st.sampled_from([0, 0, 0, 1, 5, 10, 30]), in_one_call=st.booleans(),
     )  # fmt: skip
-    def turn(self, dice: Dice, asks: int, worker: str, room: int, seconds: int) -> None:
+    def turn(self, dice: Dice, asks: int, worker: str, room: int, seconds: int, in_one_call: bool) -> None:
         for _ in range(asks):
             self.ask(dice)
         self.clock.advance(seconds * SECOND)
-        self._turn(worker, room, sweep=seconds > 0)
+        self._turn(worker, room, sweep=seconds > 0, in_one_call=in_one_call)
 
-    def _turn(self, worker: str, room: int, sweep: bool = False) -> None:
+    @rule(dice=st.binary(min_size=_DICE, max_size=_DICE).map(Dice), worker=st.sampled_from(_WORKERS))
+    @precondition(lambda self: self.store.has_one_calls)
+    def signal_alone(self, dice: Dice, worker: str) -> None:
+        """A turn of the most frequent kind: a signal that an instance waits for, or only a claim."""
+        awaited = [(id, name) for id, kind, name in self._awaited() if kind == "signal"]
+        for id, name in [dice.pick(awaited, "wait")] if awaited else ():
+            self.queue.append(
+                Deliver(target=id, name=name, payload=self._token(), dedup_key=dice.pick(_DEDUP, "dedup"))
+            )
+        self._turn(worker, dice.pick([0, 1, 2], "room"), in_one_call=True)
+
+    def _turn(self, worker: str, room: int, sweep: bool = False, in_one_call: bool = False) -> None:
         requests, self.queue = self.queue, []
-        turn, content = self.await_(self._run(requests, worker if room else None, room, sweep))
+        turn, content = self.await_(self._run(requests, worker if room else None, room, sweep, in_one_call))
         assert all(isinstance(request, Cancel) and request.force for request in turn.again)
         self.queue += turn.again
         expected = self.model.turn(requests, turn.now, sweep)
@@ -273,15 +293,25 @@ class Kernel(RuleBasedStateMachine):
         audit(content, self.rules, {seq for id, seqs in self.seen.items() for seq in seqs})
 
     async def _run(
-        self, requests: list[Request], worker: str | None, room: int, sweep: bool
+        self, requests: list[Request], worker: str | None, room: int, sweep: bool, in_one_call: bool
     ) -> tuple[TurnResult, Content]:
-        tx = await self.store.begin()
-        try:
-            free = capacity(worker, room) if worker else None
-            turn = await run_turn(tx, self.rules, self.catalog, requests, free, sweep=sweep, plain=are_plain(requests))
-        except BaseException:
-            await tx.rollback()
-            raise
+        free = capacity(worker, room) if worker else None
+        found = None
+        if in_one_call and not sweep:
+            if free is not None:
+                free.backlog = not requests  # as the clerk, if no rows wait
+            found = await OneCalls(enabled=True).run(self.store, requests, free)
+        if found is None:
+            tx = await self.store.begin()
+            try:
+                plain = are_plain(requests)
+                turn = await run_turn(tx, self.rules, self.catalog, requests, free, sweep=sweep, plain=plain)
+            except BaseException:
+                await tx.rollback()
+                raise
+        else:
+            tx, turn = found
+            Kernel.in_one_call += 1
         await tx.commit()
         return turn, Content({table: await self.store.read(sql) for table, sql in _CONTENT.items()})
 
@@ -386,4 +416,6 @@ def test_the_kernel_does_what_its_model_says_on_sqlite() -> None:
 def test_the_kernel_does_what_its_model_says_on_postgresql(pg_store: Store) -> None:
     clock = TickingClock()
     url = f"{pg_store.url}?synchronous_commit=off"
-    _check(PostgresStore(url, schema=pg_store.options["schema"], lease=180, clock=clock), clock, examples=10)
+    Kernel.in_one_call = 0
+    _check(PostgresStore(url, schema=pg_store.options["schema"], lease=180, clock=clock), clock, examples=15)
+    assert Kernel.in_one_call > 0

@@ -6,19 +6,19 @@ blocks that a plan reads. HARK_PLANS=full adds a million unrelated rows of each 
 
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
 import pytest
 
-from hark.store import migrate, reads
+from hark.store import reads
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
 from tests.support import crowd
 from tests.support.inspect import query, until
 from tests.support.postgres import Postgres
+from tests.support.postgres_plans import SCRIPTS, TABLES, analyse, fill, fresh, literal, run
 from tests.support.stores import Store
 
 SMALL = 1_000
@@ -29,49 +29,6 @@ FACTOR, SLACK = (
 )  # an index over 100 times the rows has more levels, and fewer wanted rows share a leaf
 
 pytestmark = pytest.mark.timeout(900)
-
-
-TABLES = {"instances", "waits", "signals", "events", "tags", "awakeables"}
-SCRIPTS = ["CREATE TABLE migrations (version integer PRIMARY KEY)"]
-SCRIPTS += [script for _, _, script in migrate.scripts("postgres")]
-
-
-def fresh(postgres: Postgres) -> Store:
-    return Store("postgres", postgres.url, {"schema": f"hark_{secrets.token_hex(6)}"})
-
-
-async def run(store: Store, *statements: str) -> None:
-    db = await asyncpg.connect(store.url, server_settings={"search_path": store.options["schema"]})
-    try:
-        for statement in statements:
-            await db.execute(statement)
-    finally:
-        await db.close()
-
-
-async def fill(store: Store, size: int) -> None:
-    await run(
-        store,
-        f"CREATE SCHEMA {store.options['schema']}",
-        *SCRIPTS,
-        *(f"ALTER TABLE {table} SET UNLOGGED" for table in TABLES),  # these rows need not survive a crash
-        *(f"ALTER TABLE {table} SET (autovacuum_enabled = off)" for table in TABLES),
-        *crowd.statements(size, "postgres"),
-    )
-
-
-async def analyse(store: Store) -> None:
-    await run(store, f"VACUUM ANALYZE {', '.join(TABLES)}, buckets")
-
-
-def literal(value: Any) -> str:
-    """A parameter as an untyped literal."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, list | tuple):
-        items = ("NULL" if item is None else json.dumps(item, ensure_ascii=False) for item in value)
-        return "'{" + ",".join(items).replace("'", "''") + "}'"
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 async def explain(store: Store, question: crowd.Question, size: int, role: str = "clerk") -> dict[str, Any]:

@@ -4,6 +4,7 @@ Each kind of work is done for 1, for 2 and for 200 instances. One may need fewer
 a shorter path; two and two hundred send exactly the same list.
 """
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -34,7 +35,7 @@ from hark.kernel.requests import (
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.decisions import (
     Arm,
@@ -52,6 +53,7 @@ from hark.model.failures import Failure
 from hark.model.lanes import code_lane
 from hark.model.notes import NotedEvent
 from hark.model.values import Rate
+from hark.runtime.one_calls import OneCalls
 from hark.store.sql import Sql
 from tests.support.inspect import counted
 from tests.support.runs import note_awakeable, note_events, note_state, note_wait, on_run, running
@@ -668,6 +670,32 @@ async def test_t2_a_sweep_without_a_due_schedule_asks_once_and_no_other_turn_ask
             [claim] = (await t.turn(deliver(id), capacity=capacity("me", 1))).claims
             await t.turn(done(claim))
         assert not [name for name in sent if "start" in name or "schedule" in name]
+
+
+async def test_a_one_call_turn_is_three_round_trips_for_one_row_and_for_five(pg_store: Store) -> None:
+    async with table(pg_store) as t:
+        calls = OneCalls(enabled=True)
+        for n in (1, 5):
+            ids = await t.parked(n)
+            room = Capacity("me", {"default": n}, {code_lane(DEFINITION, 1): Traits()}, backlog=False)
+            turn = await _run_in_one_call(t, calls, [deliver(id, dedup_key="k") for id in ids], room)
+            assert sorted(claim.id for claim in turn.claims) == sorted(ids)
+            await t.started(n)
+            turn = await _run_in_one_call(t, calls, [], capacity("me", n))
+            assert len(turn.claims) == n
+
+
+async def _run_in_one_call(t: Table, calls: OneCalls, requests: list[Request], room: Capacity) -> TurnResult:
+    """Run a turn, which must be BEGIN, one call and COMMIT."""
+    sent: list[str] = []
+    with (await t.store._writer()).query_logger(lambda query: sent.append(" ".join(query.query.split())[:27])):
+        found = await calls.run(t.store, requests, room)
+        assert found is not None
+        tx, turn = found
+        await tx.commit()
+        await asyncio.sleep(0)  # the driver logs in a callback of the loop
+    assert sent == ["BEGIN", "SELECT * FROM one_call_turn", "COMMIT"]
+    return turn
 
 
 async def _clear(t: Table) -> None:

@@ -30,8 +30,16 @@ async def shared_stage(schema: Store, make_rules: Callable[[], Rules]) -> AsyncI
         yield stage
 
 
+@pytest.fixture
+def one_calls() -> bool:
+    """Whether acts are one call if they can be; see `IN_BOTH_WAYS`."""
+    return False
+
+
 @pytest_asyncio.fixture(loop_scope="module")
-async def stage(shared_stage: Stage, postgres: Postgres) -> AsyncIterator[Stage]:
+async def stage(shared_stage: Stage, postgres: Postgres, one_calls: bool) -> AsyncIterator[Stage]:
     await shared_stage.clear(whole=True)
+    shared_stage.one_calls, shared_stage.in_one_call = one_calls, 0
     with no_deadlock(shared_stage, postgres):
         yield shared_stage
+    assert bool(shared_stage.in_one_call) is one_calls, "the second run must differ from the first"

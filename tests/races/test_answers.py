@@ -6,35 +6,43 @@ from hark.kernel.requests import Cancel, ClaimAwakeable, Deliver, Message, Settl
 from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadyClaimed, AlreadySettled, NoTarget
+from hark.model.names import awakeable_id
 from tests.support.runs import note_awakeable, running
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import IN_BOTH_WAYS, Duel, Stage, part
 from tests.support.turns import MINUTE, asked, done, on, park
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def _resolve(payload: str = "1", by: str | None = None) -> SettleAwakeable:
-    return SettleAwakeable(settle=Settle("question", "RESOLVED", payload=payload, by=by))
+def _question(stage: Stage) -> str:
+    """The awakeable of `x`. Only an id that names its instance can be answered in one call; of another, the turn reads
+    the owner."""
+    return awakeable_id("x", 0) if stage.one_calls else "question"
 
 
-def _reject() -> SettleAwakeable:
-    return SettleAwakeable(settle=Settle("question", "REJECTED", error="no"))
+def _resolve(stage: Stage, payload: str = "1", by: str | None = None) -> SettleAwakeable:
+    return SettleAwakeable(settle=Settle(_question(stage), "RESOLVED", payload=payload, by=by))
+
+
+def _reject(stage: Stage) -> SettleAwakeable:
+    return SettleAwakeable(settle=Settle(_question(stage), "REJECTED", error="no"))
 
 
 async def _asking(stage: Stage, timeout: int | None = None) -> None:
-    question, wait = asked("question", timeout=timeout)
+    question, wait = asked(_question(stage), timeout=timeout)
     await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))
 
 
+@IN_BOTH_WAYS
 async def test_fault_42_of_two_concurrent_answers_one_settles_and_the_other_gets_a_conflict(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
-        answers = [_resolve(by="ann"), _reject()]
+        answers = [_resolve(stage, by="ann"), _reject(stage)]
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()
             [refused] = [answer.result for answer in answers if isinstance(answer.result, AlreadySettled)]
-            assert content.awakeables["question"].status == refused.status
+            assert content.awakeables[_question(stage)].status == refused.status
             assert refused.by == ("ann" if refused.status == "RESOLVED" else None)
             assert content.kinds("x") == ["awakeable"]
             assert content.instances["x"].status == "runnable"
@@ -48,11 +56,11 @@ async def test_fault_43_an_answer_concurrent_with_the_timeout_leaves_one_status_
     async def prepare() -> Duel:
         await _asking(stage, timeout=MINUTE)
         stage.clock.advance(MINUTE)
-        answer = _resolve()
+        answer = _resolve(stage)
 
         async def check(sweeping: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
-            status = content.awakeables["question"].status
+            status = content.awakeables[_question(stage)].status
             assert status == ("TIMEOUT" if isinstance(answer.result, AlreadySettled) else "RESOLVED")
             assert content.kinds("x") == ["awakeable"]
             assert content.instances["x"].status == "runnable"
@@ -62,14 +70,15 @@ async def test_fault_43_an_answer_concurrent_with_the_timeout_leaves_one_status_
     await stage.explore(prepare, deep=True)
 
 
+@IN_BOTH_WAYS
 async def test_fault_46_an_answer_concurrent_with_a_cancel_leaves_one_status(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
-        answer = _resolve()
+        answer = _resolve(stage)
 
         async def check(cancelling: TurnResult, answering: TurnResult) -> None:
             content = await stage.content()
-            status = content.awakeables["question"].status
+            status = content.awakeables[_question(stage)].status
             assert status == ("CANCELLED" if isinstance(answer.result, AlreadySettled) else "RESOLVED")
             assert content.instances["x"].status == "cancelled"
 
@@ -78,11 +87,12 @@ async def test_fault_46_an_answer_concurrent_with_a_cancel_leaves_one_status(sta
     await stage.explore(prepare, deep=True)
 
 
+@IN_BOTH_WAYS
 async def test_fault_44_an_answer_concurrent_with_the_park_on_it_wakes_the_instance(stage: Stage) -> None:
     """The awakeable was created earlier; its instance did something else before it parks on the answer."""
 
     async def prepare() -> Duel:
-        await stage.one.run(park(await stage.executing("x"), on("poke"), awakeables=(asked("question")[0],)))
+        await stage.one.run(park(await stage.executing("x"), on("poke"), awakeables=(asked(_question(stage))[0],)))
         await stage.one.run(Deliver(target="x", name="poke"))
         [claim] = await stage.claim()
 
@@ -92,15 +102,15 @@ async def test_fault_44_an_answer_concurrent_with_the_park_on_it_wakes_the_insta
             assert "awakeable" in content.kinds("x")
 
         seen = [row.seq for row in claim.inbox]
-        return Duel(part(park(claim, on("question", "awakeable"))), part(_resolve()), check, seen=seen)
+        return Duel(part(park(claim, on(_question(stage), "awakeable"))), part(_resolve(stage)), check, seen=seen)
 
     await stage.explore(prepare, deep=True)
 
 
 async def test_a1_a_settled_awakeable_does_not_time_out_later_although_its_wait_is_kept(stage: Stage) -> None:
-    question, wait = asked("question", timeout=MINUTE)
+    question, wait = asked(_question(stage), timeout=MINUTE)
     await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))
-    await stage.one.run(_resolve())
+    await stage.one.run(_resolve(stage))
     [claim] = await stage.claim()
     late = park(claim, on("other"), disarm=())
     late.decision.consume, late.decision.handed = (), tuple(row.seq for row in claim.inbox)
@@ -108,14 +118,14 @@ async def test_a1_a_settled_awakeable_does_not_time_out_later_although_its_wait_
     stage.clock.advance(2 * MINUTE)
     await stage.one.run(sweep=True)
     content = await stage.content()
-    assert content.awakeables["question"].status == "RESOLVED"
+    assert content.awakeables[_question(stage)].status == "RESOLVED"
     assert content.kinds("x") == ["awakeable"], "one settlement, one inbox row"
 
 
 async def test_a1_an_answer_concurrent_with_the_end_of_its_instance(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
-        await stage.one.run(_resolve())
+        await stage.one.run(_resolve(stage))
         [claim] = await stage.claim()
         second, wait = asked("second", 1)
         await stage.one.run(park(claim, wait, on("poke"), awakeables=(second,)))
@@ -188,7 +198,7 @@ async def test_b6_a_claim_concurrent_with_the_end_of_an_awakeable_comes_first_or
     async def prepare() -> Duel:
         await _asking(stage, timeout=MINUTE)
         claim = ClaimAwakeable(awakeable="question", by="ann", read_owner=True)
-        ending = part(_resolve()) if end == "answer" else part(Cancel(target="x"))
+        ending = part(_resolve(stage)) if end == "answer" else part(Cancel(target="x"))
         if end == "timeout":
             stage.clock.advance(MINUTE - 10_000)
             ending = part(sweep=True)

@@ -7,7 +7,7 @@ import pytest
 from hark.kernel.requests import HandBack, Reclaim
 from hark.kernel.result import TurnResult
 from hark.store import statements as sql
-from tests.support.stage import Duel, Side, Stage, part
+from tests.support.stage import IN_BOTH_WAYS, Duel, Side, Stage, part
 from tests.support.turns import MINUTE, capacity, done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,6 +20,7 @@ async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
     return sorted((late | {owner for (owner,) in await side.store.read(sql.unknown_owners)}) - {me})
 
 
+@IN_BOTH_WAYS
 async def test_x2_two_workers_that_claim_concurrently_never_claim_the_same_row(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.start("a", "b", "c")

@@ -8,13 +8,14 @@ import pytest
 from hark.kernel.requests import Cancel, Deliver, Request
 from hark.kernel.result import TurnResult
 from hark.model.errors import NoTarget
-from tests.support.stage import Duel, Part, Stage, part
+from tests.support.stage import IN_BOTH_WAYS, Duel, Part, Stage, part
 from tests.support.turns import MINUTE, advance, capacity, done, handed, on, park, retry, stop, timer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize("id", ["x", "01900000-0000-7000-8000-000000000000"], ids=["id given", "id made"])
+@IN_BOTH_WAYS
 async def test_fault_1_and_3_a_delivery_at_any_statement_of_a_park_wakes_the_instance(stage: Stage, id: str) -> None:
     async def prepare() -> Duel:
         claim = await stage.executing(id)
@@ -48,6 +49,7 @@ async def test_s3_a_key_that_has_the_shape_of_an_id_is_found_while_its_holder_pa
     await stage.explore(prepare)
 
 
+@IN_BOTH_WAYS
 async def test_s3_a_delivery_that_claims_in_its_turn_concurrent_with_all_that_wakes_or_ends_the_instance(
     stage: Stage,
 ) -> None:
@@ -219,6 +221,7 @@ async def test_fault_14_signals_of_two_senders_are_both_stored_and_one_of_them_w
     await stage.explore(prepare, deep=True)
 
 
+@IN_BOTH_WAYS
 async def test_fault_16_two_concurrent_signals_with_one_dedup_key_are_one_row_and_both_calls_succeed(
     stage: Stage,
 ) -> None:

@@ -4,12 +4,13 @@ import pytest
 
 from hark.kernel.requests import Cancel, Deliver, StartInstances
 from hark.kernel.result import TurnResult
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import IN_BOTH_WAYS, Duel, Stage, part
 from tests.support.turns import MINUTE, capacity, new, on, park, timer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@IN_BOTH_WAYS
 async def test_fault_20_a_signal_concurrent_with_the_timeout_wakes_once_and_is_not_lost(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.parked("x", on("paid", timeout=MINUTE))

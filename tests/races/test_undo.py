@@ -7,7 +7,7 @@ from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import UNDO, JournalLine
 from hark.model.errors import Conflict
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import IN_BOTH_WAYS, Duel, Stage, part
 from tests.support.turns import advance, capacity, done, new, on, park, spawn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -156,6 +156,7 @@ async def test_x8_a_plain_and_a_forced_cancel_end_the_instance(stage: Stage) -> 
     await stage.explore(prepare, deep=True)
 
 
+@IN_BOTH_WAYS
 async def test_x8_a_cancel_against_the_claim_of_the_undo(stage: Stage) -> None:
     """The claim finds the undo or nothing; it never gets the interrupted step."""
 

@@ -1,5 +1,6 @@
 """Faults 37 and 70: after a connection lost in COMMIT the result is read, never guessed; the turn is applied once."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from hark import Await, Context, Done, Hark, Machine, Next, step
 from hark.store.postgres import PostgresTx
 from hark.store.protocol import Lost
+from tests.support.inspect import counted
 from tests.support.stores import Store
 
 
@@ -86,3 +88,25 @@ async def test_fault_70_outcomes_whose_commits_are_cut_repeatedly_are_applied_on
         assert left() == 0
         types = [event.type for event in await app.events(sender)]
         assert types == ["started", "next", "done"]
+
+
+async def test_fault_70_claims_in_one_call_whose_commits_are_cut_are_made_once(
+    pg_store: Store, cut: Callable[[int], Callable[[], int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that only claims writes no event, so only the number of its transaction says whether it has committed."""
+    async with Hark(pg_store.url, **pg_store.options) as app:
+        app.register(Friend)
+        friends = [await app.start(Friend) for _ in range(3)]
+        left = cut(2)
+        with counted(pg_store, monkeypatch) as sent:
+            async with app.worker():
+                while len(await app.waits()) < 3:
+                    await asyncio.sleep(0.01)
+                assert left() == 0
+                for friend in friends:
+                    await app.signal(friend, "hello")
+                assert [await friend.result(timeout=30) for friend in friends] == [1, 1, 1]
+        assert sent[0] == "one_call_turn"
+        for friend in friends:
+            assert (await app.get(friend)).attempt == 0
+            assert [event.type for event in await app.events(friend)] == ["started", "await", "signal", "done"]

@@ -1,4 +1,5 @@
-"""A TCP proxy in front of PostgreSQL that understands just enough of the protocol to cut at a COMMIT.
+"""A TCP proxy in front of PostgreSQL that understands just enough of the protocol to cut at a COMMIT, or at a message
+with a certain text.
 
 >>> async with Proxy(url) as proxy:
 ...     app = Hark(proxy.url)
@@ -25,6 +26,7 @@ class Line:
         self.server = server
         self.answered = asyncio.Event()  # the server has answered since it was last cleared
         self.mute = False  # the server's replies do not reach the client
+        self.ends_at_reply = False  # it is cut instead of passing on the server's next reply
         self.flowing = asyncio.Event()  # cleared: no data passes, and the connection stays open
         self.flowing.set()
 
@@ -51,6 +53,12 @@ async def cut_after(line: Line, commit: bytes) -> None:
     line.cut()
 
 
+async def cut_reply(line: Line, message: bytes) -> None:
+    """The server carries out a statement that takes several messages; its reply never reaches the client."""
+    line.ends_at_reply = True
+    line.server.write(message)
+
+
 class Delayed:
     """The client is disconnected immediately; the COMMIT is delayed and arrives when the test says so."""
 
@@ -72,6 +80,7 @@ class Proxy:
         self._target = urlsplit(url)
         self._lines: set[Line] = set()
         self._accident: Accident | None = None
+        self._text = b""
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
         self._silent = False
@@ -87,7 +96,12 @@ class Proxy:
 
     def at_commit(self, accident: Accident) -> None:
         """Arm: the next COMMIT, and only that one, gets this fault."""
-        self._accident = accident
+        self.at(b"COMMIT", accident)
+
+    def at(self, text: bytes, accident: Accident) -> None:
+        """Arm: the next message of a client that contains this text, and only that one, gets this fault. A statement
+        that is prepared already is sent without its own text, but with its parameters."""
+        self._text, self._accident = text, accident
 
     def cut(self) -> None:
         """Cut every connection now."""
@@ -154,7 +168,7 @@ class Proxy:
             head = await reader.readexactly(5)
             message = head + await reader.readexactly(int.from_bytes(head[1:]) - 4)
             await line.flowing.wait()
-            if self._accident is not None and b"COMMIT" in message:
+            if self._accident is not None and self._text in message:
                 accident, self._accident = self._accident, None
                 self.accidents += 1
                 await accident(line, message)
@@ -167,6 +181,9 @@ class Proxy:
             while data := await reader.read(1 << 16):
                 await line.flowing.wait()
                 line.answered.set()
+                if line.ends_at_reply:
+                    line.cut()
+                    return
                 if not line.mute:
                     line.client.write(data)
                     await line.client.drain()

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
+import pytest
+from msgspec import structs
 
 from hark.kernel.definitions import Catalog
+from hark.kernel.one_call_turn import one_call, run_one_call_turn
 from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -43,6 +46,7 @@ from tests.support.turns import (
     spawn,
 )
 
+_Result = TypeVar("_Result", bound=TurnResult | None)
 _NAMES = {id(value): name for name, value in (vars(statements) | vars(reads)).items() if isinstance(value, Sql)}
 _HANG = 60  # seconds; reached only if a test hangs
 # Statements that lock, or read rows that are not locked: another transaction around them can make a difference.
@@ -54,6 +58,7 @@ _MATTER = {
     "record_definitions", "newest_definitions", "deploy_definitions", "set_undeployed", "commit", "lock_free",
     "run_waits", "due_starts", "starts_by_id", "lock_starts", "lock_due_starts", "save_starts", "release_starts",
     "kept_messages", "seen_messages", "starts_by_event", "insert_messages", "forget_expired_messages",
+    "one_call_turn",
 }  # fmt: skip
 _TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses", "starts", "messages")  # fmt: skip
@@ -115,11 +120,13 @@ class _SteppedTx:
     """A transaction that asks its `Act` before it sends a statement."""
 
     def __init__(self, tx: PostgresTx, ask: Callable[[str], Awaitable[None]]) -> None:
-        self._tx = tx
-        self._ask = ask
+        self.__dict__.update(_tx=tx, _ask=ask)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:  # a one-call turn sets what it has found out
+        setattr(self._tx, name, value)
 
     async def fetch(self, sql: Sql, rows: Any = None, **values: Any) -> Any:
         await self._ask(_NAMES[id(sql)])
@@ -197,18 +204,43 @@ class Act:
 
     async def _play(self) -> TurnResult:
         await self._ask("begin")
+        if self.side.stage.one_calls and (turn := await self._play_in_one_call()) is not None:
+            return turn
         tx = await self.side.store.begin()
-        stepped: Any = _SteppedTx(tx, self._ask)
         part, side = self.part, self.side
+        turn = run_turn(self._stepped(tx), side.rules, side.catalog, part.requests, part.claim, **part.how)
+        return await self._end(tx, turn)
+
+    async def _play_in_one_call(self) -> TurnResult | None:
+        """As runtime/one_calls.py: None if the turn has to run in the ordinary way."""
+        part, claim = self.part, self.part.claim
+        if part.requests and claim is not None:
+            claim = structs.replace(claim, backlog=False)  # else it is never one call
+        values = None if part.how else one_call(part.requests, claim)
+        if values is None:
+            return None
+        tx = await self.side.store.begin(one_call=True)
+        turn = await self._end(tx, run_one_call_turn(self._stepped(tx), part.requests, claim, values))
+        self.side.stage.in_one_call += turn is not None
+        return turn
+
+    def _stepped(self, tx: PostgresTx) -> Any:
+        return _SteppedTx(tx, self._ask)
+
+    async def _end(self, tx: PostgresTx, turn: Coroutine[Any, Any, _Result]) -> _Result:
+        """Carry out the turn, and commit it unless it has no result."""
         try:
-            turn = await run_turn(stepped, side.rules, side.catalog, part.requests, part.claim, **part.how)
-            self.turn = turn
+            result = await turn
+            if result is None:
+                await tx.rollback()
+                return result
+            self.turn = result
             await self._ask("commit")
         except BaseException:
             await tx.rollback()
             raise
         await tx.commit()
-        return turn
+        return result
 
 
 @dataclass
@@ -235,6 +267,8 @@ class Stage:
         self._url = url
         self._schema = store.options["schema"]
         self.eye: asyncpg.Connection
+        self.one_calls = False  # an act is one call if it can be
+        self.in_one_call = 0  # acts that were
 
     async def open(self) -> None:
         await self.one.open()
@@ -372,6 +406,10 @@ class Stage:
             await one.drop()
             await two.drop()
         return over, how == "stands"
+
+
+IN_BOTH_WAYS = pytest.mark.parametrize("one_calls", [False, True], ids=["ordinary", "one call"])
+"""Runs a test with `stage` a second time with acts that are one call, if they can be."""
 
 
 @contextlib.asynccontextmanager

@@ -92,7 +92,8 @@ def _json(data: dict[str, str]) -> str:
 def _worker(capacity: Capacity | None, count: int) -> _Values | None:
     if capacity is None:
         return {"owner": None, "queues": None, "lanes": None, "sizes": None, "most": _MOST} if count else None
-    if count and capacity.backlog:  # rows that have waited longer may need the slots
+    # With requests: rows that have waited longer may need the slots. Without: there is nothing to claim.
+    if capacity.backlog is (count > 0):
         return None
     slots: list[tuple[str, str, int]] = []
     for queue, free in capacity.free.items():
@@ -127,6 +128,8 @@ async def run_one_call_turn(
         # The instance is locked now, so the schema cannot change any more.
         found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
     if not found or len(found) < len(requests) or found[-1][_UNKNOWN_SCHEMA] is not None:
+        return None
+    if len(found) > 1 and found[-1][0] is None:
         return None
     *_, tx.now, tx.xid, tx.position = found[0]
     result = TurnResult(tx)

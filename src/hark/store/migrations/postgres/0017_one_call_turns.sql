@@ -2,8 +2,9 @@
 --
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
 -- these instances for the worker `_owner`; without an owner, make them claimable. Without targets: claim what is
--- claimable. It returns a row for each instance (without targets at least one), or fewer if a decision of the kernel is
--- needed: the caller then rolls back, and the turn runs in the ordinary way (kernel/one_call_turn.py).
+-- claimable. It returns a row for each instance (without targets at least one). If a decision of the kernel is needed, it
+-- returns fewer rows, or a last one without an id after others: the caller then rolls back, and the turn runs in the
+-- ordinary way (kernel/one_call_turn.py).
 --
 -- Each statement of the function has a snapshot of its own under READ COMMITTED, so what is read after the lock is what
 -- the lock protects (invariant 3). A statement for each instance is right here: there are a few, and each statement for
@@ -77,6 +78,11 @@ BEGIN
         INTO waits, _is_answered, _has_children
         FROM waits w WHERE w.instance_id = _ids[_nth] AND w.closed_at IS NULL;
         IF _has_children THEN
+            IF _nth > 1 THEN
+                -- Without targets the caller does not know how many rows to expect.
+                id := NULL;
+                RETURN NEXT;
+            END IF;
             RETURN;
         END IF;
 
@@ -97,7 +103,7 @@ BEGIN
                     OR (_answered_by[_nth] IS NOT NULL AND _asked.assignees IS NOT NULL AND _asked.groups IS NULL
                         AND NOT _asked.assignees::jsonb ? _answered_by[_nth]) THEN
                     RETURN;
-                ELSIF _asked.schema IS DISTINCT FROM _schemas[_nth] THEN
+                ELSIF _asked.schema IS NOT NULL AND _asked.schema IS DISTINCT FROM _schemas[_nth] THEN
                     unknown_schema := _asked.schema;
                     RETURN NEXT;
                     RETURN;
