@@ -618,6 +618,8 @@ class Session:
         and not by the garbage collector (FINDINGS 72)."""
         self.close()
         self.claim.session = None
+        for operation in self._open.values():
+            operation.callbacks = ()
         self._open.clear()
         self._resolved_early.clear()
         self._inbox.release()

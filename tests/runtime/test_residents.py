@@ -1,0 +1,173 @@
+"""Functions that stay in memory after their park (decision 21): when they continue, and when they are given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hark import FunctionContext, Hark, workflow
+from hark.runtime import residents
+from tests.support.inspect import until
+from tests.support.stores import Store
+
+begun: list[str] = []
+closed: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    begun.clear()
+    closed.clear()
+
+
+@workflow
+async def waits(ctx: FunctionContext, name: str) -> list[Any]:
+    begun.append(name)
+    try:
+        return [(await ctx.wait_for_signal("one")).payload, (await ctx.wait_for_signal("two")).payload]
+    finally:
+        closed.append(name)
+
+
+def make(store: Store, **options: Any) -> Hark:
+    app = Hark(store.url, **store.options, **options)
+    app.register(waits)
+    return app
+
+
+async def parked(app: Hark, id: str, name: str) -> None:
+    async def is_parked() -> bool:
+        return any(wait.instance_id == id and wait.name == name for wait in await app.waits(kind="signal"))
+
+    await until(is_parked, f"{id} to wait for {name}")
+
+
+async def test_a_function_that_is_answered_soon_is_not_replayed(store: Store) -> None:
+    async with make(store) as app, app.worker():
+        it = await app.start(waits, {"name": "a"})
+        for n, name in enumerate(("one", "two")):
+            await parked(app, it.id, name)
+            assert closed == []
+            await it.signal(name, n)
+        assert await it.result(timeout=30) == [0, 1]
+    assert begun == ["a"]
+    assert closed == ["a"]
+
+
+async def test_with_the_option_0_every_activation_replays(store: Store) -> None:
+    async with make(store, resident_functions=0) as app, app.worker():
+        it = await app.start(waits, {"name": "a"})
+        for n, name in enumerate(("one", "two")):
+            await parked(app, it.id, name)
+            await it.signal(name, n)
+        assert await it.result(timeout=30) == [0, 1]
+    assert begun == ["a"] * 3
+    assert closed == ["a"] * 3
+
+
+async def test_the_oldest_is_given_up_when_there_are_too_many(store: Store) -> None:
+    async with make(store, resident_functions=1) as app, app.worker():
+        first, second = await app.start(waits, {"name": "a"}), None
+        await parked(app, first.id, "one")
+        second = await app.start(waits, {"name": "b"})
+        await parked(app, second.id, "one")
+        await until(lambda: closed == ["a"], "the first to be given up")
+        for it in (second, first):
+            await it.signal("one", 1)
+            await it.signal("two", 2)
+            assert await it.result(timeout=30) == [1, 2]
+    assert begun == ["a", "b", "a"]
+
+
+async def test_large_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residents, "_MOST_TEXT", 100)
+    async with make(store) as app, app.worker():
+        small, large = await app.start(waits, {"name": "a"}), await app.start(waits, {"name": "b" * 200})
+        for it in (small, large):
+            await parked(app, it.id, "one")
+        await until(lambda: "b" * 200 in closed, "the large one to be given up")
+        for it in (small, large):
+            await it.signal("one", 1)
+            await it.signal("two", 2)
+            assert await it.result(timeout=30) == [1, 2]
+
+
+async def test_old_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residents, "_SECONDS", 0.05)
+    async with make(store) as app, app.worker():
+        it = await app.start(waits, {"name": "a"})
+        await parked(app, it.id, "one")
+        await until(lambda: closed == ["a"], "it to be given up")
+        await it.signal("one", 1)
+        await parked(app, it.id, "two")
+        await it.signal("two", 2)
+        assert await it.result(timeout=30) == [1, 2]
+    assert begun[:2] == ["a", "a"]
+
+
+async def test_a_worker_that_stops_gives_up_all_and_the_next_one_replays(store: Store) -> None:
+    async with make(store) as app:
+        async with app.worker():
+            it = await app.start(waits, {"name": "a"})
+            await parked(app, it.id, "one")
+        assert closed == ["a"]
+        async with app.worker():
+            await it.signal("one", 1)
+            await it.signal("two", 2)
+            assert await it.result(timeout=30) == [1, 2]
+    assert begun == ["a", "a"]
+
+
+async def _cancel_elsewhere(other: Hark, id: str) -> None:
+    await other.cancel(id)
+
+
+async def _activate_elsewhere(other: Hark, id: str) -> None:
+    async with other.worker():
+        await other.signal(id, "one", 1)
+        await parked(other, id, "two")
+
+
+@pytest.mark.parametrize("elsewhere", [_cancel_elsewhere, _activate_elsewhere], ids=["cancelled", "activated"])
+async def test_a_function_to_which_another_process_did_something_is_replayed(
+    store: Store, elsewhere: Callable[[Hark, str], Awaitable[None]]
+) -> None:
+    async with make(store) as app, make(store) as other:
+        worker = app.worker()
+        async with worker:
+            it = await app.start(waits, {"name": "a"})
+            await parked(app, it.id, "one")
+            worker._activations.open = False  # it claims nothing while the other process works
+            await elsewhere(other, it.id)
+            worker._activations.open = True
+            app._clerk.hint()
+            if elsewhere is _cancel_elsewhere:
+                assert (await it.get()).status == "cancelled"
+                return
+            before = len(begun)
+            await it.signal("two", 2)
+            assert await it.result(timeout=30) == [1, 2]
+            assert len(begun) == before + 1, "the code that had parked before the other process did is not used"
+
+
+async def test_signals_that_it_did_not_ask_for_are_not_given_twice(store: Store) -> None:
+    @workflow
+    async def takes(ctx: FunctionContext) -> list[Any]:
+        first = await ctx.wait_for_signal("go")
+        return [first.payload, *[(await ctx.wait_for_signal("noise")).payload for _ in range(4)]]
+
+    app = Hark(store.url, **store.options)
+    app.register(takes)
+    async with app, app.worker():
+        it = await app.start(takes)
+        await parked(app, it.id, "go")
+        await asyncio.gather(*(it.signal("noise", n) for n in range(2)))
+        await it.signal("go", "go")
+        await parked(app, it.id, "noise")
+        for n in (2, 3):
+            await it.signal("noise", n)
+        found = await it.result(timeout=30)
+    assert found == ["go", 0, 1, 2, 3]
