@@ -66,8 +66,8 @@ async def long(ctx: FunctionContext, entries: int) -> None:
     resumed[ctx.id] = time.monotonic()
 
 
-def app_on(url: str) -> Hark:
-    app = Hark(url)
+def app_on(url: str, **options: Any) -> Hark:
+    app = Hark(url, **options)
     app.register(ten, ask, long)
     return app
 
@@ -95,7 +95,7 @@ async def functions(url: str, n: int, in_flight: int) -> dict[str, Any]:
 
 async def replay(url: str, n: int, in_flight: int) -> dict[str, Any]:
     """What a journal of 1,000 entries adds to a wake-up: median from signal to resumed code, long minus short."""
-    app = app_on(url)
+    app = app_on(url, resident_functions=0)
     async with app, app.worker({"default": in_flight}):
         pairs = [[(await app.start(long, entries)).id for entries in (1, ENTRIES)] for _ in range(n)]
         while len(await app.waits(kind="signal")) < 2 * n:
@@ -119,9 +119,9 @@ async def park(app: Hark, n: int) -> list[str]:
     return ids
 
 
-async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
+async def answer(url: str, n: int, in_flight: int, **options: Any) -> dict[str, Any]:
     """Answer `n` parked functions in this process, until all are done."""
-    app = app_on(url)
+    app = app_on(url, **options)
     async with app, app.worker({"default": in_flight}):
         for count in (100, n):
             ids = await park(app, count)
@@ -131,6 +131,11 @@ async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
                 await reply
             seconds = time.perf_counter() - begin
     return {"n": n, "seconds": seconds, "per_second": n / seconds, "turns": DoorAccess(app).turns - turns}
+
+
+async def answer_replayed(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """The same with functions that do not stay in memory while they wait."""
+    return await answer(url, n, in_flight, resident_functions=0)
 
 
 async def trivial(request: HttpRequest) -> Response:
@@ -229,9 +234,9 @@ async def when_done(app: Hark, ids: list[str]) -> float:
     return time.monotonic()
 
 
-async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
+async def latency(url: str, n: int, in_flight: int, **options: Any) -> dict[str, Any]:
     """When idle: the time from the answer to the resumed code, in one process."""
-    app = app_on(url)
+    app = app_on(url, **options)
     found = []
     async with app, app.worker():
         for _ in range(n):
@@ -241,6 +246,11 @@ async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
             await app.result(id, timeout=30)
             found.append(resumed[id] - begin)
     return {"n": n, "median_seconds": statistics.median(found)}
+
+
+async def latency_replayed(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """The same with functions that do not stay in memory while they wait."""
+    return await latency(url, n, in_flight, resident_functions=0)
 
 
 async def latency_http(url: str, n: int, in_flight: int) -> dict[str, Any]:
@@ -291,9 +301,11 @@ WORKLOADS: dict[str, tuple[Workload, int]] = {
     "functions": (functions, 3000),
     "replay": (replay, 30),
     "answer": (answer, 2000),
+    "answer_replayed": (answer_replayed, 2000),
     "answer_http": (answer_http, 2000),
     "http": (http, 5000),
     "latency": (latency, 100),
+    "latency_replayed": (latency_replayed, 100),
     "latency_http": (latency_http, 100),
     "latency_apart": (latency_apart, 100),
     "send": (send, 0),

@@ -111,15 +111,13 @@ class Bench(table.Bench):
 # Ours by the way the answer takes: module, workload, and the targets against peers.
 ANSWERED: dict[str, tuple[str, str, dict[str, float]]] = {
     "in process": ("answers", "answer", {"DBOS": 10, "Absurd": 12, "Restate": 2}),
+    "in process, replayed": ("answers", "answer_replayed", {}),
     "over HTTP": ("answers", "answer_http", {"Restate": 1.1}),
     "over HTTP, worker apart": ("served", "answer", {}),
 }
 RESUMED: dict[str, tuple[str, str, dict[str, float]]] = {
-    "one process": (
-        "answers",
-        "latency",
-        {"DBOS": 1, "Absurd": 1, "Restate": 1, "Restate, suspended": 0.7},
-    ),
+    "one process": ("answers", "latency", {"DBOS": 1, "Absurd": 1, "Restate": 1, "Restate, suspended": 0.7}),
+    "one process, replayed": ("answers", "latency_replayed", {}),
     "two processes": ("answers", "latency_apart", {"DBOS": 1, "Absurd": 1, "Restate": 1.7}),
     "over HTTP": ("answers", "latency_http", {"Restate": 1.2}),
     "over HTTP, worker apart": ("served", "latency", {}),
