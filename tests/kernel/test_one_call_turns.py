@@ -123,6 +123,9 @@ class Rows:
             "other-version": ({"version": 2}, [on("go")]),
             "slotted": ({"concurrency_key": "two:parked"}, [on("go")]),
             "rated": ({}, [on("go")]),
+            "unordered": ({}, [Arm("signal", "wait-z", name="go"), Arm("signal", "wait-a", name="stop")]),
+            "directed": ({}, [on("go"), on("stop")]),
+            "closed": ({}, [on("go"), on("stop")]),
             "marked": ({"trace": f"00-{'a' * 32}-{'b' * 16}-01", "tags": {"a": "b"}, "scheduled_at": 7}, [on("go")]),
         }  # fmt: skip
         claims = await self.executing(*(new(id.replace(" ", "-"), **options) for id, (options, _) in waits.items()))
@@ -130,7 +133,11 @@ class Rows:
         for commit in commits:
             commit.decision.state = '{"odd": "💥"}'
         await self.run(*commits)
-        await self.sql("UPDATE instances SET rate_limit = 'rate' WHERE id = 'rated'")
+        await self.sql(
+            "UPDATE instances SET rate_limit = 'rate' WHERE id = 'rated'",
+            "UPDATE waits SET key = 'other' WHERE instance_id = 'directed' AND name = 'stop'",
+            "UPDATE waits SET closed_at = 1 WHERE instance_id = 'closed' AND name = 'stop'",
+        )
 
     async def asking(self) -> None:
         """Instances that wait for the answer to an awakeable, and most of them for a signal too."""
@@ -146,6 +153,7 @@ class Rows:
             "asks-late": {"timeout": MINUTE},
             "asks-in-time": {"timeout": MINUTE * 60},
             "asks-claimed": {},
+            "asks-for-task": {},
         }
         claims = await self.executing(*(new(id) for id in options))
         commits = []
@@ -155,18 +163,20 @@ class Rows:
             commits.append(park(claim, arm, on("go"), awakeables=(question,)))
         await self.run(*commits)
         await self.run(ClaimAwakeable(awakeable=awakeable_id("asks-claimed", 0), by="ann"))
+        await self.sql("UPDATE awakeables SET task_id = 'task' WHERE instance_id = 'asks-for-task'")
 
-        [twice, silent, wrong, answered] = await self.executing(
-            *map(new, ("asks-twice", "silent", "wrong", "answered"))
+        [twice, silent, wrong, named, answered] = await self.executing(
+            *map(new, ("asks-twice", "silent", "wrong", "named", "answered"))
         )
         questions = [NewAwakeable(awakeable_id("asks-twice", n), n) for n in range(2)]
         asked = NewAwakeable(awakeable_id("silent", 0), 0)
-        others = NewAwakeable(awakeable_id("asks", 7), 0)  # its id names another instance than its owner
+        others = NewAwakeable(awakeable_id("named", 7), 0)  # its id names another instance than its owner
         settled = NewAwakeable(awakeable_id("answered", 0), 0)
         await self.run(
             park(twice, *(on(q.id, "awakeable") for q in questions), awakeables=tuple(questions)),
             park(silent, on("go"), awakeables=(asked,)),  # does not wait for the answer
             park(wrong, on(others.id, "awakeable"), on("go"), awakeables=(others,)),
+            park(named, on(others.id, "awakeable")),
             park(answered, on(settled.id, "awakeable"), awakeables=(settled,)),
         )
         await self.run(SettleAwakeable(settle=Settle(settled.id, "RESOLVED", payload="1", by="ann")))
@@ -338,6 +348,9 @@ ONE_CALL: dict[str, tuple[list[Request], Capacity | None]] = {
     "a key with a finished holder and a live one": ([signal("again")], worker()),
     "an id that was the key of another": ([signal("holder-id")], worker()),
     "a key that looks like an id, beside a key": ([signal(MADE.format(1)), signal("order-1")], worker()),
+    "a key before an id that was made": ([signal("order-1"), signal(MADE.format(0))], worker()),
+    "waits in the order of their ids": ([signal("unordered")], worker()),
+    "a closed wait and one for directed rows": ([signal("closed"), signal("directed")], worker()),
     "several waits": ([signal("several", "stop")], worker()),
     "an overdue wait": ([signal("overdue")], worker()),
     "two waits for one name": ([signal("twice")], worker()),
@@ -406,6 +419,8 @@ ORDINARY: dict[str, tuple[list[Request], Capacity | None]] = {
     "a blocked target": ([signal("slot-2")], worker()),
     "a signal that is not awaited": ([signal("plain", "stop")], worker()),
     "the name of a broadcast and a message": ([signal("other-kinds")], worker()),
+    "a wait for directed rows": ([signal("directed", "stop")], worker()),
+    "a closed wait": ([signal("closed", "stop")], worker()),
     "two signals to one instance": ([signal("several"), signal("several", "stop")], worker()),
     "two signals to one instance, by id and by key": ([signal("keyed"), signal("order-1")], worker()),
     "a signal and an answer to one instance": ([answer("asks"), signal("asks")], worker()),
@@ -427,12 +442,13 @@ ORDINARY: dict[str, tuple[list[Request], Capacity | None]] = {
     "a process": ([signal("process")], worker(lanes=(BPMN,), **{GRAPHS: 3})),
     "a task": ([signal("task")], worker(lanes=(LANE,))),
     "an answer to a task": ([answer("job")], worker(lanes=(JOB, LANE), **{GRAPHS: 3})),
+    "an answer that a task gets": ([answer("asks-for-task")], worker()),
     "a settled awakeable": ([answer("answered")], worker()),
     "a late answer": ([answer("asks-late")], worker()),
     "an answer that is not awaited": ([answer("silent")], worker()),
     "a missing awakeable": ([answer("asks", 5)], worker()),
     "an awakeable of a missing instance": ([answer("missing")], worker()),
-    "an awakeable with the id of another instance": ([answer("asks", 7)], worker()),
+    "an awakeable with the id of another instance": ([answer("named", 7)], worker()),
     "an awakeable with an id that names no instance": ([SettleAwakeable(settle=Settle("free", "RESOLVED"))], worker()),
     "an answer of another person": ([answer("asks-ann", by="eve")], worker()),
     "an answer of another person, with the link": ([answer("asks-ann", by="eve", via="link")], worker()),
@@ -482,7 +498,8 @@ def test_any_other_turn_is_left_to_the_ordinary_way(turns: Turns, case: str) -> 
 
 TARGETS = [
     "plain", "urgent", MADE.format(0), MADE.format(1), MADE.format(9), "several", "overdue", "twice", "other-kinds",
-    "keyed", "order-1", "keyed-as-made", "forever", "order-2", "other-queue", "other-version", "slotted", "rated",
+    "keyed", "order-1", "keyed-as-made", "directed", "closed", "unordered",
+    "forever", "order-2", "other-queue", "other-version", "slotted", "rated",
     "marked", "asks", "asks-schema", "asks-twice", "silent", "wrong", "answered", "deduped", "dedup", "noisy",
     "f-parked", "f-asks", "f-empty", "f-woken", "done", "over", "failed", "again", "holds-again", "cancelled",
     "holder-id", "first-holder", "parent", "each", "ended", "child-of-parent", "job", "job.0", "process", "task",
@@ -491,7 +508,8 @@ TARGETS = [
 ASKED = [
     *((id, 0) for id in ("asks", "asks-2", "asks-schema", "asks-schema-2", "asks-slowly", "asks-ann", "asks-nobody")),
     *((id, 0) for id in ("asks-group", "asks-late", "asks-in-time", "asks-claimed", "asks-twice", "silent")),
-    *(("answered", 0), ("asks-twice", 1), ("f-asks", 3), ("asks", 7), ("asks", 5), ("missing", 0), ("job", 0)),
+    *(("answered", 0), ("asks-twice", 1), ("f-asks", 3), ("named", 7), ("asks-for-task", 0)),
+    *(("asks", 5), ("missing", 0), ("job", 0)),
 ]  # fmt: skip
 READY = [
     *(signal(id) for id in ("plain", "urgent", MADE.format(0), "several", "overdue", "twice", "order-1", "order-2")),
