@@ -31,6 +31,18 @@ class Patient(Machine):
         return Done(len(ctx.awaited))
 
 
+class Guest(Machine):
+    """Waits for the signal `word`: on PostgreSQL, one call delivers it."""
+
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("word", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(len(ctx.awaited))
+
+
 async def start(app: Hark) -> str:
     try:
         return (await app.start(Patient, id="patient", correlation_key="the-patient")).id
@@ -42,6 +54,10 @@ async def tell(app: Hark) -> str:
     return (await app.signal("the-patient", "word", 1, dedup_key="word-1")).status
 
 
+async def wake(app: Hark) -> str:
+    return (await app.signal("guest", "word", 1, dedup_key="word-1")).status
+
+
 async def tell_or_start(app: Hark) -> bool:
     handle = await app.signal_with_start(Patient, "another-patient", "word", 1, dedup_key="word-1")
     return handle.id == (await app.get("another-patient")).id
@@ -51,7 +67,7 @@ async def ring(app: Hark) -> int:
     return await app.broadcast("bell", dedup_key="bell-1")
 
 
-VERBS: tuple[Callable[[Hark], Awaitable[Any]], ...] = (start, tell, tell_or_start, ring)
+VERBS: tuple[Callable[[Hark], Awaitable[Any]], ...] = (start, tell, wake, tell_or_start, ring)
 
 
 def die_at_the_next_commit() -> None:
@@ -66,8 +82,13 @@ def die_at_the_next_commit() -> None:
 
 async def live(url: str, options: dict[str, Any], verb: Callable[[Hark], Awaitable[Any]], *, mortal: bool) -> Any:
     app = Hark(url, **options)
-    app.register(Patient)
+    app.register(Patient, Guest)
     async with app:
+        if verb is wake and mortal:
+            await app.start(Guest, id="guest")
+            async with app.worker():
+                while not await app.waits(kind="signal"):
+                    await asyncio.sleep(0.01)
         if verb is ring and mortal:
             async with app.worker():
                 while len(await app.waits(kind="broadcast")) < 2:

@@ -39,8 +39,7 @@ class BothWays:
         self.clock = clock
         self.rules: Rules = rules(slots={"two": 2}, rates={"rate": Rate(allowed=2, period=10)})
         self.catalog: Catalog = {}
-        self.compared = 0
-        self.in_one_call = 0  # of these
+        self.in_one_call = 0  # turns that were, of those that were compared
 
     async def run(self, *requests: Request, claim: Capacity | None = None, **how: bool) -> TurnResult:
         """An ordinary turn that is committed, to prepare rows."""
@@ -61,7 +60,6 @@ class BothWays:
         self.store._last_tx, self.clock.now = last, now
         quick, in_one_call = await self._play(make(), capacity, one_calls=True)
         self.store._last_tx, self.clock.now = last, now
-        self.compared += 1
         self.in_one_call += in_one_call
         assert quick.keys() == ordinary.keys()
         for what, shown in ordinary.items():
