@@ -48,7 +48,7 @@ BEGIN
                 SELECT i.id, i.priority, i.since, i.concurrency_key, i.rate_limit, i.kind FROM instances i
                 WHERE i.queue = r.queue AND i.lane = r.lane
                     AND i.status = 'runnable' AND i.blocked_on IS NULL AND i.due_at IS NULL
-                ORDER BY i.priority, i.since LIMIT r.size FOR NO KEY UPDATE SKIP LOCKED) l) c;
+                ORDER BY i.priority, i.since LIMIT least(r.size, _most + 1) FOR NO KEY UPDATE SKIP LOCKED) l) c;
         IF _ids IS NULL THEN
             RETURN NEXT;
             RETURN;
