@@ -379,6 +379,7 @@ class Clerk:
             self.worker.abandon(result.cancelled)
         if commits or result.claims:
             self.worker.receive(commits, result.claims)
+            time.sleep(0)  # lets the worker's thread have the interpreter lock now, not when this turn is finished
         if result.signalled:
             self.worker.notify(result.signalled, result.arrived)
         return fenced
