@@ -12,18 +12,18 @@ import pytest
 
 from hark import Hark, workflow
 from hark.kernel.one_call_turn import one_call
+from hark.runtime import one_calls
 from hark.runtime.one_calls import OneCalls
 from tests.support.inspect import query, until
-from tests.support.proxy import Accident, Proxy, cut_after, cut_before, cut_reply
+from tests.support.proxy import Accident, Held, Proxy, cut_after, cut_before, cut_reply
 from tests.support.stores import Store
 
 WORD = "the-word-in-the-turn-that-is-cut"
 ACCIDENTS: dict[str, tuple[bytes, Accident]] = {
     "before the call": (WORD.encode(), cut_before),
     "after the call": (WORD.encode(), cut_reply),
-    "before the commit": (b"COMMIT", cut_before),
-    "after the commit": (b"COMMIT", cut_after),
 }
+COMMITS: dict[str, Accident] = {"before the commit": cut_before, "after the commit": cut_after}
 
 
 @workflow
@@ -130,6 +130,61 @@ async def test_fault_70_a_call_whose_connection_is_cut_is_applied_once(
     assert in_one_call[0], "the turn that was cut was not one call"
     await speaker.end()
     assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, "SELECT attempt, crashes FROM instances") == [(0, 0)]
+
+
+@pytest.mark.parametrize("accident", COMMITS)
+async def test_fault_70_a_call_between_begin_and_commit_is_applied_once(
+    speaker: Speaker, proxy: Proxy, pg_store: Store, in_one_call: list[bool], monkeypatch: pytest.MonkeyPatch,
+    accident: str,
+) -> None:  # fmt: skip
+    """As calls with several requests are."""
+    await _until_in_one_call(speaker, in_one_call)
+    monkeypatch.setattr(one_calls, "_MOST_ALONE", -1)
+    proxy.at_commit(COMMITS[accident])
+    await speaker.say(WORD)
+    assert proxy.accidents == 1
+    assert in_one_call[0], "the turn that was cut was not one call"
+    await speaker.end()
+    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+
+
+async def test_fault_70_a_call_that_the_server_reads_after_the_client_is_gone_does_not_happen(
+    speaker: Speaker, proxy: Proxy, pg_store: Store, in_one_call: list[bool]
+) -> None:
+    await _until_in_one_call(speaker, in_one_call)
+    late = Held()
+    proxy.at(WORD.encode(), late)
+    await speaker.say(WORD)
+    assert proxy.accidents == 1
+    assert in_one_call[0], "the turn that was cut was not one call"
+    await speaker.ready()
+    late.let_go.set()
+    await late.arrived.wait()
+    await speaker.say("next")
+    await speaker.end()
+    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+
+
+@pytest.mark.parametrize("accident", [cut_before, cut_reply], ids=["before the call", "after the call"])
+async def test_fault_70_claims_of_a_call_whose_answer_is_lost_are_made_again(
+    proxy: Proxy, pg_store: Store, accident: Accident
+) -> None:
+    sender = Hark(pg_store.url, **pg_store.options)
+    sender.register(conversation)
+    app = Hark(proxy.url, lease=3.0, **pg_store.options)
+    app.register(conversation)
+    async with sender, app:
+        speaker = Speaker(sender, by_signal=True)
+        async with app.worker():
+            await speaker.begin()
+            for _ in range(20):
+                await speaker.say("warm")
+            await speaker.ready()
+            proxy.at(b"conversation@1", accident)
+            await speaker.say(WORD)
+            await speaker.end()
+    assert proxy.accidents == 1
     assert await query(pg_store, "SELECT attempt, crashes FROM instances") == [(0, 0)]
 
 

@@ -219,7 +219,7 @@ async def test_fault_71_a_reader_does_not_skip_the_events_of_a_call_that_commits
     await holder.start()
     await stage.eye.execute("SELECT FROM instances WHERE id = 'x' FOR UPDATE")
     call = stage.one.act(part(Deliver(target="x", name="go")))
-    assert await call.run() == "blocked"
+    assert await call.up_to("commit") == "blocked"
     await stage.two.run(StartInstances(items=[new("quick")]))
     assert (await views.events_after(stage.two.store, cursor, 100))[0] == []
     await holder.rollback()

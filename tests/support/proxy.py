@@ -27,6 +27,7 @@ class Line:
         self.answered = asyncio.Event()  # the server has answered since it was last cleared
         self.mute = False  # the server's replies do not reach the client
         self.ends_at_reply = False  # it is cut instead of passing on the server's next reply
+        self.held: Held | None = None  # keeps what the client sends
         self.flowing = asyncio.Event()  # cleared: no data passes, and the connection stays open
         self.flowing.set()
 
@@ -73,6 +74,31 @@ class Delayed:
         line.server.write(commit)
         await line.answered.wait()
         line.cut()
+
+
+class Held:
+    """A statement of several messages is complete, but late: the client is disconnected, and the server, which still
+    has its connection, gets the statement when the test says so."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.arrived = asyncio.Event()
+        self._messages: list[bytes] = []
+
+    async def __call__(self, line: Line, message: bytes) -> None:
+        line.held = self
+        line.mute = True
+        await self.take(line, message)
+
+    async def take(self, line: Line, message: bytes) -> None:
+        self._messages.append(message)
+        if message[:1] == b"S":  # Sync: the last one
+            line.client.transport.abort()
+            await self.let_go.wait()
+            line.server.write(b"".join(self._messages))
+            with contextlib.suppress(OSError):
+                await line.server.drain()
+            self.arrived.set()
 
 
 class Proxy:
@@ -168,7 +194,9 @@ class Proxy:
             head = await reader.readexactly(5)
             message = head + await reader.readexactly(int.from_bytes(head[1:]) - 4)
             await line.flowing.wait()
-            if self._accident is not None and self._text in message:
+            if line.held is not None:
+                await line.held.take(line, message)
+            elif self._accident is not None and self._text in message:
                 accident, self._accident = self._accident, None
                 self.accidents += 1
                 await accident(line, message)
@@ -188,4 +216,5 @@ class Proxy:
                     line.client.write(data)
                     await line.client.drain()
         line.answered.set()
-        line.client.transport.abort()
+        if line.held is None:
+            line.client.transport.abort()

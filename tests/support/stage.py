@@ -157,9 +157,14 @@ class Act:
         """Run to the nth stopping point (or the nth statement): 'stands', 'blocked' or 'done'."""
         return await self._until(lambda name, matters: matters and self.passed >= place)
 
+    async def up_to(self, name: str) -> str:
+        """Run until it is about to send this statement: 'stands'. 'blocked' if a lock stops it before; it stops at the
+        statement when it has got the lock."""
+        return await self._until(lambda sent, _: sent == name)
+
     async def before(self, name: str) -> None:
         """Run until it is about to send this statement for the first time from here."""
-        assert await self._until(lambda sent, _: sent == name) == "stands", f"never came to {name}: {self.sent}"
+        assert await self.up_to(name) == "stands", f"never came to {name}: {self.sent}"
 
     async def run(self) -> str:
         """Run as far as it gets: 'done', or 'blocked' behind the other side's lock."""

@@ -28,7 +28,7 @@ def are_plain(requests: Sequence[Request]) -> bool:
 
 
 async def run_plain_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
-    result = TurnResult(tx)
+    result = TurnResult(tx.now, tx.xid)
     with_signals = await _advance(tx, commits, result)
     await journal.write(tx, commits)
     if with_signals:

@@ -11,7 +11,6 @@ from hark.kernel.counts import Counts
 from hark.kernel.requests import Commit, Request, SettleAwakeable
 from hark.model.activation import Arrived, ChildRow, Claim, InboxRow, WaitRow
 from hark.model.failures import Failure
-from hark.store.protocol import Tx
 
 Lane = tuple[str, str]  # queue, lane
 End = tuple[str, str, str | None, str | None]  # id, status, result, error
@@ -63,9 +62,10 @@ class TurnResult:
         "kept", "now", "pending", "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
     )  # fmt: skip
 
-    def __init__(self, tx: Tx) -> None:
-        self.now = tx.now
-        self.xid = tx.xid
+    def __init__(self, now: int, xid: int) -> None:
+        """`now` and `xid`: of the transaction."""
+        self.now = now
+        self.xid = xid
         self.pending = Pending()
         self.again: list[Request] = []  # requests to run once more, in the next turn
         self.to_validate: list[SettleAwakeable] = []  # to run once more, after their answers are validated

@@ -224,7 +224,7 @@ class Turn:
         self._schedules: Schedules | None = None
         self._triggered: Triggered | None = None
         self.history = History(tx.now)
-        self.result = TurnResult(tx)
+        self.result = TurnResult(tx.now, tx.xid)
 
     # Made at the first use: few turns have any, and every turn would pay for the empty ones.
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
-from hark.kernel.requests import Capacity, Commit, Request, TakeNote
+from hark.kernel.requests import Capacity, Commit, HandBack, Request, TakeNote
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.runtime import caller_errors
-from hark.runtime.one_calls import OneCalls
+from hark.runtime.one_calls import OneCalls, UnknownCall
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued
 from hark.store import statements as sql
@@ -65,8 +65,10 @@ class TurnRunner:
                 run_ahead = worker is not None and worker.open
                 async with asyncio.timeout(allowed) as limit:
                     result = await self._attempt(
-                        items, requests, capacity, limit, sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain
-                    )
+                        items, requests, capacity, limit,
+                        in_one_call=allowed is None and not sweep and not marks,  # no call that a timeout may end
+                        sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain,
+                    )  # fmt: skip
                 break
             except (Conflicted, Lost, Full, TimeoutError) as error:
                 fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
@@ -103,7 +105,10 @@ class TurnRunner:
         limit: asyncio.Timeout,
         **how: bool,
     ) -> TurnResult:
-        tx, result = await self._run_turn(requests, capacity, **how)
+        try:
+            tx, result = await self._run_turn(requests, capacity, **how)
+        except UnknownCall as call:
+            return await self._finish_unknown(call, items)
         limit.reschedule(None)  # what becomes of a COMMIT has to be known
         try:
             await tx.commit()
@@ -116,37 +121,58 @@ class TurnRunner:
         return result
 
     async def _run_turn(
-        self, requests: Sequence[Request], capacity: Capacity | None, *, sweep: bool, marks: bool, **how: bool
+        self, requests: Sequence[Request], capacity: Capacity | None, *, in_one_call: bool, **how: bool
     ) -> tuple[Tx, TurnResult]:
         """Carry out a turn, all but its COMMIT."""
-        if not sweep and not marks and (done := await self._one_calls.run(self._clerk.store, requests, capacity)):
+        if in_one_call and (done := await self._one_calls.run(self._clerk.store, requests, capacity)):
             return done
         tx = await self._clerk.store.begin()
         try:
-            turn = run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, sweep=sweep, marks=marks, **how)
-            return tx, await turn
+            return tx, await run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, **how)
         except BaseException:
             await tx.rollback()
             raise
 
+    async def _finish_unknown(self, call: UnknownCall, items: list[Queued]) -> TurnResult:
+        """After a connection that was lost in a call that is a transaction of its own."""
+        store = self._clerk.store
+        committed = await self._find_out(lambda: call.outcome(store), items)
+        known = self._clerk.worker.executing() if self._clerk.worker is not None else {}
+        strays = [claim for claim in call.held if known.get(claim.id) != claim.epoch]
+        if strays:  # claimed by the call, as far as another process has not reclaimed them since
+            self._clerk.queue.add(HandBack(claims=strays), None)
+        if not committed:
+            raise Conflicted("the call did not happen")
+        result = TurnResult(self._clerk.now(), 0)
+        result.pending.left_claimable = True
+        return result
+
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
-        """After a connection that was lost in COMMIT: ask until the database answers; never guess. Callers do not wait
-        for longer than in any other outage: they are told that the outcome is unknown.
+        """After a connection that was lost in COMMIT.
 
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
         """
-        xid, since = result.xid, time.monotonic()
-        store = self._clerk.store
+        xid, store = result.xid, self._clerk.store
+
+        async def outcome() -> bool:
+            committed = await store.committed(xid)
+            if committed and result.provable:
+                committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=result.now))
+            return committed
+
+        return await self._find_out(outcome, items)
+
+    async def _find_out(self, outcome: Callable[[], Awaitable[bool]], items: list[Queued]) -> bool:
+        """Ask for the outcome of a transaction until the database answers; never guess. Callers do not wait for longer
+        than in any other outage: they are told that the outcome is unknown."""
+        since = time.monotonic()
         while True:
             left = since + caller_errors.PATIENCE - time.monotonic()
             try:
                 # Once the callers have their answer there is time: a connection to a database far away takes a second.
                 async with asyncio.timeout(left if left > 0 else caller_errors.PATIENCE):
-                    committed = await store.committed(xid)
-                    if committed and result.provable:
-                        committed = bool(await store.read(sql.proof_of_commit, tx=xid, now=result.now))
-                    return committed
+                    return await outcome()
             except (StoreFault, TimeoutError) as error:
                 fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
                 if self._clerk.loop.closing:

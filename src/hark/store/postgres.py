@@ -21,7 +21,18 @@ from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.masking import masked
 from hark.model.reasons import reason
 from hark.store import migrate, statements
-from hark.store.protocol import Access, Conflicted, Full, Lost, Refused, Server, StoreFault, Taken, Unreachable
+from hark.store.protocol import (
+    Access,
+    Conflicted,
+    Full,
+    Lost,
+    LostCall,
+    Refused,
+    Server,
+    StoreFault,
+    Taken,
+    Unreachable,
+)
 from hark.store.sql import R, Sql
 
 # No character of the password can end up in host, port or name.
@@ -38,6 +49,8 @@ _RESERVE: Final = """
     SELECT pg_advisory_xact_lock(hashtext('hark:' || current_schema()), n)
     FROM (SELECT unnest($1::int[]) AS n ORDER BY 1) t
 """
+_SESSION: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END_SESSION: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
 _READERS: Final = 4
 _MAX_SILENCE = 10.0  # seconds
 # Every statement of a turn and every read must use an index, whatever the statistics say: a new table without
@@ -116,17 +129,26 @@ def _may_be_starting(error: BaseException) -> bool:
 class PostgresTx:
     """A Tx on the write connection."""
 
-    __slots__ = ("_db", "now", "position", "xid")
+    __slots__ = ("_alone", "_db", "_session", "now", "position", "xid")
 
-    def __init__(self, db: asyncpg.Connection, now: int, position: int, xid: int) -> None:
+    def __init__(
+        self, db: asyncpg.Connection, now: int, position: int, xid: int, session: object, *, alone: bool
+    ) -> None:
         self._db = db
+        self._alone = alone
+        self._session = session
         self.now = now
         self.position = position
         self.xid = xid
 
     async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         values["now"], values["position"] = self.now, self.position
-        return await _fetch(self._db, sql, rows, values)
+        if not self._alone:
+            return await _fetch(self._db, sql, rows, values)
+        try:
+            return await _fetch(self._db, sql, rows, values)
+        except Lost as error:
+            raise LostCall(str(error), self._session) from error
 
     async def reserve(self, numbers: Sequence[int]) -> None:
         try:
@@ -135,12 +157,16 @@ class PostgresTx:
             raise _failed(self._db, error) from error
 
     async def commit(self) -> None:
+        if self._alone:
+            return
         try:
             await self._db.execute("COMMIT")
         except _FAULTS as error:
             raise _failed(self._db, error) from error
 
     async def rollback(self) -> None:
+        if self._alone:
+            return
         try:
             await self._db.execute("ROLLBACK")
         except _FAULTS:
@@ -197,6 +223,7 @@ class PostgresStore:
         self._clock = clock
         self.poll = 1.0
         self._db: asyncpg.Connection | None = None
+        self._session: Any = None  # of `_db`: the number and the start of its server process
         self._listener: asyncpg.Connection | None = None
         self._hint: Callable[[], None] = lambda: None
         self._idle_readers: list[asyncpg.Connection] = []
@@ -342,17 +369,19 @@ class PostgresStore:
             self._was_cut = self._was_cut or self._db is not None
             try:
                 self._db = await self.connect(role="clerk")
+                self._session = await self._db.fetchrow(_SESSION)
             except _FAULTS as error:
                 raise Lost(reason(error)) from error
         return self._db
 
     # -- turns ------------------------------------------------------------------------------------
 
-    async def begin(self, *, one_call: bool = False) -> PostgresTx:
+    async def begin(self, *, one_call: bool = False, alone: bool = False) -> PostgresTx:
         db = await self._writer()
         now = xid = 0
         try:
-            await db.execute("BEGIN")
+            if not alone:
+                await db.execute("BEGIN")
             if not one_call:
                 _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
         except _FAULTS as error:
@@ -364,11 +393,26 @@ class PostgresStore:
             raise
         now = self._clock() if self._clock else now
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
-        self._last_tx = PostgresTx(db, now, position, xid)
+        self._last_tx = PostgresTx(db, now, position, xid, self._session, alone=alone)
         return self._last_tx
 
     def has_other_writers(self) -> bool:
         return False  # writers do not exclude each other
+
+    async def end_session(self, session: Any) -> None:
+        """Terminate the server process of a connection that was lost: it may not have read what was sent to it."""
+        while True:
+            db = await self._writer()
+            try:
+                if not await db.fetch(_END_SESSION, *session):
+                    return
+            except _FAULTS as error:
+                db.terminate()
+                raise _fault(error) from error
+            except asyncio.CancelledError:
+                db.terminate()
+                raise
+            await asyncio.sleep(0.02)
 
     async def committed(self, xid: int) -> bool:
         """Ask `pg_xact_status` until the transaction has ended."""

@@ -1,2 +1,2 @@
--- Nothing to do: SQLite has no round trips to save. The number exists because both databases have the same migrations.
-DROP INDEX IF EXISTS one_call_turns;
+-- SQLite has no round trips to save, and so no turns in one call; both databases have the same columns.
+ALTER TABLE events ADD COLUMN call integer;
