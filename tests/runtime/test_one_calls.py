@@ -12,7 +12,7 @@ from hark.kernel.requests import Cancel, Capacity, Deliver, Request
 from hark.model.activation import Traits
 from hark.runtime import one_calls
 from hark.runtime.one_calls import OneCalls
-from hark.store.protocol import Lost
+from hark.store.protocol import Lost, Refused
 from tests.support.inspect import counted, until
 from tests.support.stores import Store
 
@@ -114,6 +114,14 @@ async def test_a_call_that_raises_is_rolled_back_and_does_not_count_as_vain(monk
         await calls.turn(Lost("cut"))
     assert calls.store.begun[-1].rolled_back
     assert await calls.turn("done")
+
+
+async def test_a_call_that_the_database_refuses_is_left_to_the_ordinary_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    calls.result = Refused("permission denied for function one_call_turn")
+    assert await calls.calls.run(calls.store, [SIGNAL], WORKER) is None
+    assert calls.store.begun[-1].rolled_back
+    assert await calls.skipped() == 1
 
 
 class Listener(Machine):

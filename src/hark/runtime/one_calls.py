@@ -16,7 +16,7 @@ from hark.model.activation import Claim
 from hark.model.values import Delivery
 from hark.store import reads
 from hark.store import statements as sql
-from hark.store.protocol import LostCall, Store, Tx
+from hark.store.protocol import LostCall, Refused, Store, Tx
 
 _MOST_SKIPPED = 64  # turns
 # A call of up to this many requests is a transaction of its own, which saves two round trips. Of several requests, some
@@ -79,8 +79,11 @@ class OneCalls:
         alone = len(requests) <= _MOST_ALONE
         values["call"] = call = random.getrandbits(62) if alone else None
         tx = await store.begin(one_call=True, alone=alone)
+        result: TurnResult | None
         try:
             result = await run_one_call_turn(tx, requests, capacity, values)
+        except Refused:  # a bad row, or no right to call the function: the ordinary turn finds out which
+            result = None
         except LostCall as error:
             raise UnknownCall(error.session, call, requests, capacity) from error
         except BaseException:

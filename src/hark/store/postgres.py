@@ -367,11 +367,17 @@ class PostgresStore:
     async def _writer(self) -> asyncpg.Connection:
         if self._db is None or self._db.is_closed():
             self._was_cut = self._was_cut or self._db is not None
+            db = None
             try:
-                self._db = await self.connect(role="clerk")
-                self._session = await self._db.fetchrow(_SESSION)
-            except _FAULTS as error:
-                raise Lost(reason(error)) from error
+                db = await self.connect(role="clerk")
+                self._session = await db.fetchrow(_SESSION)
+            except BaseException as error:
+                if db is not None:
+                    db.terminate()
+                if isinstance(error, _FAULTS):
+                    raise Lost(reason(error)) from error
+                raise
+            self._db = db
         return self._db
 
     # -- turns ------------------------------------------------------------------------------------
