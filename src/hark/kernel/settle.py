@@ -235,13 +235,17 @@ def _shown(state: sql.AwakeableState, settle: Settle, now: int) -> sql.Awakeable
 def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
     """Post the answer to the inbox of the instance that asked; an event says who gave it and through which door."""
     post(turn, row, settle)
-    turn.history.event(row.id, "awakeable", None, **answer_event(settle))
+    origin = _origin(settle)
+    turn.history.event(row.id, "awakeable", None, awakeable=settle.awakeable, status=settle.status, **origin)
 
 
 def answer_event(settle: Settle) -> dict[str, str]:
     """The data of the event of an answer."""
-    origin = {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
-    return {"awakeable": settle.awakeable, "status": settle.status, **origin}
+    return {"awakeable": settle.awakeable, "status": settle.status, **_origin(settle)}
+
+
+def _origin(settle: Settle) -> dict[str, str]:
+    return {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
 
 
 def post(turn: Turn, row: LockedRow, settle: Settle | sql.SettledAnswer) -> None:
