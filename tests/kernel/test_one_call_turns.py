@@ -148,7 +148,7 @@ class Rows:
             "asks-schema-2": {"schema": NUMBER},
             "asks-slowly": {"schema": SLOW_SCHEMA},
             "asks-ann": {"assignees": '["ann", "bob\\u00e9", "a\\"b"]'},
-            "asks-nobody": {"assignees": "[]"},
+            "asks-any": {"assignees": "[]"},
             "asks-group": {"assignees": '["ann"]', "groups": '["staff"]'},
             "asks-late": {"timeout": MINUTE},
             "asks-in-time": {"timeout": MINUTE * 60},
@@ -452,7 +452,7 @@ ORDINARY: dict[str, tuple[list[Request], Capacity | None]] = {
     "an awakeable with an id that names no instance": ([SettleAwakeable(settle=Settle("free", "RESOLVED"))], worker()),
     "an answer of another person": ([answer("asks-ann", by="eve")], worker()),
     "an answer of another person, with the link": ([answer("asks-ann", by="eve", via="link")], worker()),
-    "an answer to a question for no person": ([answer("asks-nobody", by="eve")], worker()),
+    "an answer to a question with an empty list of assignees": ([answer("asks-any", by="eve")], worker()),
     "an answer that does not match": ([answer("asks-schema", payload='"text"')], worker()),
     "an answer that was validated, and does not match": (
         [validated(answer("asks-schema", payload='"text"'), NUMBER)],
@@ -506,7 +506,7 @@ TARGETS = [
     "executing", "busy", "slot-0", "slot-2", "delayed", "claimable-limited", "woken", "new-1", "missing",
 ]  # fmt: skip
 ASKED = [
-    *((id, 0) for id in ("asks", "asks-2", "asks-schema", "asks-schema-2", "asks-slowly", "asks-ann", "asks-nobody")),
+    *((id, 0) for id in ("asks", "asks-2", "asks-schema", "asks-schema-2", "asks-slowly", "asks-ann", "asks-any")),
     *((id, 0) for id in ("asks-group", "asks-late", "asks-in-time", "asks-claimed", "asks-twice", "silent")),
     *(("answered", 0), ("asks-twice", 1), ("f-asks", 3), ("named", 7), ("asks-for-task", 0)),
     *(("asks", 5), ("missing", 0), ("job", 0)),

@@ -54,7 +54,7 @@ def _signals(targets: Sequence[str]) -> list[Request]:
 
 
 def _worker(*, backlog: bool = False) -> Capacity:
-    lanes = [code_lane(definition, 1) for definition in (crowd.HERE, "Nobody")]
+    lanes = [code_lane(definition, 1) for definition in (crowd.HERE, "WithoutRows")]
     return Capacity("me", {"default": 5, "idle": 5}, dict.fromkeys(lanes, Traits()), backlog)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,3 +172,17 @@ async def test_signals_that_it_did_not_ask_for_are_not_given_twice(store: Store)
             await it.signal("noise", n)
         found = await it.result(timeout=30)
     assert found == ["go", 0, 1, 2, 3]
+
+
+class _Session:
+    def size(self) -> int:
+        return 1
+
+
+async def test_what_parks_after_the_worker_has_stopped_is_given_up_at_once() -> None:
+    given_up: list[Any] = []
+    kept = residents.Residents(10, given_up.append)
+    kept.close()
+    claim: Any = SimpleNamespace(id="late", session=_Session())
+    kept.keep(claim)
+    assert given_up == [claim]

@@ -100,8 +100,9 @@ def _json(data: dict[str, str]) -> str:
 def _worker(capacity: Capacity | None, count: int) -> _Values | None:
     if capacity is None:
         return {"owner": None, "queues": None, "lanes": None, "sizes": None, "most": _MOST} if count else None
-    # With requests: rows that have waited longer may need the slots. Without: there is nothing to claim.
-    if capacity.backlog is (count > 0):
+    if count and capacity.backlog:  # rows that have waited longer may need the slots
+        return None
+    if not count and not capacity.backlog:  # there is nothing to claim
         return None
     slots: list[tuple[str, str, int]] = []
     for queue, free in capacity.free.items():

@@ -58,6 +58,8 @@ class UnknownCall(Exception):
 
 
 class OneCalls:
+    """Tries turns as one call, and remembers how often that was in vain."""
+
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
         self._skip = 0  # turns that are not tried from here on

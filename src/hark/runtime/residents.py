@@ -17,6 +17,8 @@ _SECONDS = 60.0
 
 
 class _Resident:
+    """The claim of a parked function, whose session has its code."""
+
     __slots__ = ("claim", "since", "size")
 
     def __init__(self, claim: Claim, since: float) -> None:
@@ -26,6 +28,8 @@ class _Resident:
 
 
 class Residents:
+    """The parked functions that one worker keeps in memory."""
+
     def __init__(self, most: int, release: Callable[[Claim], None]) -> None:
         """`most`: how many there may be. `release` ends what a claim keeps in memory."""
         self._most = most
@@ -52,13 +56,14 @@ class Residents:
             return
         parked = resident.claim
         # One for the outcome that parked it, one for this claim: nothing else has happened to it (invariant 2).
-        if claim.epoch == parked.epoch + 2 and claim.visit == parked.visit:
+        if claim.epoch == parked.epoch + 2:
             parked.session.resume(claim)
         else:
             self._release(parked)
 
     def close(self) -> None:
-        """Give up all of them."""
+        """Give up all of them, and whatever parks from now on."""
+        self._most = 0
         for id in [*self._by_id]:
             self._give_up(id)
         if self._timer is not None:

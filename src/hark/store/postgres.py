@@ -12,7 +12,7 @@ import itertools
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -185,6 +185,19 @@ async def _fetch(
         db.terminate()  # as in `_reader`
         raise
     return found if sql.row is None else list(itertools.starmap(sql.row, found))
+
+
+@contextlib.contextmanager
+def _terminated_on_failure(db: asyncpg.Connection) -> Iterator[None]:
+    """Around a question about a transaction: a connection on which it fails is not used again."""
+    try:
+        yield
+    except _FAULTS as error:
+        db.terminate()
+        raise _fault(error) from error
+    except asyncio.CancelledError:
+        db.terminate()
+        raise
 
 
 def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
@@ -409,31 +422,20 @@ class PostgresStore:
         """Terminate the server process of a connection that was lost: it may not have read what was sent to it."""
         while True:
             db = await self._writer()
-            try:
+            with _terminated_on_failure(db):
                 if not await db.fetch(_END_SESSION, *session):
                     return
-            except _FAULTS as error:
-                db.terminate()
-                raise _fault(error) from error
-            except asyncio.CancelledError:
-                db.terminate()
-                raise
             await asyncio.sleep(0.02)
 
     async def committed(self, xid: int) -> bool:
         """Ask `pg_xact_status` until the transaction has ended."""
         while True:
             db = await self._writer()
-            try:
-                status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
-            except asyncpg.InvalidParameterValueError:
-                return False  # a number "in the future": the server crashed and has forgotten the transaction
-            except _FAULTS as error:
-                db.terminate()
-                raise _fault(error) from error
-            except asyncio.CancelledError:
-                db.terminate()
-                raise
+            with _terminated_on_failure(db):
+                try:
+                    status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
+                except asyncpg.InvalidParameterValueError:
+                    return False  # a number "in the future": the server crashed and has forgotten the transaction
             if status != "in progress":
                 return bool(status == "committed")
             await asyncio.sleep(0.05)
