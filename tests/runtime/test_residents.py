@@ -11,7 +11,7 @@ import pytest
 
 from hark import FunctionContext, Hark, workflow
 from hark.runtime import residents
-from tests.support.inspect import until
+from tests.support.inspect import counted, until
 from tests.support.stores import Store
 
 begun: list[str] = []
@@ -109,6 +109,26 @@ async def test_old_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyPat
     assert begun[:2] == ["a", "a"]
 
 
+async def test_one_that_is_given_up_after_its_claim_reads_its_journal_itself(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn that claimed it did not read the journal, because the function was in memory then."""
+
+    def gone(kept: residents.Residents, claim: Any) -> None:
+        kept._give_up(claim.id)
+
+    monkeypatch.setattr(residents.Residents, "resume", gone)
+    async with make(store, one_call_turns=False) as app, app.worker():
+        it = await app.start(waits, {"name": "a"})
+        with counted(store, monkeypatch) as sent:
+            for n, name in enumerate(("one", "two")):
+                await parked(app, it.id, name)
+                await it.signal(name, n)
+            assert await it.result(timeout=30) == [0, 1]
+    assert "journal_of" not in sent
+    assert begun == ["a"] * 3
+
+
 async def test_a_worker_that_stops_gives_up_all_and_the_next_one_replays(store: Store) -> None:
     async with make(store) as app:
         async with app.worker():
@@ -183,6 +203,6 @@ async def test_what_parks_after_the_worker_has_stopped_is_given_up_at_once() -> 
     given_up: list[Any] = []
     kept = residents.Residents(10, given_up.append)
     kept.close()
-    claim: Any = SimpleNamespace(id="late", session=_Session())
+    claim: Any = SimpleNamespace(id="late", epoch=1, session=_Session())
     kept.keep(claim)
     assert given_up == [claim]

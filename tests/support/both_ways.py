@@ -106,6 +106,7 @@ class BothWays:
     # -- what is compared -------------------------------------------------------------------------
 
     async def _shown(self, tx: PostgresTx, requests: Sequence[Request], result: TurnResult) -> Shown:
+        await tx._send_waiting()
         shown: Shown = {"requests": list(map(_shown_request, requests))}
         numbers: dict[int, int] = {}  # the place of each inserted inbox row in its own inbox, below zero
         for table in _TABLES:

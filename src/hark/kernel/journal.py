@@ -16,7 +16,7 @@ from hark.model.decisions import JournalLine, Proceed
 from hark.model.error_codec import encode_error
 from hark.model.errors import HarkError
 from hark.store import statements as sql
-from hark.store.protocol import Tx
+from hark.store.protocol import Store, Tx
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
@@ -28,6 +28,12 @@ async def load(tx: Tx, claims: Sequence[Claim]) -> None:
         found = await tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims])
         for nth, seq, entry, kind, name, value, error in found:
             journals[nth - 1].append(JournalRow(seq, entry, kind, name, value, error))
+
+
+async def read_journal(store: Store, claim: Claim) -> list[JournalRow]:
+    """The journal of one claim, beside the turns: nothing else writes to it while the claim is held."""
+    found = await store.read(sql.journal_of, [(claim.id, claim.visit)])
+    return [JournalRow(*line) for _, *line in found]
 
 
 async def apply(turn: Turn) -> None:

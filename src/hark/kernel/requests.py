@@ -7,6 +7,7 @@ carried out becomes an event of its sender.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -330,3 +331,6 @@ class Capacity(Struct):
     free: dict[str, int]
     lanes: dict[str, Traits]
     backlog: bool = True  # claimable rows may wait already; if False, only what this turn makes claimable is claimed
+    in_memory: Mapping[str, int] = {}
+    """The functions that the worker has in memory, with the epoch of the claim that continues each of them. It may give
+    one up at any time, and then reads the journal itself."""

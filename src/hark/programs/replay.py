@@ -537,11 +537,12 @@ class Session:
             if self.undoable and succeeded(self._journal.lines, self.undoable):
                 return self._begin_undo(error)
             return self._fail(error)
+        # An instance that is done never runs again, and its inbox and journal are never read (S4, decision 5): marking
+        # rows as consumed, and new lines, would be writes for nothing. Only a failed one can be retried.
+        self._journal.uncommitted.clear()
+        self._inbox.consumed = []
         self._write_effects()
         effects = self._wait_changes().effects if self._withdrawn else []
-        # An instance that is done never runs again and its inbox is never read (S4, decision 5): marking rows as
-        # consumed would be writes for nothing. Only a failed one can be retried.
-        self._inbox.consumed = []
         return self._decide("done", Finish("done", result=result), effects)
 
     def _fail(self, error: Exception) -> Decision:

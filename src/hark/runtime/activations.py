@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from hark.kernel.journal import read_journal
 from hark.kernel.requests import Commit
-from hark.model.activation import Claim
+from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Decision, Proceed, stop
 from hark.model.errors import NotOpen
 from hark.model.failures import failure_of
@@ -21,6 +22,7 @@ from hark.programs.cancellation import cancel
 from hark.runtime import shared_task
 from hark.runtime.clerk import Clerk
 from hark.runtime.registry import Registry
+from hark.runtime.reply import Reply
 from hark.runtime.residents import Residents
 from hark.runtime.services import WorkerServices
 
@@ -35,6 +37,7 @@ class Activations:
         self._services = services
         self._tasks: dict[str, tuple[Claim, shared_task.Task | None]] = {}  # with a task of its own once it waits
         self._residents = Residents(residents, _close)
+        self.in_memory = self._residents.epochs
         self._outcomes: list[Commit] = []
         self._ended = asyncio.Event()
 
@@ -108,6 +111,8 @@ class Activations:
     async def _run(self, claim: Claim) -> None:
         try:
             try:
+                if claim.is_in_memory and claim.session is None:
+                    await self._read_journal(claim)
                 decision = await self._registry.program(claim.lane).run(claim, self._services)
             except BaseException as error:
                 self._reraise_ours(claim, error)
@@ -115,6 +120,12 @@ class Activations:
         except asyncio.CancelledError:
             return  # cancelled, reclaimed or handed back: this outcome does not count
         self._commit(claim, decision)
+
+    async def _read_journal(self, claim: Claim) -> None:
+        """The function was given up after the turn that claimed it, which has therefore not read its journal."""
+        lines: Reply[list[JournalRow]] = Reply()
+        self._clerk.read(lambda store: read_journal(store, claim), lines)
+        claim.journal, claim.is_in_memory = await lines, False
 
     async def _run_traced(self, claim: Claim) -> None:
         assert self._services.tracing is not None

@@ -43,7 +43,7 @@ class AttachedWorker:
         return self._activations.open
 
     def capacity(self, commits: Sequence[Commit]) -> Capacity | None:
-        return self._slots.capacity(commits) if self.open else None
+        return self._slots.capacity(commits, self._activations.in_memory) if self.open else None
 
     def receive(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
         """Outcomes that were committed, fenced or refused, and new claims.

@@ -2,7 +2,7 @@
 
 A function that is answered soon after it has parked continues where it stands. Nothing depends on it: the store has
 everything, and a function that is not resident, or was activated elsewhere meanwhile, is replayed. They are few, small
-and young: when there are too many, the oldest are given up. Used on the worker's loop only.
+and young: when there are too many, the oldest are given up. Used on the worker's loop only, but for `epochs`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class Residents:
         self._most = most
         self._release = release
         self._by_id: dict[str, _Resident] = {}  # the oldest first
+        self.epochs: dict[str, int] = {}
+        """The epoch of the claim that can continue each of them. The clerk's thread reads it: a turn does not read the
+        journal of such a claim."""
         self._text = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -43,6 +46,8 @@ class Residents:
         self._give_up(claim.id)
         loop = asyncio.get_running_loop()
         resident = self._by_id[claim.id] = _Resident(claim, loop.time())
+        # One for the outcome that parked it, one for the claim: nothing else has happened to it then (invariant 2).
+        self.epochs[claim.id] = claim.epoch + 2
         self._text += resident.size
         while len(self._by_id) > self._most or self._text > _MOST_TEXT:
             self._give_up(next(iter(self._by_id)))
@@ -55,7 +60,6 @@ class Residents:
         if resident is None:
             return
         parked = resident.claim
-        # One for the outcome that parked it, one for this claim: nothing else has happened to it (invariant 2).
         if claim.epoch == parked.epoch + 2:
             parked.session.resume(claim)
         else:
@@ -88,5 +92,6 @@ class Residents:
     def _remove(self, id: str) -> _Resident | None:
         resident = self._by_id.pop(id, None)
         if resident is not None:
+            del self.epochs[id]
             self._text -= resident.size
         return resident

@@ -5,7 +5,7 @@ Counted on the clerk's thread, in the turn that changes it: a claim is never mad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Claim
@@ -46,14 +46,15 @@ class Slots:
             return sizes
         return {**sizes, GRAPHS: max((_GRAPHS, *sizes.values()))}
 
-    def capacity(self, commits: Sequence[Commit]) -> Capacity:
+    def capacity(self, commits: Sequence[Commit], in_memory: Mapping[str, int]) -> Capacity:
         """What can be claimed, with the slots that these outcomes free when they are committed."""
         free = {queue: size - self._taken.get(queue, 0) for queue, size in self._sizes().items()}
         for commit in commits:
             queue = commit.claim.queue
             if queue in free and commit.claim.id in self._claims and not runs_ahead(commit.decision.move):
                 free[queue] += 1
-        return Capacity(self._owner, {q: max(0, n) for q, n in free.items()}, self._registry.lanes())
+        free = {queue: max(0, slots) for queue, slots in free.items()}
+        return Capacity(self._owner, free, self._registry.lanes(), in_memory=in_memory)
 
     def take(self, claims: Iterable[Claim]) -> None:
         """A slot for each of these. After `free`: an instance that parked and was woken in one turn is in both."""

@@ -21,6 +21,7 @@ from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.masking import masked
 from hark.model.reasons import reason
 from hark.store import migrate, statements
+from hark.store.joined_writes import JoinedWrites
 from hark.store.protocol import (
     Access,
     Conflicted,
@@ -129,7 +130,7 @@ def _may_be_starting(error: BaseException) -> bool:
 class PostgresTx:
     """A Tx on the write connection."""
 
-    __slots__ = ("_alone", "_db", "_session", "now", "position", "xid")
+    __slots__ = ("_alone", "_db", "_session", "_waiting", "now", "position", "xid")
 
     def __init__(
         self, db: asyncpg.Connection, now: int, position: int, xid: int, session: object, *, alone: bool
@@ -137,6 +138,7 @@ class PostgresTx:
         self._db = db
         self._alone = alone
         self._session = session
+        self._waiting = JoinedWrites()
         self.now = now
         self.position = position
         self.xid = xid
@@ -144,13 +146,31 @@ class PostgresTx:
     async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         values["now"], values["position"] = self.now, self.position
         if not self._alone:
-            return await _fetch(self._db, sql, rows, values)
+            if not sql.may_wait and not self._waiting:
+                return await _fetch(self._db, sql, rows, values)
+            return await self._fetch_joined(sql, rows, values)
         try:
             return await _fetch(self._db, sql, rows, values)
         except Lost as error:
             raise LostCall(str(error), self._session) from error
 
+    async def _fetch_joined(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> list[R]:
+        """Let a write wait for the next statement, or send a statement with the writes that wait for it."""
+        if not self._waiting.allow(sql):
+            await self._send_waiting()
+        self._waiting.add(sql, *sql.bind(rows, values))
+        if sql.may_wait:
+            return []
+        return _rows_of(sql, await self._send_waiting())
+
+    async def _send_waiting(self) -> list[Any]:
+        if not self._waiting:
+            return []
+        text, parameters = self._waiting.take()
+        return await _send(self._db, text, parameters)
+
     async def reserve(self, numbers: Sequence[int]) -> None:
+        await self._send_waiting()
         try:
             await self._db.fetch(_RESERVE, numbers)
         except _FAULTS as error:
@@ -159,6 +179,7 @@ class PostgresTx:
     async def commit(self) -> None:
         if self._alone:
             return
+        await self._send_waiting()
         try:
             await self._db.execute("COMMIT")
         except _FAULTS as error:
@@ -176,14 +197,20 @@ class PostgresTx:
 async def _fetch(
     db: asyncpg.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
 ) -> list[R]:
+    return _rows_of(sql, await _send(db, *sql.bind(rows, values)))
+
+
+async def _send(db: asyncpg.Connection, text: str, parameters: list[Any]) -> list[Any]:
     try:
-        text, parameters = sql.bind(rows, values)
-        found: list[Any] = await db.fetch(text, *parameters)
+        return await db.fetch(text, *parameters)
     except _FAULTS as error:
         raise _failed(db, error) from error
     except asyncio.CancelledError:
         db.terminate()  # as in `_reader`
         raise
+
+
+def _rows_of(sql: Sql[R], found: list[Any]) -> list[R]:
     return found if sql.row is None else list(itertools.starmap(sql.row, found))
 
 

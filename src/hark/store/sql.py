@@ -32,6 +32,8 @@ _CAST: Final = re.compile(r"::[a-z]+(?: precision)?(\[\])?")
 _SEPARATOR: Final = "\x1f"
 _NULL: Final = "\x1e"
 _LOCK: Final = re.compile(r"\bFOR (?:NO KEY )?UPDATE(?: OF \w+)?(?: SKIP LOCKED)?")
+_TABLE: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+([a-z_]+)\b")
+_RECURSIVE: Final = re.compile(r"\s*WITH RECURSIVE\b")
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
@@ -54,14 +56,20 @@ class Sql(Generic[R]):
 
     With `row`, `Tx.fetch` and `Store.read` return a list of that type; without it they return what the driver
     returns (tuples or records), which callers unpack by position. Statements of the hot path have no row type.
+
+    With `may_wait`, it returns nothing and only writes rows that the locks of its turn protect: a store may send it
+    together with a later statement of the turn (joined_writes.py).
     """
 
     @overload
-    def __init__(self: Sql[Any], text: str, *, sqlite: str | None = None) -> None: ...
+    def __init__(self: Sql[Any], text: str, *, sqlite: str | None = None, may_wait: bool = False) -> None: ...
     @overload
     def __init__(self, text: str, *, sqlite: str | None = None, row: type[R]) -> None: ...
-    def __init__(self, text: str, *, sqlite: str | None = None, row: type[R] | None = None) -> None:
+    def __init__(
+        self, text: str, *, sqlite: str | None = None, row: type[R] | None = None, may_wait: bool = False
+    ) -> None:
         self.row = row
+        self.may_wait = may_wait
         self._text = text
         self._sqlite_text = sqlite
         rows = _ROWS.search(text)
@@ -83,6 +91,16 @@ class Sql(Generic[R]):
     def arrays(self) -> str:
         """The text for PostgreSQL, with every list as an array."""
         return self._for_postgres(self._text, "{}::{}[]".format)
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        """The tables that it reads or writes; names that are not tables may be among them."""
+        return frozenset(_TABLE.findall(self._text))
+
+    @cached_property
+    def can_follow_writes(self) -> bool:
+        """True when PostgreSQL accepts further clauses WITH in front of it."""
+        return _RECURSIVE.match(self._text) is None
 
     @cached_property
     def sqlite(self) -> str:

@@ -18,7 +18,8 @@ insert_awakeables = Sql(
     ON CONFLICT (instance_id, entry_index) DO UPDATE SET status = 'PENDING', timeout_at = excluded.timeout_at,
         resolved_at = NULL, answered_by = NULL
     WHERE awakeables.status = 'CANCELLED'
-    """
+    """,
+    may_wait=True,
 )
 
 # A2: the instance that asked, and the task that gets the answer, to lock them. For ids that do not contain the instance
@@ -90,7 +91,8 @@ settle = Sql(
         answered_by = r.answered_by, resolved_at = :now::bigint
     FROM {rows: id text, status text, payload text, error text, answered_by text}
     WHERE a.id = r.id AND a.status = 'PENDING'
-    """
+    """,
+    may_wait=True,
 )
 
 # Invariant 8: a wait that is kept after its answer must not time out later. The waits of an instance are read once:
@@ -99,7 +101,8 @@ fire_answered = Sql(
     """
     UPDATE waits SET fired_at = :now::bigint
     WHERE instance_id IN :ids[text] AND kind = 'awakeable' AND name IN :names[text]
-    """
+    """,
+    may_wait=True,
 )
 
 # B6: who works on an awakeable; null: no person does. Under lock of the owner.
@@ -117,7 +120,8 @@ cancel_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE instance_id IN :ids[text] AND status = 'PENDING' AND task_id IS NULL
-    """
+    """,
+    may_wait=True,
 )
 
 # X8: a retry asks again what the failure cancelled: its wait is still there, closed. Questions that were withdrawn

@@ -43,16 +43,23 @@ claimable_queues = Sql(
     """
 )
 
+_CLAIMED = """id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
+        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
+        cancel_reason, trace, lane, scheduled_at"""
+_CLAIM = """UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
+        has_signals = (has_signals OR status <> 'runnable'), updated_at = :now::bigint
+    WHERE id IN :ids[text]"""
+
 # X2, invariant 2: claim rows for this worker: a new epoch fences off every earlier claim. Also takes rows that are
 # still parked and that this turn has woken.
-claim = Sql(
-    """
-    UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
-        has_signals = (has_signals OR status <> 'runnable'), updated_at = :now::bigint
-    WHERE id IN :ids[text]
-    RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace, lane, scheduled_at
+claim = Sql(f"{_CLAIM} RETURNING {_CLAIMED}")
+
+# The same for all instances that this turn has woken, if there is a slot for each of them and nothing else to claim: as
+# far as they need no bucket, and this worker can run them.
+claim_woken = Sql(
+    f"""
+    {_CLAIM} AND concurrency_key IS NULL AND rate_limit IS NULL AND queue IN :queues[text] AND lane IN :lanes[text]
+    RETURNING {_CLAIMED}
     """
 )
 
@@ -67,12 +74,10 @@ claim_tasks = Sql(
         i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at
     """,
     # SQLite's RETURNING does not accept the alias.
-    sqlite="""
+    sqlite=f"""
     UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = i.epoch + 1, updated_at = :now
-    FROM {rows: id text, owner text} WHERE i.id = r.id
-    RETURNING id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace, lane, scheduled_at
+    FROM {{rows: id text, owner text}} WHERE i.id = r.id
+    RETURNING {_CLAIMED}
     """,
 )
 

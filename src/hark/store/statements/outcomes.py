@@ -54,7 +54,8 @@ requeue = Sql(
     FROM {rows: id text, epoch bigint, step text, state text, attempt integer, due_at bigint, concurrency_key text,
         rate_limit text, weight double precision, anew integer}
     WHERE i.id = r.id AND i.epoch = r.epoch
-    """
+    """,
+    may_wait=True,
 )
 
 # S2: park, or stay runnable if the answer is already in the inbox. Under lock.
@@ -65,7 +66,8 @@ park = Sql(
         weight = 1, updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, status text, step text, state text, due_at bigint}
     WHERE i.id = r.id AND i.epoch = r.epoch
-    """
+    """,
+    may_wait=True,
 )
 
 # M2, invariant 11: the outcome that ends an instance. Its limits stay in the row, for a retry; so does the reason of a
@@ -79,7 +81,8 @@ finish = Sql(
     FROM {rows: id text, epoch bigint, status text, step text, state text, result text, error text,
         traceback text}
     WHERE i.id = r.id AND i.epoch = r.epoch
-    """
+    """,
+    may_wait=True,
 )
 
 # An instance that was parked or queued continues in another lane and queue: a task whose gate any worker decides. In a
@@ -88,14 +91,16 @@ change_lanes = Sql(
     """
     UPDATE instances AS i SET lane = r.lane, queue = r.queue FROM {rows: id text, lane text, queue text}
     WHERE i.id = r.id
-    """
+    """,
+    may_wait=True,
 )
 
 # What `ctx.progress` said last, for people and queries. In a statement of its own: most outcomes have none. Under lock.
 set_progress = Sql(
     """
     UPDATE instances AS i SET progress = r.progress FROM {rows: id text, progress text} WHERE i.id = r.id
-    """
+    """,
+    may_wait=True,
 )
 
 # M5: a stopping worker returns its claims: this counts neither as an attempt nor as a crash. Under lock.
@@ -143,7 +148,8 @@ begin_undo = Sql(
 set_on_cancel = Sql(
     """
     UPDATE instances AS i SET on_cancel = r.on_cancel FROM {rows: id text, on_cancel text} WHERE i.id = r.id
-    """
+    """,
+    may_wait=True,
 )
 
 # X8: a failed instance runs again from its failed step, and continues an undo that failed. Its next end counts again

@@ -19,7 +19,8 @@ insert_waits = Sql(
     SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint
     FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
         remaining integer}
-    """
+    """,
+    may_wait=True,
 )
 
 # Arm waits that every end of a child, or every message, answers. In a statement of its own, so that the others need not
@@ -30,20 +31,21 @@ insert_waits_for_each = Sql(
     SELECT r.id, r.instance_id, r.place, r.kind, r.name, r.key, r.deadline, r.remaining, :now::bigint, true
     FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
         remaining integer}
-    """
+    """,
+    may_wait=True,
 )
 
 # Disarm waits.
-delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]")
+delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]", may_wait=True)
 
 # Invariant 11: an instance that is done or cancelled has no waits.
-drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]", may_wait=True)
 
 # A child that its parent runs again waits for children of its own as before, and for nothing else.
-drop_all_but_children = Sql("DELETE FROM waits WHERE instance_id IN :ids[text] AND kind <> 'children'")
+drop_all_but_children = Sql("DELETE FROM waits WHERE instance_id IN :ids[text] AND kind <> 'children'", may_wait=True)
 
 # Invariant 11, X8: a failed instance has no open waits; they are kept, closed, for a retry.
-close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]")
+close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]", may_wait=True)
 
 # X8, B4: the messages that failed instances waited for, with the instance that waits for each of them now.
 closed_messages = Sql(
@@ -59,7 +61,7 @@ closed_messages = Sql(
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
 
 # S6, invariant 10: a wait that is answered or timed out must not fire again.
-fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]")
+fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]", may_wait=True)
 
 # M8: the end of a child counts against its own wait, once, unless each end is an answer. The parent is under lock.
 count_children = Sql(
