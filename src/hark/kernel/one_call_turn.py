@@ -177,7 +177,7 @@ def _answer(request: Request, row: Any, now: int) -> None:
 def _claim(row: Any, capacity: Capacity, now: int) -> Claim:
     claim = Claim(*row[:_CLAIM])
     claim.now = now
-    claim.traits = capacity.lanes[claim.lane]
+    claim.owner, claim.traits = capacity.owner, capacity.lanes[claim.lane]
     if row[_INBOX] is not None:
         claim.give([InboxRow(*item) for item in _rows(row[_INBOX])])
     if row[_WAITS] is not None:

@@ -108,7 +108,8 @@ class OtherProcesses:
         worker = self._clerk.worker
         if worker is None or not (mine := worker.executing()):
             return
-        epochs = dict(await self._clerk.store.read(sql.epochs, ids=sorted(mine)))
+        found = await self._clerk.store.read(sql.epochs, ids=sorted(mine))
+        epochs = {id: epoch for id, epoch, owner in found if owner == worker.owner}
         current = worker.executing()
         for id in self._clerk.turns.committing:  # the store may be one epoch ahead of the worker
             current.pop(id, None)
