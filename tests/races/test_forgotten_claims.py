@@ -29,17 +29,15 @@ async def _row(stage: Stage) -> tuple[str, str | None, int]:
     return tuple(row)  # type: ignore[return-value, arg-type]
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [advance, done, stop, retry, lambda claim: park(claim, on("go"))],
-    ids=["next", "done", "stop", "retry", "park"],
-)
-@pytest.mark.parametrize("plain", [False, True])
-async def test_x2_the_outcome_of_a_forgotten_claim_is_refused(stage: Stage, outcome: object, plain: bool) -> None:
+OUTCOMES = {
+    "next": advance, "done": done, "stop": stop, "retry": retry, "park": lambda claim: park(claim, on("go")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("outcome", "plain"), [*((name, False) for name in OUTCOMES), ("next", True)])
+async def test_x2_the_outcome_of_a_forgotten_claim_is_refused(stage: Stage, outcome: str, plain: bool) -> None:
     forgotten, held = await _claimed_twice(stage)
-    late: Commit = outcome(forgotten)  # type: ignore[operator]
-    if plain and outcome is not advance:
-        late = advance(forgotten)
+    late: Commit = OUTCOMES[outcome](forgotten)  # type: ignore[operator]
     await stage.one.run(late, plain=plain)
     assert late.fenced
     assert late.result is None
