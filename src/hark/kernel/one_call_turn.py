@@ -14,11 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from hark.kernel import journal
 from hark.kernel.deliver import is_generated_id
+from hark.kernel.joined_journal import read_joined
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
-from hark.model.activation import Claim, InboxRow, JournalRow, WaitRow
+from hark.model.activation import Claim, InboxRow, WaitRow
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
@@ -148,7 +150,9 @@ async def run_one_call_turn(
     if capacity is None:
         result.pending.left_claimable = True
     else:
-        result.claims = [_claim(row, capacity, tx.now) for row in found if row[0] is not None]
+        claimed = [row for row in found if row[0] is not None]
+        result.claims = [_claim(row, capacity, tx.now) for row in claimed]
+        await _give_journals(tx, result.claims, [row[_JOURNAL] for row in claimed])
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
@@ -182,6 +186,17 @@ def _claim(row: Any, capacity: Capacity, now: int) -> Claim:
         claim.give([InboxRow(*item) for item in _rows(row[_INBOX])])
     if row[_WAITS] is not None:
         claim.waits = [WaitRow(*item) for item in _rows(row[_WAITS])]
-    if row[_JOURNAL] is not None:
-        claim.journal = [JournalRow(*item) for item in _rows(row[_JOURNAL])]
     return claim
+
+
+async def _give_journals(tx: Tx, claims: Sequence[Claim], texts: Sequence[str | None]) -> None:
+    """Give each claim the lines of its journal. If the call has committed itself, a text that cannot be split is read
+    again after it: nothing but the claim's own outcomes changes a journal."""
+    unreadable = []
+    for claim, text in zip(claims, texts, strict=True):
+        lines = [] if text is None else read_joined(text)
+        if lines is None:
+            unreadable.append(claim)
+        else:
+            claim.journal = lines
+    await journal.load(tx, unreadable)

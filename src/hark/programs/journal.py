@@ -33,11 +33,12 @@ class Journal:
     """The lines of one activation."""
 
     __slots__ = (
+        "_by_entry",
         "_counted",
+        "_last_entry",
         "_replayed",
         "_retry_entry",
         "_size",
-        "by_entry",
         "cut_from",
         "cut_lines",
         "lines",
@@ -59,12 +60,9 @@ class Journal:
             self.next_entry = rows[0].entry
         if rows and rows[-1].kind == FAILED:
             self._cut(rows[-1])
-        lines = self.lines
-        # An awakeable has two lines; reversed, so that its creation, which comes first, is the one found.
-        self.by_entry: dict[int, Line] = (
-            {line.entry: line for line in reversed(lines) if line.kind not in MARKERS} if lines else {}
-        )
-        self._replayed = len(lines)
+        self._replayed = len(self.lines)
+        self._by_entry: dict[int, Line] | None = None
+        self._last_entry: int | None = None
 
     def _cut(self, failed: Line) -> None:
         """This activation is the retry of a failed function: cut the failed line and all lines after it."""
@@ -98,6 +96,20 @@ class Journal:
         skipped = KNOWN_WHEN_ASKED | {NEW_VISIT}
         self.unread.extend([line for line in self.lines if line.kind not in skipped])
 
+    def line_at(self, entry: int) -> Line | None:
+        """The line of the operation with this entry, among those that are replayed; of an awakeable, its creation."""
+        last = self._last_entry
+        if last is None:  # not before: code that only runs one function after the other asks once, after its last line
+            last = self._last_entry = max([line.entry for line in self.lines], default=-1)
+        return self._lines_by_entry().get(entry) if entry <= last else None
+
+    def _lines_by_entry(self) -> dict[int, Line]:
+        if self._by_entry is None:
+            lines = self.lines[: self._replayed]
+            # An awakeable has two lines; reversed, so that its creation, which comes first, is the one found.
+            self._by_entry = {line.entry: line for line in reversed(lines) if line.kind not in MARKERS}
+        return self._by_entry
+
     def resume(self) -> None:
         """Another activation continues with these lines: they count as replayed."""
         self._replayed = len(self.lines)
@@ -109,7 +121,7 @@ class Journal:
 
     def never_asked(self) -> Line | None:
         """The first line of an operation that the code, at its end, has not asked for."""
-        lines = [line for line in self.by_entry.values() if line.entry >= self.next_entry]
+        lines = [line for line in self._lines_by_entry().values() if line.entry >= self.next_entry]
         return min(lines, key=lambda line: line.entry) if lines else None
 
     def has_doubled(self) -> bool:

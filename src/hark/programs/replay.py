@@ -20,13 +20,12 @@ open operations.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from asyncio import _get_running_loop
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import cached_property
 from random import Random
 from sys import _getframe
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -54,6 +53,7 @@ from hark.programs.operations import (
     label_of,
     shortened,
 )  # fmt: skip
+from hark.programs.read_ahead import ReadAhead
 from hark.programs.runs import Runs, plan_retry
 from hark.programs.services import FunctionServices
 from hark.programs.unawaited import check_all_awaited
@@ -84,7 +84,7 @@ class Session:
         self.claim = claim
         self.services = services
         self.stalled: str | None = None  # set by the watchdog: where the code held the event loop for too long
-        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._journal = Journal(claim.journal)
         self._inbox = FunctionInbox()
         self._runs = Runs(claim, services)
@@ -110,6 +110,7 @@ class Session:
         self._claimed_waits = (
             waits_by_entry(claim, self._journal.cut_entries()) if claim.waits and not self._must_undo else {}
         )
+        self.read_ahead = ReadAhead(self._journal, self._claimed_waits)
 
     @cached_property
     def random(self) -> Random:
@@ -133,15 +134,17 @@ class Session:
             self.check_caller()
             raise Suspended
         driving = self.services.driving
-        if driving is None or driving[0] is not self or _get_running_loop() is not self._loop:
+        if driving is None or driving[0] is not self or get_ident() != self._thread:
             self.check_caller()
+        if self.read_ahead.pending is not None:
+            self._register_pending()
         journal = self._journal
         entry = operation.entry = journal.next_entry
         journal.next_entry = entry + 1
-        line = journal.by_entry.get(entry)
+        line = journal.line_at(entry)
         if line is not None and (line.kind != operation.kind or line.name != operation.name):
             self._diverge(entry, label_of(line.kind, line.name), operation.label)
-        for wait in self._claimed_waits.get(str(entry), ()) if self._claimed_waits else ():
+        for wait in self._claimed_waits.get(entry, ()) if self._claimed_waits else ():
             attempt = wait.place.partition("+")[2]
             if not operation.matches_wait(wait.kind, wait.name, attempt):
                 self._diverge(entry, f"a wait for {label_of(wait.kind, wait.name)}", operation.label)
@@ -161,7 +164,7 @@ class Session:
         if operation.entry < 0:
             await operation
         del self._open[operation.entry]
-        line = self._journal.by_entry.get(operation.entry)
+        line = self._journal.line_at(operation.entry)
         if line is not None and line.value is not None:
             return line.value
         return self._journal.write(operation.kind, operation.entry, operation.name, (make(), None)).value or "null"
@@ -197,22 +200,26 @@ class Session:
         """Whether the code runs again up to where it was: lines of the journal are left."""
         return self._must_undo or bool(self._journal.unread)
 
+    @property
+    def unread_lines(self) -> int:
+        """How many lines of the journal the code has not received yet. The watchdog reads it, in another thread."""
+        return len(self._journal.unread)
+
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         self.check_caller()
+        self._register_pending()
+        self.read_ahead.stop()
         return self._branches.add(coroutine)
 
     def check_caller(self) -> None:
         """Only the function's own code may use its context: entries asked for from elsewhere would not replay."""
         driving = self.services.driving
-        if not ((driving is not None and driving[0] is self) or self._ready.closing) or not self._on_our_loop():
+        if not ((driving is not None and driving[0] is self) or self._ready.closing) or get_ident() != self._thread:
             raise InvalidOutcome(
                 f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
                 "after it ended or was suspended. Only the workflow's own code may use it: pass values to ctx.run, and "
                 "let the function return what the workflow needs next."
             )
-
-    def _on_our_loop(self) -> bool:
-        return _get_running_loop() is self._loop
 
     # -- what an operation calls ------------------------------------------------------------------
 
@@ -228,7 +235,6 @@ class Session:
         if line.entry != operation.entry or line.kind in MARKERS:
             return False
         unread.popleft()
-        self.services.driving = (self,)  # progress: the watchdog must not take a long replay for one piece of code
         del self._open[line.entry]
         operation.read_line(line.value, line.error)
         return True
@@ -241,6 +247,7 @@ class Session:
         self._resolved_early.pop(operation.entry, None)
 
     def withdraw(self, operation: Operation) -> None:
+        self._register_pending()
         self._open.pop(operation.entry, None)
         self._withdrawn.add(operation.entry)
         self._runs.cancel(operation.entry)
@@ -260,14 +267,26 @@ class Session:
             if self._diverged is None:
                 raise
         finally:
+            self._register_pending()
             self.services.driving = None
             sys.set_asyncgen_hooks(*hooks)
+
+    def _register_pending(self) -> None:
+        """The code has not awaited the run that was to receive the next line at once: it is open like any other."""
+        run, self.read_ahead.pending = self.read_ahead.pending, None
+        if run is not None:
+            run.session = self
+            self._open[run.entry] = run
 
     def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close an async generator that was not exhausted. The event loop would do it in a task at some later time,
         where its `finally` could ask for operations at entries that no replay repeats."""
-        if self._on_our_loop():
+        if get_ident() == self._thread:
+            self._register_pending()
+            self.read_ahead.stop()
             self._ready.close_code(lambda: generator.aclose().__await__().__next__())
+            if not self._branches.parallel and not self._is_live:
+                self.read_ahead.start()
 
     def _diverge(self, entry: int, expected: str, found: str) -> NoReturn:
         self._diverged = self._diverged or NonDeterministic(
@@ -294,6 +313,7 @@ class Session:
         root = self._branches.add(self.program.begin(self.program.context(self), self.claim.state))
         journal = self._journal
         journal.start_replay()
+        self.read_ahead.start()
         self._drive()
         while journal.unread:
             if self._diverged is not None:
@@ -312,6 +332,7 @@ class Session:
             operation.read_line(line.value, line.error)
             self._drive()
         journal.end_replay()
+        self.read_ahead.stop()
         self._is_live = True
         for operation in self._open.values():
             self._inbox.expect(operation)
