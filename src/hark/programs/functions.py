@@ -23,7 +23,8 @@ from hark.programs import effects
 from hark.programs.awakeable_handle import AwakeableHandle
 from hark.programs.branches import First, Gather, Promise, as_promise
 from hark.programs.operations import AwakeableAnswer, ChildCall, EffectOperation, Operation, Run, Sleep, WaitForSignal
-from hark.programs.replay import ContinueAsNew, Session
+from hark.programs.replay import Replay
+from hark.programs.session import ContinueAsNew
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -72,7 +73,7 @@ class FunctionContext:
 
     __slots__ = ("_session", "correlation_key", "id", "scheduled_at")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Replay) -> None:
         self._session = session
         self.id = session.claim.id
         self.correlation_key = session.claim.correlation_key

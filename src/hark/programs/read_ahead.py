@@ -2,9 +2,9 @@
 
 Most of a long replay is `await ctx.run(…)`, again and again, in one branch. Nothing else can happen between such a call
 and its `await`, so the run is not registered as open: it is `pending`, and its `await` takes the next line. If the code
-does anything else first, the session registers the run, and the replay goes on as with any other operation (replay.py).
+does anything else first, the run is registered, and the replay goes on as with any other operation (replay.py).
 
-Determinism is checked as in `Session.ask`: only a run with the entry, kind and name of the next line becomes pending.
+Determinism is checked as in `Replay.ask`: only a run with the entry, kind and name of the next line becomes pending.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container
 from sys import _getframe
-from threading import get_ident
 from typing import Any, Final
 
 from hark.programs.journal import Journal, Line
@@ -31,13 +30,14 @@ class ReadAhead:
         decoders: What reads the results of runs, by function.
     """
 
-    __slots__ = ("_journal", "_lines", "_thread", "_waits", "decoders", "pending", "unread")
+    __slots__ = ("_current_thread", "_journal", "_lines", "_thread", "_waits", "decoders", "pending", "unread")
 
-    def __init__(self, journal: Journal, waits: Container[int]) -> None:
+    def __init__(self, journal: Journal, waits: Container[int], current_thread: Callable[[], int]) -> None:
         """`waits`: the entries at which the instance has waits. Operations at these entries are not read ahead."""
         self._journal = journal
         self._waits = waits
-        self._thread = get_ident()
+        self._current_thread = current_thread
+        self._thread = current_thread()
         self._lines = _NO_LINES  # `unread` while reading ahead is allowed
         self.pending: Run | None = None
         self.unread = journal.unread
@@ -54,7 +54,7 @@ class ReadAhead:
     def expect(self, run: Run) -> bool:
         """Make a run pending that the code asks for through a method of ctx. False if it has to go the usual way."""
         lines = self._lines
-        if not lines or self.pending is not None or get_ident() != self._thread:
+        if not lines or self.pending is not None or self._current_thread() != self._thread:
             return False
         line, journal = lines[0], self._journal
         entry = journal.next_entry
