@@ -180,10 +180,8 @@ class Replay:
     def check_caller(self) -> None:
         """Only the function's own code may use its context: entries asked for from elsewhere would not replay."""
         driving = self.services.driving
-        if (
-            not ((driving is not None and driving[0] is self) or self._ready.closing)
-            or self._current_thread() != self._thread
-        ):
+        is_driven = (driving is not None and driving[0] is self) or self._ready.closing
+        if not is_driven or self._current_thread() != self._thread:
             raise InvalidOutcome(
                 f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
                 "after it ended or was suspended. Only the workflow's own code may use it: pass values to ctx.run, and "
