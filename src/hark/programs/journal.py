@@ -26,6 +26,7 @@ UNDOING = "undoing"  # the function has failed and is being undone; `value` is t
 UNDO = "undo"  # the undo of the run at this entry has ended
 UNDONE = "undone"  # last line of a failed function that was undone: a retry begins from the beginning
 MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED, UNDOING, UNDO, UNDONE))
+_FEW = 20  # lines
 _MAX_CAUSES = 100  # exceptions that were raised from each other
 
 
@@ -61,7 +62,7 @@ class Journal:
         if rows and rows[-1].kind == FAILED:
             self._cut(rows[-1])
         self._replayed = len(self.lines)
-        self._by_entry: dict[int, Line] | None = None
+        self._by_entry: dict[int, Line] | None = None if self.lines else {}
         self._last_entry: int | None = None
 
     def _cut(self, failed: Line) -> None:
@@ -98,10 +99,15 @@ class Journal:
 
     def line_at(self, entry: int) -> Line | None:
         """The line of the operation with this entry, among those that are replayed; of an awakeable, its creation."""
-        last = self._last_entry
-        if last is None:  # not before: code that only runs one function after the other asks once, after its last line
-            last = self._last_entry = max([line.entry for line in self.lines], default=-1)
-        return self._lines_by_entry().get(entry) if entry <= last else None
+        by_entry = self._by_entry
+        if by_entry is None:
+            if self._last_entry is None:
+                lines = self.lines
+                self._last_entry = max([line.entry for line in lines]) if len(lines) > _FEW else entry
+            if entry > self._last_entry:
+                return None  # the usual end of a long replay: its runs were read ahead, and needed no dict
+            by_entry = self._lines_by_entry()
+        return by_entry.get(entry)
 
     def _lines_by_entry(self) -> dict[int, Line]:
         if self._by_entry is None:

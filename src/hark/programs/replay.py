@@ -234,7 +234,8 @@ class Replay:
             if self._diverged is None:
                 raise
         finally:
-            self._register_pending()
+            if self.read_ahead.pending is not None:
+                self._register_pending()
             self.services.driving = None
             sys.set_asyncgen_hooks(*hooks)
 
@@ -280,7 +281,8 @@ class Replay:
         root = self._branches.add(self.program.begin(self.program.context(self), self.claim.state))
         journal = self._journal
         journal.start_replay()
-        self.read_ahead.start()
+        if journal.unread:
+            self.read_ahead.start()
         self._drive()
         while journal.unread:
             if self._diverged is not None:
