@@ -199,17 +199,27 @@ class Rows:
 
     async def functions(self) -> None:
         """Functions with journals: of this visit, and of an earlier one that must not be read."""
-        items = [NewInstance("f", "{}", id, named=True) for id in ("f-parked", "f-asks", "f-empty", "f-woken")]
+        ids = ("f-parked", "f-asks", "f-empty", "f-woken", "f-mixed", "f-named")
+        items = [NewInstance("f", "{}", id, named=True) for id in ids]
         claims = await self.executing(*items)
         question = NewAwakeable(awakeable_id("f-asks", 3), 3)
         commits = [
             park(claims[0], on("go", place="2"), on("stop", place="3")),
             park(claims[1], on(question.id, "awakeable"), timer(timeout=MINUTE * 60), awakeables=(question,)),
             park(claims[2], on("go")),
-            park(claims[3], on("go")),
+            *(park(claim, on("go")) for claim in claims[3:]),
         ]
+        commits[4].decision.journal = [
+            JournalLine(0, 7, "anew"),
+            JournalLine(1, 8, "now", None, "5"),
+            JournalLine(2, 2, "run", "é 💥", '{"a": [1, "\\u001f"]}'),
+            JournalLine(3, 3, "run", "fails", None, '{"type": "HarkError", "message": "\\u001d"}'),
+            JournalLine(4, 9, "sleep", None, "null"),
+            JournalLine(5, 10, "run", "fails", None, '{"type": "HarkError"}'),
+        ]
+        commits[5].decision.journal = [JournalLine(0, 0, "run", "a\x1db\x1fc\x1e", "1")]
         for commit in commits:
-            if commit.claim.id != "f-empty":
+            if commit.claim.id not in ("f-empty", "f-mixed", "f-named"):
                 commit.decision.journal = [
                     JournalLine(0, 0, "run", "first", f'"{ODD}"'),
                     JournalLine(1, 4, "run", None, None, '{"type": "ValueError", "message": "é"}'),
@@ -364,6 +374,9 @@ ONE_CALL: dict[str, tuple[list[Request], Capacity | None]] = {
     "a dedup key that another has seen": ([signal("plain", dedup_key="seen-0")], worker()),
     "an inbox with other signals": ([signal("noisy")], worker()),
     "a function": ([signal("f-parked")], worker()),
+    "a function with lines of all kinds": ([signal("f-mixed")], worker()),
+    "a function whose run has control characters in its name": ([signal("f-named")], worker()),
+    "functions, one with control characters": ([signal("f-mixed"), signal("f-named"), signal("f-parked")], worker()),
     "a function without a journal": ([signal("f-empty")], worker()),
     "a function with two visits": ([answer("f-asks", 3)], worker()),
     "five signals": (

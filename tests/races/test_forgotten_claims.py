@@ -1,4 +1,4 @@
-"""A claim that the database forgot in a crash, and that another worker has made again (X2, decision 22).
+"""A claim that the database forgot in a crash, and that another worker has made again (X2, decision 23).
 
 A turn that only claims does not wait for the disk. After a crash of the server its instance is as it was before, and
 the next claim has the same epoch: the owner tells the two apart. The crash is an UPDATE that takes the claim back.

@@ -1,6 +1,6 @@
 """The one-call turn: signals and answers to parked instances, and claims, as one call of a function in the database.
 
-The function (store/migrations/postgres/0017_one_call_turns.sql) does what the phases of turn.py do in the most frequent
+The function (store/migrations/postgres/0018_quicker_calls.sql) does what the phases of turn.py do in the most frequent
 case: a few requests, each for an instance of its own, which is parked, waits for just this and can be claimed by this
 worker. In any other case the transaction is rolled back, and the turn runs in the ordinary way. This file decides which
 requests are sent to the function, and reads what it returns. It refuses nothing: errors are left to turn.py.
@@ -14,11 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from hark.kernel import journal
 from hark.kernel.deliver import is_generated_id
+from hark.kernel.joined_journal import read_joined
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
-from hark.model.activation import Claim, InboxRow, JournalRow, WaitRow
+from hark.model.activation import Claim, InboxRow, WaitRow
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
@@ -46,7 +48,11 @@ def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values 
         return None
     deliveries = _deliveries(requests)
     worker = None if deliveries is None else _worker(capacity, len(requests))
-    return None if deliveries is None or worker is None else {**deliveries, **worker, "call": None}
+    if deliveries is None or worker is None:
+        return None
+    in_memory = capacity.in_memory if capacity is not None else {}
+    known = [id for id in deliveries["targets"] or () if id in in_memory]
+    return {**deliveries, **worker, "in_memory": known or None, "call": None}
 
 
 def target_of(request: Request) -> str:
@@ -148,7 +154,9 @@ async def run_one_call_turn(
     if capacity is None:
         result.pending.left_claimable = True
     else:
-        result.claims = [_claim(row, capacity, tx.now) for row in found if row[0] is not None]
+        claimed = [row for row in found if row[0] is not None]
+        result.claims = [_claim(row, capacity, values["in_memory"] or (), tx.now) for row in claimed]
+        await _give_journals(tx, result.claims, [row[_JOURNAL] for row in claimed])
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
@@ -174,14 +182,26 @@ def _answer(request: Request, row: Any, now: int) -> None:
         request.result = Delivery("woke", row[0])
 
 
-def _claim(row: Any, capacity: Capacity, now: int) -> Claim:
+def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> Claim:
     claim = Claim(*row[:_CLAIM])
     claim.now = now
     claim.owner, claim.traits = capacity.owner, capacity.lanes[claim.lane]
+    claim.is_in_memory = claim.id in in_memory
     if row[_INBOX] is not None:
         claim.give([InboxRow(*item) for item in _rows(row[_INBOX])])
     if row[_WAITS] is not None:
         claim.waits = [WaitRow(*item) for item in _rows(row[_WAITS])]
-    if row[_JOURNAL] is not None:
-        claim.journal = [JournalRow(*item) for item in _rows(row[_JOURNAL])]
     return claim
+
+
+async def _give_journals(tx: Tx, claims: Sequence[Claim], texts: Sequence[str | None]) -> None:
+    """Give each claim the lines of its journal. If the call has committed itself, a text that cannot be split is read
+    again after it: nothing but the claim's own outcomes changes a journal."""
+    unreadable = []
+    for claim, text in zip(claims, texts, strict=True):
+        lines = [] if text is None else read_joined(text)
+        if lines is None:
+            unreadable.append(claim)
+        else:
+            claim.journal = lines
+    await journal.load(tx, unreadable)

@@ -34,7 +34,7 @@ class LockedRow:
     def is_held(self, claim: Claim) -> bool:
         """Whether it executes on this very claim (invariant 2).
 
-        The owner is compared too: a claim that the database forgot in a crash (decision 22) may have been made again by
+        The owner is compared too: a claim that the database forgot in a crash (decision 23) may have been made again by
         another worker, with the same epoch.
         """
         return self.status == "executing" and self.epoch == claim.epoch and claim.owner in ("", self.owner)

@@ -3,7 +3,7 @@
 A function awaits promises and nothing else. A branch takes its coroutine from one promise to the next, so
 the same promises, resolved in the same order, always produce the same execution: that is what makes a
 replay possible. `gather` and `first` are promises over branches. The journal is in journal.py, the order
-of an activation in replay.py.
+of an activation in session.py.
 """
 
 from __future__ import annotations

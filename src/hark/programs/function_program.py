@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision
-from hark.programs.replay import Session
+from hark.programs.replay import Replay
 from hark.programs.services import FunctionServices, InputCodec
+from hark.programs.session import Session
 from hark.programs.undo import cannot_go_on
 
 _TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True, remembers_inbox=True)
@@ -25,7 +26,7 @@ class FunctionProgram(Struct, eq=False):
     codec: InputCodec
     function: Callable[..., Any]
     begin: Callable[[Any, str], Coroutine[Any, Any, Any]]  # from the context and the stored input
-    context: Callable[[Session], Any]
+    context: Callable[[Replay], Any]
     initial: str = "start"
     kind: str = "workflow"
     traits: Traits = _TRAITS

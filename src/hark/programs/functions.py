@@ -7,6 +7,7 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
+from types import FunctionType
 from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from hark.model import json
@@ -22,7 +23,8 @@ from hark.programs import effects
 from hark.programs.awakeable_handle import AwakeableHandle
 from hark.programs.branches import First, Gather, Promise, as_promise
 from hark.programs.operations import AwakeableAnswer, ChildCall, EffectOperation, Operation, Run, Sleep, WaitForSignal
-from hark.programs.replay import ContinueAsNew, Session
+from hark.programs.replay import Replay
+from hark.programs.session import ContinueAsNew
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -71,7 +73,7 @@ class FunctionContext:
 
     __slots__ = ("_session", "correlation_key", "id", "scheduled_at")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Replay) -> None:
         self._session = session
         self.id = session.claim.id
         self.correlation_key = session.claim.correlation_key
@@ -174,13 +176,9 @@ class FunctionContext:
         Example:
             receipt = await ctx.run(charge, order, retries=3, backoff=2.0, timeout=30, undo=refund)
         """
-        if not callable(function):
-            raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
-        if name is None:
-            label = getattr(function, "__name__", None) or type(function).__name__
-        else:
-            label = check_name(name, "name of a run")
-        run = Run(function, args, label)
+        # The usual case without a call: a replay does this for every line.
+        label = function.__name__ if type(function) is FunctionType and name is None else ""
+        run = Run(function, args, label or _label_of(function, name))
         # Only what differs from the default is checked: the conversions would cost every run.
         if kwargs is not None:
             run.kwargs = _checked_kwargs(kwargs)
@@ -188,14 +186,16 @@ class FunctionContext:
             run.policy = retry_policy(retries, backoff)
         if timeout is not None:
             run.timeout = micros(timeout, "timeout", zero=False)
-        if undo is None:
-            return self._session.ask(run)
-        if not callable(undo):
-            raise InvalidInput(f"undo={undo!r}: give a function that takes the result of the run.")
-        run.undo = undo
-        promise = self._session.ask(run)
-        self._session.undoable[run.entry] = run
-        return promise
+        session = self._session
+        if undo is not None:
+            if not callable(undo):
+                raise InvalidInput(f"undo={undo!r}: give a function that takes the result of the run.")
+            run.undo = undo
+        if not session.read_ahead.expect(run):
+            session.ask(run)
+        if undo is not None:
+            session.undoable[run.entry] = run
+        return run
 
     def signal(self, target: Any, name: str, payload: Any = None, *, dedup_key: str | None = None) -> Promise[Delivery]:
         """Send a signal to an instance, exactly once.
@@ -597,6 +597,14 @@ class FunctionContext:
             return ctx.continue_as_new({"page": page + 1})
         """
         return ContinueAsNew(input)
+
+
+def _label_of(function: Any, name: str | None) -> str:
+    if not callable(function):
+        raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
+    if name is not None:
+        return check_name(name, "name of a run")
+    return getattr(function, "__name__", None) or type(function).__name__
 
 
 def _checked_kwargs(kwargs: Any) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ UNDOING = "undoing"  # the function has failed and is being undone; `value` is t
 UNDO = "undo"  # the undo of the run at this entry has ended
 UNDONE = "undone"  # last line of a failed function that was undone: a retry begins from the beginning
 MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED, UNDOING, UNDO, UNDONE))
+_FEW = 20  # lines
 _MAX_CAUSES = 100  # exceptions that were raised from each other
 
 
@@ -33,11 +34,12 @@ class Journal:
     """The lines of one activation."""
 
     __slots__ = (
+        "_by_entry",
         "_counted",
+        "_last_entry",
         "_replayed",
         "_retry_entry",
         "_size",
-        "by_entry",
         "cut_from",
         "cut_lines",
         "lines",
@@ -59,12 +61,9 @@ class Journal:
             self.next_entry = rows[0].entry
         if rows and rows[-1].kind == FAILED:
             self._cut(rows[-1])
-        lines = self.lines
-        # An awakeable has two lines; reversed, so that its creation, which comes first, is the one found.
-        self.by_entry: dict[int, Line] = (
-            {line.entry: line for line in reversed(lines) if line.kind not in MARKERS} if lines else {}
-        )
-        self._replayed = len(lines)
+        self._replayed = len(self.lines)
+        self._by_entry: dict[int, Line] | None = None if self.lines else {}
+        self._last_entry: int | None = None
 
     def _cut(self, failed: Line) -> None:
         """This activation is the retry of a failed function: cut the failed line and all lines after it."""
@@ -98,6 +97,25 @@ class Journal:
         skipped = KNOWN_WHEN_ASKED | {NEW_VISIT}
         self.unread.extend([line for line in self.lines if line.kind not in skipped])
 
+    def line_at(self, entry: int) -> Line | None:
+        """The line of the operation with this entry, among those that are replayed; of an awakeable, its creation."""
+        by_entry = self._by_entry
+        if by_entry is None:
+            if self._last_entry is None:
+                lines = self.lines
+                self._last_entry = max([line.entry for line in lines]) if len(lines) > _FEW else entry
+            if entry > self._last_entry:
+                return None  # the usual end of a long replay: its runs were read ahead, and needed no dict
+            by_entry = self._lines_by_entry()
+        return by_entry.get(entry)
+
+    def _lines_by_entry(self) -> dict[int, Line]:
+        if self._by_entry is None:
+            lines = self.lines[: self._replayed]
+            # An awakeable has two lines; reversed, so that its creation, which comes first, is the one found.
+            self._by_entry = {line.entry: line for line in reversed(lines) if line.kind not in MARKERS}
+        return self._by_entry
+
     def resume(self) -> None:
         """Another activation continues with these lines: they count as replayed."""
         self._replayed = len(self.lines)
@@ -109,7 +127,7 @@ class Journal:
 
     def never_asked(self) -> Line | None:
         """The first line of an operation that the code, at its end, has not asked for."""
-        lines = [line for line in self.by_entry.values() if line.entry >= self.next_entry]
+        lines = [line for line in self._lines_by_entry().values() if line.entry >= self.next_entry]
         return min(lines, key=lambda line: line.entry) if lines else None
 
     def has_doubled(self) -> bool:

@@ -11,8 +11,8 @@ import inspect
 import typing
 from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
-from types import CodeType
-from typing import Any, Literal, Protocol
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -26,6 +26,9 @@ from hark.model.names import from_micros, new_id
 from hark.model.retry_policy import RetryPolicy, delay_before
 from hark.model.values import Delivery, Signal
 from hark.programs.branches import Promise
+
+if TYPE_CHECKING:
+    from hark.programs.read_ahead import ReadAhead
 
 _MAX_STEP_BYTES = 255
 
@@ -145,12 +148,36 @@ class Run(Operation):
     timeout: int | None = None  # µs
     failure: Failure | None = None  # of the attempt that has just ended, until the session has recorded it
     undo: Callable[[Any], Any] | None = None
+    ahead: ReadAhead | None = None
     keeps_result = True
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
         self.name = name
         self.function = function
         self.args = args
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        ahead = self.ahead
+        if ahead is not None and ahead.pending is self:  # the next line is its own
+            ahead.pending = None
+            self.awaited = True
+            line = ahead.unread.popleft()
+            if line.error is None:
+                try:
+                    value = self.value = self.decode(line.value or "null")
+                    self.done = True
+                    return value
+                except Exception as failure:
+                    self.resolve(error=failure)
+            else:
+                self.read_line(None, line.error)
+        elif self.done:
+            self.mark_awaited()
+        else:
+            self.awaited = True
+            if self.session is None or not self.session.read_next_line(self):
+                yield self
+        return self.value if self.error is None else self.value_or_raise()
 
     @property
     def place(self) -> str:
@@ -168,11 +195,16 @@ class Run(Operation):
         return [Arm("timer", new_id(), self.place, timeout=delay_before(self.policy, self.attempt))]
 
     def decode(self, value: str) -> Any:
-        function = self.function
+        function, ahead = self.function, self.ahead
+        if ahead is not None and type(function) is FunctionType and (decode := ahead.decoders.get(function)):
+            return decode(value)
         # Not cached for functions without the annotation: the cache would keep a lambda, and what it captures, alive.
-        if "return" in getattr(function, "__annotations__", ()):
-            return _decoder_for(function)(value)
-        return json.load(value)
+        if "return" not in getattr(function, "__annotations__", ()):
+            return json.load(value)
+        decode = _decoder_for(function)
+        if ahead is not None:
+            ahead.decoders[function] = decode
+        return decode(value)
 
 
 class Sleep(Operation):

@@ -1,7 +1,7 @@
 """Running the user's functions: one at a time in the activation, or several in tasks beside each other.
 
 Also waits until one of them has ended, a deadline is due, or a row has arrived in the inbox. Writing the
-result to the journal is the session's part: see replay.py.
+result to the journal is the session's part: see session.py.
 """
 
 from __future__ import annotations

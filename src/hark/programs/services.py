@@ -48,6 +48,7 @@ class FunctionServices(StepServices, Protocol):
     """What the worker provides to a durable function, in addition to StepServices."""
 
     driving: Any  # (session,) while its code runs on the event loop; the watchdog reads it
+    current_thread: Callable[[], int]  # the number of the thread that calls it
 
     @property
     def tracing(self) -> RunTracing | None:

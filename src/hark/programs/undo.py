@@ -4,7 +4,7 @@ The runs with `undo=` that succeeded are undone one after the other, the latest 
 An undo is journaled like a run, so a crash repeats none that is recorded, and retried like its run, with a timer
 between two attempts. One that fails for good is recorded, and the others still run.
 
-The code of the function does not run any more: the replay has only found the undos again. See replay.py.
+The code of the function does not run any more: the replay has only found the undos again. See session.py.
 """
 
 from __future__ import annotations

@@ -13,13 +13,16 @@ from hark.programs.operations import AwakeableAnswer, Operation, entry_of
 _ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it belongs to no entry
 
 
-def waits_by_entry(claim: Claim, answered: Set[int]) -> dict[str, list[WaitRow]]:
-    """The waits an instance was claimed with. Those whose answer a retry has cut off get a place of their own."""
-    waits: dict[str, list[WaitRow]] = {}
+def waits_by_entry(claim: Claim, answered: Set[int]) -> dict[int, list[WaitRow]]:
+    """The waits an instance was claimed with, by entry. Those whose answer a retry has cut off get another place, which
+    belongs to no entry."""
+    waits: dict[int, list[WaitRow]] = {}
     for wait in claim.waits:
-        if entry_of(wait.place) in answered:
+        entry = entry_of(wait.place)
+        if entry in answered:
             wait.place = _ANSWERED  # an operation that asks again arms a new wait
-        waits.setdefault(wait.place.partition("+")[0], []).append(wait)
+        else:
+            waits.setdefault(entry, []).append(wait)
     return waits
 
 

@@ -55,6 +55,7 @@ class WorkerServices(HandlerSupport):
         self.pulse = LeasePulse()
         self.listen = self.listeners.listen
         self.driving: Any = None
+        self.current_thread = threading.get_ident
         self.tracing: Tracing | None = None
         self.link = link
         self.graph = jobs.graph

@@ -18,7 +18,8 @@ _CHECKS = 8  # two seconds
 
 class Watched(Protocol):
     driving: Any
-    """(session,) while the code of a function runs on the loop, a new tuple for each piece of it; else None."""
+    """(session,) while the code of a function runs on the loop, a new tuple for each piece of it; else None.
+    In a replay one piece may receive many lines: `session.unread_lines` says how many are left."""
 
 
 class LoopWatchdog:
@@ -33,11 +34,12 @@ class LoopWatchdog:
         self._closed.set()
 
     def _watch(self) -> None:
-        last, checks = None, 0
+        last, last_left, checks = None, 0, 0
         while not self._closed.wait(_INTERVAL):
             driving = self._services.driving
-            checks = checks + 1 if driving is not None and driving is last else 0
-            last = driving
+            left = 0 if driving is None else driving[0].unread_lines
+            checks = checks + 1 if driving is not None and driving is last and left == last_left else 0
+            last, last_left = driving, left
             if checks == _CHECKS:
                 frame = sys._current_frames().get(self._watched_thread)
                 (session,) = driving

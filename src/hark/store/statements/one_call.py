@@ -1,4 +1,4 @@
-"""A whole turn as one call of a function in the database (0017_one_call_turns.sql)."""
+"""A whole turn as one call of a function in the database (0018_quicker_calls.sql)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ one_call_turn = Sql(
     SELECT * FROM one_call_turn(
         :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
         :events::text[], :statuses::text[], :answers::text[], :errors::text[], :answered_by::text[], :schemas::text[],
-        :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer, :call::bigint,
-        nullif(:now::bigint, 0), :position::bigint)
+        :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer,
+        :in_memory::text[], :call::bigint, nullif(:now::bigint, 0), :position::bigint)
     """
 )
 

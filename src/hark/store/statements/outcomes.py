@@ -26,11 +26,11 @@ _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
     FROM {rows: id text, epoch bigint, step text, state text}
     JOIN instances i ON i.id = r.id AND i.epoch = r.epoch AND coalesce(i.lease_owner, '') = :owner::text
     ORDER BY r.ord"""
+_HELD = "AND coalesce(i.lease_owner, '') = :owner::text"
 
 # M2: a plain turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
 # and compares epoch and owner again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the
 # ids of those with has_signals. `coalesce` keeps the planner off the index of leases.
-_HELD = "AND coalesce(i.lease_owner, '') = :owner::text"
 advance_all = Sql(
     f"""
     WITH moved AS ({_ADVANCE} {_HELD} RETURNING i.id, i.step, i.has_signals),

@@ -1,0 +1,1 @@
+-- Turns in one call are for PostgreSQL: SQLite has nothing to change.
