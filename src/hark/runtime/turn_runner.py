@@ -11,9 +11,10 @@ What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
@@ -46,8 +47,18 @@ class TurnRunner:
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
 
-    async def run(self, items: list[Queued], *, claim: bool, sweep: bool = False, marks: bool = False) -> None:
-        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail."""
+    async def run(
+        self,
+        items: list[Queued],
+        *,
+        claim: bool,
+        sweep: bool = False,
+        marks: bool = False,
+        queues: Container[str] | None = None,
+    ) -> None:
+        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail.
+
+        `queues`: those for which it claims; None: all."""
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
@@ -59,6 +70,8 @@ class TurnRunner:
             if worker is not None and self._may_claim(requests, plain):
                 capacity = worker.capacity(commits)
                 if capacity is not None:
+                    if queues is not None:
+                        capacity.free = {queue: slots for queue, slots in capacity.free.items() if queue in queues}
                     capacity.backlog = self._clerk.work_left.claimable or self._clerk.work_left.backlog_waits
             self.committing = {commit.claim.id for commit in commits}
             try:
@@ -146,6 +159,11 @@ class TurnRunner:
         result = TurnResult(self._clerk.now(), 0)
         result.pending.left_claimable = True
         return result
+
+    async def forget(self, call: UnknownCall) -> None:
+        """After a connection that was lost in an express turn, which has no requests: hand back what it claimed."""
+        with contextlib.suppress(Conflicted):
+            await self._finish_unknown(call, [])
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT.
