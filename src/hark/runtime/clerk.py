@@ -288,13 +288,14 @@ class Clerk:
                 self.check_for_others()
 
     async def _run_next_turn(self, *, hinted: bool) -> None:
+        # The items are released when this returns: a reply that was dropped unread logs its error when it is freed.
         items = self._next_turn()
         sweep, marks = self._is_due(), self.work_left.marks
-        queues = None if sweep or marks else self.express.full_queues(items, hinted=hinted)
-        if queues is None:
-            await self.turns.run(items, claim=True, sweep=sweep, marks=marks)
-        else:
-            await self.express.run_beside(items, queues)
+        full = self.express.queues_for(items) if not sweep and not marks else None
+        if full:
+            await self.express.run_beside(items, full, hinted=hinted)
+        elif await self.turns.run(items, claim=True, sweep=sweep, marks=marks):
+            self.express.all_claimed()
 
     def _next_turn(self) -> list[Queued]:
         return self.queue.take(_MOST_CROWDED if self.store.has_other_writers() else _MOST)
@@ -364,7 +365,7 @@ class Clerk:
             self.loop.start(self.store.announce())
 
     def finish_express_turn(self, result: TurnResult) -> None:
-        """Pass on the claims of an express turn. What is left to do, the turn beside it knows."""
+        """Pass on the claims of an express turn, which does nothing but claim."""
         self.counters.add(0, 0.0, len(result.claims), result.counts)
         self._pass_to_worker(result, [])
 

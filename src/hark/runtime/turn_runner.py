@@ -55,10 +55,10 @@ class TurnRunner:
         sweep: bool = False,
         marks: bool = False,
         queues: Container[str] | None = None,
-    ) -> None:
+    ) -> bool:
         """Run these requests as one turn and hand its result to the clerk; see the module for what can fail.
 
-        `queues`: those for which it claims; None: all."""
+        `queues`: those that it claims for; None: all. Returns whether it has claimed what it could."""
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
@@ -93,7 +93,7 @@ class TurnRunner:
                 await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
                 if not items:
                     self._trouble = None
-                    return
+                    return False
                 # The first attempt takes what it takes: a large turn is not an outage.
                 allowed = since + caller_errors.PATIENCE - time.monotonic()
                 allowed = max(0.0, allowed) if any(item.reply is not None for item in items) else None
@@ -101,10 +101,11 @@ class TurnRunner:
             except Exception as error:
                 self._trouble = None
                 await self._halve(items, error)
-                return
+                return False
         self._trouble = None
         self._clerk.finish_turn(result, items, claimed=capacity is not None, swept=sweep, marks=marks)
         self.committing = set()
+        return capacity is not None
 
     def _may_claim(self, requests: Sequence[Request], plain: bool) -> bool:
         left = self._clerk.work_left
@@ -160,9 +161,9 @@ class TurnRunner:
         result.pending.left_claimable = True
         return result
 
-    async def forget(self, call: UnknownCall) -> None:
+    async def hand_back_claims(self, call: UnknownCall) -> None:
         """After a connection that was lost in an express turn, which has no requests: hand back what it claimed."""
-        with contextlib.suppress(Conflicted):
+        with contextlib.suppress(StoreFault):
             await self._finish_unknown(call, [])
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
