@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hark.kernel.requests import Commit, Request
-from hark.model.decisions import Finish, runs_ahead
+from hark.model.decisions import runs_ahead
 from hark.model.log import get_logger
 from hark.runtime.one_calls import OneCalls, UnknownCall
 from hark.runtime.request_queue import Queued
@@ -54,11 +54,9 @@ def _concerns_only_its_queue(request: Request) -> bool:
     if type(request) is not Commit:
         return False
     claim, decision = request.claim, request.decision
-    if decision.effects or decision.queue is not None or claim.concurrency_key is not None:
+    if claim.parent_id is not None or claim.concurrency_key is not None or decision.queue is not None:
         return False
-    if any(line.effect is not None for line in decision.journal or ()):
-        return False
-    return claim.parent_id is None or not isinstance(decision.move, Finish)
+    return not decision.effects and all(line.effect is None for line in decision.journal or ())
 
 
 class ExpressTurns:
@@ -141,7 +139,7 @@ class ExpressTurns:
             return False
         _, result = done
         clerk.finish_express_turn(result)
-        return True
+        return not result.pending.left_claimable  # it has filled a queue, in which more rows may wait
 
 
 def _makes_claimable(request: Request, full: frozenset[str]) -> bool:

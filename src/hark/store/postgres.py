@@ -269,7 +269,7 @@ class PostgresStore:
     # -- connecting -------------------------------------------------------------------------------
 
     async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
-        """Open a connection with the settings of its role: clerk, reader, listener, lease or migrate."""
+        """Open a connection with the settings of its role: clerk, express, reader, listener, lease or migrate."""
         wait = f"{int(self._timeout * 900)}ms"  # the server's own error comes first
         settings = {
             "search_path": self._schema,
@@ -285,7 +285,7 @@ class PostgresStore:
         }
         if readonly:
             settings["default_transaction_read_only"] = "on"
-        if role in ("clerk", "reader"):
+        if role in ("clerk", "express", "reader"):
             settings |= _PLANS
         migrating = role == "migrate"  # before there is a lease: may wait while another process migrates a large table
         db = await asyncpg.connect(
@@ -382,20 +382,20 @@ class PostgresStore:
     async def _writer(self) -> asyncpg.Connection:
         if self._db is None or self._db.is_closed():
             self._was_cut = self._was_cut or self._db is not None
-            self._db, self._session = await self._new_writer()
+            self._db, self._session = await self._new_writer("clerk")
         return self._db
 
     async def _express_writer(self) -> tuple[asyncpg.Connection, Any]:
         if self._express is None or self._express[0].is_closed():
             self._was_cut = self._was_cut or self._express is not None
-            self._express = await self._new_writer()
+            self._express = await self._new_writer("express")
         return self._express
 
-    async def _new_writer(self) -> tuple[asyncpg.Connection, Any]:
+    async def _new_writer(self, role: str) -> tuple[asyncpg.Connection, Any]:
         """A connection for turns, and its session."""
         db = None
         try:
-            db = await self.connect(role="clerk")
+            db = await self.connect(role=role)
             return db, await db.fetchrow(_SESSION)
         except BaseException as error:
             if db is not None:
