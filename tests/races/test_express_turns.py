@@ -29,7 +29,7 @@ class Short(Machine):
 
 
 class Crowd:
-    """As many instances of the queue `news` as it has slots. Their outcomes are in one turn, which waits at its COMMIT."""
+    """As many instances of the queue `news` as it has slots. One turn commits all of them, and waits at its COMMIT."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self._store = store
