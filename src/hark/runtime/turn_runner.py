@@ -163,8 +163,9 @@ class TurnRunner:
 
     async def hand_back_claims(self, call: UnknownCall) -> None:
         """After a connection that was lost in an express turn, which has no requests: hand back what it claimed."""
-        with contextlib.suppress(StoreFault):
+        with contextlib.suppress(StoreFault):  # nothing has to be answered
             await self._finish_unknown(call, [])
+        self._trouble = None
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT.
