@@ -28,6 +28,7 @@ from hark.runtime.answer_validation import AnswerValidation
 from hark.runtime.completions import Completions
 from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
+from hark.runtime.express_turns import ExpressTurns
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.missing_code import MissingCode
 from hark.runtime.one_calls import OneCalls
@@ -116,6 +117,7 @@ class Clerk:
         self.answers = AnswerValidation(self.loop, self.queue)
         self.work_left = WorkLeft()
         self.turns = TurnRunner(self, rules, OneCalls(one_call_turns))
+        self.express = ExpressTurns(self, OneCalls(one_call_turns))
         self.others = OtherProcesses(self, lease=lease, retention=retention)
         self.completions = Completions(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
@@ -274,23 +276,31 @@ class Clerk:
             # Mostly a hint is about an instance to claim, which the reads of the check would delay.
             check_later = hinted and not self.queue and self._can_claim()
             if hinted and not check_later:
-                self._check_for_others()
+                self.check_for_others()
             if not self._has_work():
                 continue
             try:
-                # Not in a variable, which would keep their replies alive until the next turn: one that was dropped
-                # unread logs its error when it is freed.
-                await self.turns.run(self._next_turn(), claim=True, sweep=self._is_due(), marks=self.work_left.marks)
+                await self._run_next_turn(hinted=hinted)
             except Exception:
                 _log.exception("A turn failed with an unexpected error; the clerk continues.")
                 await asyncio.sleep(1)
             if check_later:
-                self._check_for_others()
+                self.check_for_others()
+
+    async def _run_next_turn(self, *, hinted: bool) -> None:
+        # The items are released when this returns: a reply that was dropped unread logs its error when it is freed.
+        items = self._next_turn()
+        sweep, marks = self._is_due(), self.work_left.marks
+        full = self.express.queues_for(items) if not sweep and not marks else None
+        if full:
+            await self.express.run_beside(items, full, hinted=hinted)
+        elif await self.turns.run(items, claim=True, sweep=sweep, marks=marks):
+            self.express.all_claimed()
 
     def _next_turn(self) -> list[Queued]:
         return self.queue.take(_MOST_CROWDED if self.store.has_other_writers() else _MOST)
 
-    def _check_for_others(self) -> None:
+    def check_for_others(self) -> None:
         """After a hint: another process may have answered what waits here."""
         if self.completions.waiting:
             self.loop.start(self.completions.check(self.store))
@@ -353,6 +363,11 @@ class Clerk:
             self.arrivals.notify()
         if self._concerns_others(result):
             self.loop.start(self.store.announce())
+
+    def finish_express_turn(self, result: TurnResult) -> None:
+        """Pass on the claims of an express turn, which does nothing but claim."""
+        self.counters.add(0, 0.0, len(result.claims), result.counts)
+        self._pass_to_worker(result, [])
 
     def _warn_of_missing_code(self, result: TurnResult) -> None:
         """Rows are claimable that this worker cannot run, nor one outside that waits here: find out whether another one
