@@ -73,13 +73,13 @@ class Position(NamedTuple):
     """Where a value is in the stream, as the server says with each value that it sends."""
 
     sequence: int
-    count: int  # how many values the consumer was sent, this one included
+    nth: int  # how many values the consumer was sent, this one included
     time: str  # when it was put, ns
 
 
 def position_of(value: Msg) -> Position:
     """The position of a value. From the text: the client rounds the time."""
-    # $JS.ACK.{stream}.{consumer}.{times sent}.{sequence}.{count}.{time}.{left}; newer servers may put two words before
+    # $JS.ACK.{stream}.{consumer}.{times sent}.{sequence}.{nth}.{time}.{left}; newer servers may put two words before
     # the stream, and more behind.
     words = value.reply.split(".")
     shift = 0 if len(words) == _WORDS else 2

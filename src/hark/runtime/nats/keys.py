@@ -9,6 +9,7 @@ No I/O.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 _ALLOWED: Final = frozenset(b"-/_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
@@ -54,7 +55,7 @@ def _part(text: str) -> str:
 def _parts(text: str) -> str:
     parts = [_part(part) for part in text.split(".")]
     joined = parts[0]
-    for before, part in zip(parts, parts[1:], strict=False):
+    for before, part in pairwise(parts):
         joined += ("." if before and part else "=2E") + part
     return joined
 

@@ -85,12 +85,13 @@ class Outgoing:
         found: list[SentSignal | Chunk] = []
         if self._sends_signals and result.deliveries:
             for request in result.deliveries:
-                if isinstance(request, Deliver):
-                    if isinstance(request.result, Delivery) and request.result.status != "duplicate":
-                        if not request.is_in_bucket:
-                            found.append(SentSignal(request.result.instance_id, request.name, request.payload))
-                elif isinstance(request, SignalWithStart) and request.was_delivered:
-                    found.append(SentSignal(request.result, request.name, request.payload))
+                match request:
+                    case Deliver(is_in_bucket=False, result=Delivery(status="woke" | "stored", instance_id=run)):
+                        found.append(SentSignal(run, request.name, request.payload))
+                    case SignalWithStart(was_delivered=True, result=run):
+                        found.append(SentSignal(run, request.name, request.payload))
+                    case _:  # a duplicate, one that was refused, a broadcast
+                        pass
         for item in items:
             if type(item.request) is TakeNote and item.request.result is None:
                 note = item.request.note
@@ -120,8 +121,8 @@ class Outgoing:
             if not self._warned:
                 self._warned = True
                 _log.warning(
-                    "NATS does not take what Hark sends as fast as it is sent. The oldest signals and chunks of streams "
-                    "are not published there; in the database all of them are stored."
+                    "NATS does not take what Hark sends as fast as it is sent. The oldest signals and chunks of "
+                    "streams are not published there; in the database all of them are stored."
                 )
 
     def take(self) -> SentSignal | Chunk | None:

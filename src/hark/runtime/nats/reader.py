@@ -211,7 +211,7 @@ class _Fetch:
             message = self._arrived.popleft()
             status = (message.headers or {}).get("Status") if not message.data else None
             if status is None:
-                if position_of(message).count != self._next:
+                if position_of(message).nth != self._next:
                     raise ConnectionLost("values were lost on the way")
                 self._next += 1
                 self._left -= 1
