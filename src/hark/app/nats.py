@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra, missing_extra
-from hark.model.nats import Nats
+from hark.model.nats import Nats, NatsReport
 from hark.runtime.clerk import Clerk
+from hark.runtime.nats.counters import NatsCounters
 
 if TYPE_CHECKING:
     from hark.runtime.nats.bridge import NatsBridge
@@ -21,22 +22,25 @@ class NatsOption:
         self._clerk = clerk
         self._max_payload = max_payload
         self.options: Nats | None = None
-        self.bridge: NatsBridge | None = None  # while the app is open
+        self.connects = True  # False for a command that looks, or makes one call: it must not become the reader
         clerk.beside.append(self._run)
 
     def use(self, nats: object) -> None:
-        """Set the option: a URL, `Nats(…)`, or None.
+        """Set the option: `Nats(…)`, or a URL, which leaves the other options as they are; None changes nothing.
 
         Raises:
             InvalidInput: It is none of these.
             MissingExtra: The NATS client is not installed.
         """
         if nats is None:
-            self.options = None
             return
         if not isinstance(nats, str | Nats):
             raise InvalidInput("nats=: give the URL of a NATS server, for example nats://localhost:4222, or Nats(…).")
-        self.options = nats if isinstance(nats, Nats) else Nats(nats)
+        if isinstance(nats, Nats):
+            self.options = nats
+        else:
+            self.options = Nats(nats) if self.options is None else self.options.at(nats)
+        self._clerk.counters.nats = NatsCounters()
         try:
             if find_spec("nats") is not None:
                 return
@@ -45,14 +49,22 @@ class NatsOption:
         raise missing_extra(ModuleNotFoundError(name="nats"), extra="nats", needed_by="Hark(nats=…)")
 
     async def _run(self) -> None:
-        """While the app is open. On the clerk's loop. A command that only looks, or makes one call, does not connect:
-        it would become the reader of the bucket for a moment."""
-        if self.options is None or self._clerk.access != "migrate":
+        """While the app is open. On the clerk's loop."""
+        counters = self._clerk.counters.nats
+        if self.options is None or counters is None or not self.connects:
             return
         module = import_extra("hark.runtime.nats.bridge", extra="nats", needed_by="Hark(nats=…)")
-        self.bridge = module.NatsBridge(self.options, self._clerk, self._max_payload)
-        self._clerk.published = self.bridge.outgoing
+        bridge: NatsBridge = module.NatsBridge(self.options, self._clerk, self._max_payload, counters)
+        self._clerk.published = bridge.outgoing
         try:
-            await self.bridge.run()
+            await bridge.run()
         finally:
-            self._clerk.published = self.bridge = None
+            self._clerk.published = None
+
+    async def report(self) -> NatsReport | None:
+        """How NATS is, for `hark doctor`; None without the option."""
+        if self.options is None:
+            return None
+        module = import_extra("hark.runtime.nats.report", extra="nats", needed_by="Hark(nats=…)")
+        found: NatsReport = await module.read_report(self.options)
+        return found

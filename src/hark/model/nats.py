@@ -1,4 +1,4 @@
-"""Nats: how an app reaches a NATS server, and what it does there. Checked here, without the NATS client.
+"""Nats: how an app reaches a NATS server, and what it does there; and a report on it. Without the NATS client.
 
 Credentials are taken out of the URL at once: what is left of it can be shown in logs and errors.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -88,6 +88,24 @@ class Nats:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    def at(self, url: str) -> Nats:
+        """The same options for another server. Credentials are those of the URL, if it has some."""
+        other = Nats(url)
+        own = other.user is not None or other.token is not None
+        return Nats(
+            url,
+            user=other.user if own else self.user,
+            password=other.password if own else self.password,
+            token=other.token if own else self.token,
+            nkey_seed=self.nkey_seed,
+            credentials=self.credentials,
+            tls=self.tls,
+            bucket=self.bucket,
+            keep=self.keep,
+            send_signals=self.send_signals,
+            wake_ups=self.wake_ups,
+        )
+
     def __repr__(self) -> str:
         return f"Nats({','.join(self.servers)!r}, bucket={self.bucket!r})"
 
@@ -100,6 +118,27 @@ class Nats:
     def keep_micros(self) -> int:
         """How long a value that was read stays in the bucket, µs."""
         return micros(self.keep, "keep of Nats", zero=True)
+
+
+@dataclass
+class NatsReport:
+    """How NATS is. What is wrong about it is decided in doors/cli."""
+
+    address: str
+    bucket: str
+    problem: str | None = None
+    """Why nothing else is known."""
+    server_version: str = ""
+    settings: list[str] = field(default_factory=list)
+    """Settings of the bucket with which signals would be lost."""
+    unread: int = 0
+    """Values in it that are not committed yet."""
+    is_read: bool = False
+    """Whether a process reads it."""
+    is_stuck: bool = False
+    """That process has failed to commit for a while."""
+    last_error: str | None = None
+    """The last error of that process."""
 
 
 _Found = tuple[str | None, str | None, str | None]  # user, password, token

@@ -42,11 +42,11 @@ _LAST_ITEMS: Final = 1.0  # seconds to send what is left when the app closes
 class NatsBridge:
     """The connection of one app. `run` is on the clerk's loop, everything else on the thread."""
 
-    def __init__(self, options: Nats, clerk: Clerk, max_payload: int) -> None:
+    def __init__(self, options: Nats, clerk: Clerk, max_payload: int, counters: NatsCounters) -> None:
         self._options = options
         self._clerk = clerk
         self._max_payload = max_payload
-        self.counters = NatsCounters()
+        self.counters = counters
         self.outgoing = Outgoing(options, self.counters)
         self._connection: Connection | None = None
         self._logged = ("", 0.0)  # the present problem, and when it was logged

@@ -1,4 +1,4 @@
-"""What the connection to NATS has done, for metrics and for `hark doctor`."""
+"""What this process has done on NATS, for the metrics."""
 
 from __future__ import annotations
 
