@@ -254,7 +254,6 @@ def test_j10_synchronous_code_without_a_worker_brings_signals_into_the_store(
         with asyncio.Runner() as runner:
             runner.run(put(f"{instance.id}.s"))
             runner.run(wait())
-    with app:  # opened again, it reads again
-        with asyncio.Runner() as runner:
-            runner.run(put(f"{instance.id}.t"))
-            runner.run(until(lambda: received(app) == {"delivered": 2}, "the second put", 30))
+    with app, asyncio.Runner() as runner:  # opened again, it reads again
+        runner.run(put(f"{instance.id}.t"))
+        runner.run(until(lambda: received(app) == {"delivered": 2}, "the second put", 30))

@@ -31,7 +31,8 @@ def test_j10_fault_51_different_runs_and_names_have_different_keys_and_subjects(
 def test_j10_a_run_is_one_part_of_a_subject(run: str, task: str) -> None:
     stream, part, *rest = stream_subject(run, task).split(".")
     assert stream == "stream"
-    assert part and all(rest)
+    assert part
+    assert all(rest)
     assert signal_key(run, task).split(".")[0] == part
 
 

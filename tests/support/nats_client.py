@@ -25,14 +25,16 @@ class PlainClient:
     async def put(self, key: str, value: bytes | str) -> int:
         return await self.bucket.put(key, value.encode() if isinstance(value, str) else value)
 
-    async def put_surely(self, key: str, value: bytes | str) -> None:
-        """As a program that must not lose a signal: repeat it until the server has it."""
+    async def put_surely(self, key: str, value: bytes | str, id: str) -> None:
+        """As a program that must not lose a signal, nor send it twice: repeat it until the server has it, with an id by
+        which the server recognises it."""
+        data = value.encode() if isinstance(value, str) else value
         while True:
             try:
-                await self.put(key, value)
+                await self.js.publish(f"{self.bucket._pre}{key}", data, headers={"Nats-Msg-Id": id}, timeout=1)
                 return
             except (nats.errors.Error, TimeoutError):
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.02)
 
     async def subscribe(self, subject: str) -> list[Msg]:
         """The messages on a subject; the list grows."""
@@ -46,9 +48,9 @@ class PlainClient:
         return found
 
     async def watch(self) -> "list[KeyValue.Entry]":
-        """The entries of the bucket from now on; the list grows."""
+        """The entries of the bucket; the list grows."""
         found: list[KeyValue.Entry] = []
-        watcher = await self.bucket.watchall()
+        watcher = await self.bucket.watchall(include_history=True)
 
         async def follow() -> None:
             async for entry in watcher:
@@ -69,7 +71,7 @@ class PlainClient:
 
 
 @asynccontextmanager
-async def plain_client(url: str, bucket: str, *, create: bool = False, **options: Any) -> AsyncIterator[PlainClient]:
+async def plain_client(url: str, bucket: str, **options: Any) -> AsyncIterator[PlainClient]:
     """Connect, and bind to the bucket as soon as it is there."""
 
     async def say_nothing(error: Exception) -> None:

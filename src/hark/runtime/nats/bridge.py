@@ -109,8 +109,9 @@ class NatsBridge:
         self._connection = connection
         self.counters.is_connected = True
         self.counters.connects += 1
-        sender = Sender(connection, self.outgoing, self._options.bucket, self.counters)
-        tasks = [asyncio.create_task(part) for part in (connection.wait_closed(), self._read(connection), sender.run())]
+        ready = asyncio.Event()  # there is a bucket
+        parts = (connection.wait_closed(), self._read(connection, ready), self._send(connection, ready))
+        tasks = [asyncio.create_task(part) for part in parts]
         try:
             if self._options.wake_ups:
                 await connection.subscribe(wake_up_subject(self._options.bucket), self._hint)
@@ -127,15 +128,21 @@ class NatsBridge:
     async def _hint(self, message: Msg) -> None:
         self._clerk.hint()
 
+    async def _send(self, connection: Connection, ready: asyncio.Event) -> None:
+        await ready.wait()
+        await Sender(connection, self.outgoing, self._options.bucket, self.counters).run()
+
     # -- signals ----------------------------------------------------------------------------------
 
-    async def _read(self, connection: Connection) -> None:
+    async def _read(self, connection: Connection, ready: asyncio.Event) -> None:
         bucket = Bucket(connection, self._options.bucket)
         while True:
             reader = Reader(
                 connection, bucket, self._options.keep_micros, self._max_payload, self._commit, self.counters
             )
             try:
+                await bucket.ensure()
+                ready.set()
                 await reader.run()
             except NotOpen:
                 await asyncio.Event().wait()  # the app closes, and cancels this
