@@ -217,7 +217,9 @@ async def connected(options: Nats) -> AsyncIterator[Connection]:
 
 
 def _last(problems: list[Exception]) -> str:
-    return reason(problems[-1]) if problems else ""
+    """What the client has reported last."""
+    text = reason(problems[-1]) if problems else ""
+    return "the server refuses these credentials" if "authorization" in text.lower() else text
 
 
 async def _close(client: Client) -> None:
