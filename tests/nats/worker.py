@@ -2,13 +2,13 @@
 
 import os
 
-from hark import Hark, Nats
+from hark import Hark
 from tests.nats.support import Collector
 
 app = Hark(
     os.environ["HARK_TEST_URL"],
     schema=os.environ["HARK_TEST_SCHEMA"],
     lease=2.0,
-    nats=Nats(os.environ["HARK_TEST_NATS"], wake_ups=os.environ.get("HARK_TEST_WAKE_UPS") == "1"),
+    nats=os.environ["HARK_TEST_NATS"],
 )
 app.register(Collector)

@@ -203,12 +203,9 @@ async def connected(options: Nats) -> AsyncIterator[Connection]:
                 closed_cb=end,
                 **secrets,
             )
-    except TimeoutError:
-        await _close(client)
-        raise ConnectionLost(_last(problems) or f"no answer within {_CONNECT:g} s") from None
     except Exception as error:  # a wrong seed is a ValueError, a missing .creds file an OSError
         await _close(client)
-        raise ConnectionLost(_last(problems) or reason(error)) from None
+        raise ConnectionLost(_last([*problems, error])) from None
     try:
         problems.clear()
         yield Connection(client, closed, problems)
@@ -217,8 +214,13 @@ async def connected(options: Nats) -> AsyncIterator[Connection]:
 
 
 def _last(problems: list[Exception]) -> str:
-    """What the client has reported last."""
-    text = reason(problems[-1]) if problems else ""
+    """What the client has reported last. That it has no more servers to try says nothing."""
+    known = [problem for problem in problems if not isinstance(problem, nats.errors.NoServersError)]
+    if not known:
+        return ""
+    if isinstance(known[-1], TimeoutError):  # also that of the client
+        return f"no answer within {_CONNECT:g} s"
+    text = reason(known[-1])
     return "the server refuses these credentials" if "authorization" in text.lower() else text
 
 
