@@ -12,7 +12,7 @@ from nats.js import api
 
 from hark import Hark, Nats
 from hark.runtime.nats import bridge, cleaning
-from hark.runtime.nats.bucket import Bucket
+from hark.runtime.nats.bucket import SignalBucket
 from hark.runtime.nats.connection import connected
 from hark.runtime.nats.election import take_over
 from tests.nats.support import Collector, until_collected, until_read, until_reader
@@ -72,7 +72,7 @@ async def test_j10_a_bucket_that_cannot_be_changed_is_reported_with_what_to_do(
 
 async def test_j10_what_was_read_is_removed_and_what_was_not_stays(nats_server: NatsServer, bucket: str) -> None:
     async with connected(Nats(nats_server.url, bucket=bucket)) as connection:
-        mine = Bucket(connection, bucket)
+        mine = SignalBucket(connection, bucket)
         await mine.ensure()
         async with plain_client(nats_server.url, bucket) as client:
             for n in range(10):
@@ -93,7 +93,7 @@ async def test_j10_what_was_read_is_removed_and_what_was_not_stays(nats_server: 
 
 async def test_j10_values_are_removed_by_their_age(nats_server: NatsServer, bucket: str) -> None:
     async with connected(Nats(nats_server.url, bucket=bucket)) as connection:
-        mine = Bucket(connection, bucket)
+        mine = SignalBucket(connection, bucket)
         await mine.ensure()
         async with plain_client(nats_server.url, bucket) as client:
             for n in range(7):

@@ -21,7 +21,7 @@ from hark.kernel.requests import Deliver
 from hark.model.errors import NotOpen
 from hark.model.log import get_logger
 from hark.model.nats import Nats
-from hark.runtime.nats.bucket import BadBucket, Bucket
+from hark.runtime.nats.bucket import BadBucket, SignalBucket
 from hark.runtime.nats.connection import ApiError, Connection, ConnectionLost, JetStreamOff, connected, jetstream_off
 from hark.runtime.nats.counters import NatsCounters
 from hark.runtime.nats.outgoing import Outgoing, Sender, wake_up_subject
@@ -135,7 +135,7 @@ class NatsBridge:
     # -- signals ----------------------------------------------------------------------------------
 
     async def _read(self, connection: Connection, ready: asyncio.Event) -> None:
-        bucket = Bucket(connection, self._options.bucket)
+        bucket = SignalBucket(connection, self._options.bucket)
         while True:
             reader = Reader(
                 connection, bucket, self._options.keep_micros, self._max_payload, self._commit, self.counters

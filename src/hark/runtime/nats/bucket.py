@@ -1,4 +1,4 @@
-"""Bucket: the stream behind the KV bucket of signals, and the consumers that Hark reads it with.
+"""SignalBucket: the stream behind the KV bucket of signals, and the consumers that Hark reads it with.
 
 A KV bucket keeps at most 64 values of a key, and one by default: of two quick puts, the first would be gone before it
 is read. So the stream has a limit per key that is never reached. It has a limit, because clients refuse to bind to a
@@ -46,7 +46,7 @@ class Consumer(Struct, frozen=True, order=True):
     unread: int  # values that are not acknowledged
 
 
-class Bucket:
+class SignalBucket:
     """A bucket on one connection."""
 
     def __init__(self, connection: Connection, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from hark.model.log import get_logger
 from hark.model.reasons import reason
-from hark.runtime.nats.bucket import Bucket
+from hark.runtime.nats.bucket import SignalBucket
 from hark.runtime.nats.connection import ApiError, ConnectionLost
 from hark.runtime.nats.election import Term
 
@@ -51,7 +51,7 @@ async def clean(term: Term, keep: int) -> None:
         await bucket.purge_before(end)
 
 
-async def _first_after(bucket: Bucket, low: int, high: int, time: datetime) -> int:
+async def _first_after(bucket: SignalBucket, low: int, high: int, time: datetime) -> int:
     """The lowest sequence from `low` on whose value was put after this time, or `high`. Times grow with sequences."""
     middle = low  # mostly the first value is young enough
     while low < high:

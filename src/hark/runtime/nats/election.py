@@ -19,7 +19,7 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
-from hark.runtime.nats.bucket import Bucket, Stream
+from hark.runtime.nats.bucket import SignalBucket, Stream
 from hark.runtime.nats.connection import Connection
 
 _ASK: Final = 1.0  # seconds between two questions, and for an answer
@@ -69,7 +69,7 @@ async def wait_until_needed(connection: Connection, bucket: str) -> None:
         await asyncio.sleep(_ASK)
 
 
-class Position(NamedTuple):
+class ValuePosition(NamedTuple):
     """Where a value is in the stream, as the server says with each value that it sends."""
 
     sequence: int
@@ -77,30 +77,30 @@ class Position(NamedTuple):
     time: str  # when it was put, ns
 
 
-def position_of(value: Msg) -> Position:
+def position_of(value: Msg) -> ValuePosition:
     """The position of a value. From the text: the client rounds the time."""
     # $JS.ACK.{stream}.{consumer}.{times sent}.{sequence}.{nth}.{time}.{left}; newer servers may put two words before
     # the stream, and more behind.
     words = value.reply.split(".")
     shift = 0 if len(words) == _WORDS else 2
-    return Position(int(words[5 + shift]), int(words[6 + shift]), words[7 + shift])
+    return ValuePosition(int(words[5 + shift]), int(words[6 + shift]), words[7 + shift])
 
 
 class Term:
     """The time in which this process reads: the consumer of its own, on a stream that was created at one time."""
 
-    def __init__(self, bucket: Bucket, consumer: str, stream: Stream) -> None:
+    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream) -> None:
         self.bucket = bucket
         self.consumer = consumer
         self.stream = stream
 
-    def dedup_key(self, position: Position) -> str:
+    def dedup_key(self, position: ValuePosition) -> str:
         """What tells a value from all others: a wiped server counts sequences from 1 again, and one that lost its last
         writes in a crash gives the same sequence to another value."""
         return f"nats:{self.stream.created}:{position.sequence}:{position.time}"
 
 
-async def take_over(bucket: Bucket) -> Term | None:
+async def take_over(bucket: SignalBucket) -> Term | None:
     """Become the reader; None if another process became it at the same time."""
     stream = await bucket.ensure()
     earlier = await bucket.consumers()

@@ -16,7 +16,7 @@ SENT_BY_HARK: Final = "Hark-Signal"
 _MARKERS: Final = ("KV-Operation", "Nats-Marker-Reason")  # deleted or purged by a client, or by a limit of the server
 
 
-class Refusal(Exception):
+class BadSignal(Exception):
     """A value that is not a signal; the text says why."""
 
 
@@ -31,7 +31,7 @@ def read_signal(key: str, data: bytes, dedup_key: str, max_payload: int) -> Deli
     """The request that delivers a value: JSON if it parses, otherwise text, as on the command line.
 
     Raises:
-        Refusal: The key or the value is malformed.
+        BadSignal: The key or the value is malformed.
     """
     try:
         run, name = parse_signal_key(key)
@@ -43,16 +43,16 @@ def read_signal(key: str, data: bytes, dedup_key: str, max_payload: int) -> Deli
             is_in_bucket=True,
         )
     except BadKey as error:
-        raise Refusal(f"the key cannot be read: {error}") from None
+        raise BadSignal(f"the key cannot be read: {error}") from None
     except InvalidInput as error:
-        raise Refusal(str(error).rstrip(".")) from None
+        raise BadSignal(str(error).rstrip(".")) from None
 
 
 def _payload(data: bytes, max_payload: int) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise Refusal("the value is not UTF-8") from None
+        raise BadSignal("the value is not UTF-8") from None
     try:
         value = json.parse(text, limit=max_payload, what="value")
     except InvalidInput:

@@ -21,12 +21,12 @@ from hark.model.errors import HarkError, NotOpen, StoreUnavailable
 from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.model.values import Delivery
-from hark.runtime.nats.bucket import Bucket
+from hark.runtime.nats.bucket import SignalBucket
 from hark.runtime.nats.cleaning import clean_for_ever
 from hark.runtime.nats.connection import Connection, ConnectionLost
 from hark.runtime.nats.counters import NatsCounters
 from hark.runtime.nats.election import ReaderState, Term, position_of, reader_subject, take_over, wait_until_needed
-from hark.runtime.nats.incoming import Refusal, is_signal, read_signal
+from hark.runtime.nats.incoming import BadSignal, is_signal, read_signal
 
 _log = get_logger()
 _BATCH: Final = 500  # values in one request to the server
@@ -49,7 +49,7 @@ class Reader:
     def __init__(
         self,
         connection: Connection,
-        bucket: Bucket,
+        bucket: SignalBucket,
         keep: int,
         max_payload: int,
         commit: Commit,
@@ -130,7 +130,7 @@ class Reader:
             dedup_key = term.dedup_key(position_of(value))
             try:
                 waiting.append((key, read_signal(key, value.data, dedup_key, self._max_payload)))
-            except Refusal as refusal:
+            except BadSignal as refusal:
                 self._refuse(key, str(refusal))
         self._uncommitted_since = time.monotonic()
         while waiting:

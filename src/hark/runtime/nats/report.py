@@ -5,7 +5,7 @@ from __future__ import annotations
 import nats.errors
 
 from hark.model.nats import Nats, NatsReport
-from hark.runtime.nats.bucket import Bucket
+from hark.runtime.nats.bucket import SignalBucket
 from hark.runtime.nats.connection import ApiError, Connection, ConnectionLost, JetStreamOff, connected, jetstream_off
 from hark.runtime.nats.election import ask_reader
 
@@ -25,7 +25,7 @@ async def read_report(options: Nats) -> NatsReport:
 
 
 async def _look(connection: Connection, report: NatsReport) -> None:
-    bucket = Bucket(connection, report.bucket)
+    bucket = SignalBucket(connection, report.bucket)
     stream = await bucket.state()
     if stream is None:
         return
