@@ -42,20 +42,22 @@ async def test_j10_a_put_of_a_plain_client_unblocks_a_waiting_step(
 
 
 async def test_j10_s10_quick_puts_to_one_key_all_arrive_in_order(
-    store: Store, nats_server: NatsServer, bucket: str
+    store: Store, nats_server: NatsServer, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "hark")
     app = make(store, nats_server, bucket)
     app.register(Collector)
     async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
         instance = await app.start(Collector)
         turns = app._clerk.counters.turns
-        for n in range(500):  # without waiting for answers
+        for n in range(5000):  # without waiting for answers
             await client.client.publish(f"$KV.{bucket}.{instance.id}.s", str(n).encode())
-        assert await until_collected(store, instance, 500) == list(range(500))
-        await until(lambda: received(app) == {"delivered": 500}, "the count")
-        assert app._clerk.counters.turns - turns < 100, "puts that arrive together are committed together"
+        assert await until_collected(store, instance, 5000) == list(range(5000))
+        await until(lambda: received(app) == {"delivered": 5000}, "the count")
+        assert app._clerk.counters.turns - turns < 200, "puts that arrive together are committed together"
         await until_read(client)
-        assert await collected(store, instance) == list(range(500))
+        assert await collected(store, instance) == list(range(5000))
+        assert caplog.text.count("Reading signals") == 1, "one reader from the beginning to the end"
 
 
 async def test_j10_fault_51_names_with_any_characters_are_isolated_per_run(

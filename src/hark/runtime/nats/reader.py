@@ -37,6 +37,10 @@ _TRY_AGAIN: Final = 0.5  # seconds until values are tried again that the databas
 _STUCK: Final = 15.0  # seconds without a commit: longer than one attempt takes to fail
 _LOG_PERIOD: Final = 60.0  # seconds
 _MOST_LOGGED: Final = 20  # refusals in that time
+_IDLE: Final = "100"  # statuses of the server
+_TOO_OLD: Final = "408"
+_NO_RESPONDERS: Final = "503"
+_ASK_AGAIN: Final = ("batch completed", "exceeds maxbytes", "leadership change")
 _SECOND: Final = 1_000_000_000  # ns
 
 Outcome = Delivery | BaseException
@@ -216,18 +220,17 @@ class _Fetch:
                 self._next += 1
                 self._left -= 1
                 values.append(message)
-            elif status == "408":
+            elif status != _IDLE:
                 self._left = 0
-            elif status != "100":  # heartbeat
-                self._left = 0
-                self._end_request(message)
+                self._end_request(status, str((message.headers or {}).get("Description", "")).strip())
         return values
 
-    def _end_request(self, message: Msg) -> None:
-        about = str((message.headers or {}).get("Description", "")).lower()
-        if "exceed" in about or "leadership change" in about:
-            return  # of a limit of the request, or of the cluster: ask again
-        self.is_replaced = True
+    def _end_request(self, status: str, about: str) -> None:
+        """The server has ended the request: it is fulfilled or too old, or the consumer is gone."""
+        if status == _NO_RESPONDERS or "deleted" in about.lower():
+            self.is_replaced = True
+        elif status != _TOO_OLD and not any(reason in about.lower() for reason in _ASK_AGAIN):
+            raise ConnectionLost(f"the server sends no values: {status} {about}")
 
     async def _request(self) -> None:
         self._left = _BATCH
