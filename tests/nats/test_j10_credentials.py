@@ -13,7 +13,7 @@ import nkeys
 import pytest
 
 from hark import Hark, InvalidInput, Nats
-from hark.model.nats import NatsReport
+from hark.model.nats import NatsReport, at_url
 from hark.runtime.nats.report import read_report
 from tests.nats.support import until_reader
 from tests.support.inspect import until
@@ -174,7 +174,7 @@ def test_j10_the_parts_of_a_url() -> None:
     assert Nats("nats://a, tls://[::1]:5").servers == ("nats://a:4222", "tls://[::1]:5")
     assert Nats("ws://a,ws://b:1").servers == ("ws://a:80", "ws://b:1")
     assert repr(Nats("nats://hark:hunter2@a")) == "Nats('nats://a:4222', bucket='signals')"
-    other = Nats("nats://u:p@a", bucket="b", keep=5).at("nats://c")
+    other = at_url(Nats("nats://u:p@a", bucket="b", keep=5), "nats://c")
     assert (other.servers, other.user, other.password, other.bucket, other.keep) == (
         ("nats://c:4222",),
         "u",
@@ -182,5 +182,5 @@ def test_j10_the_parts_of_a_url() -> None:
         "b",
         5,
     )
-    assert Nats("nats://u:p@a").at("nats://t@c").token == "t"
+    assert at_url(Nats("nats://u:p@a"), "nats://t@c").token == "t"
     assert NatsReport("a", "b").problem is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra, missing_extra
-from hark.model.nats import Nats, NatsReport
+from hark.model.nats import Nats, NatsReport, at_url
 from hark.runtime.clerk import Clerk
 from hark.runtime.nats.counters import NatsCounters
 
@@ -39,7 +39,7 @@ class NatsOption:
         if isinstance(nats, Nats):
             self.options = nats
         else:
-            self.options = Nats(nats) if self.options is None else self.options.at(nats)
+            self.options = Nats(nats) if self.options is None else at_url(self.options, nats)
         self._clerk.counters.nats = NatsCounters()
         try:
             if find_spec("nats") is not None:

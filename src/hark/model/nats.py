@@ -88,24 +88,6 @@ class Nats:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def at(self, url: str) -> Nats:
-        """The same options for another server. Credentials are those of the URL, if it has some."""
-        other = Nats(url)
-        own = other.user is not None or other.token is not None
-        return Nats(
-            url,
-            user=other.user if own else self.user,
-            password=other.password if own else self.password,
-            token=other.token if own else self.token,
-            nkey_seed=self.nkey_seed,
-            credentials=self.credentials,
-            tls=self.tls,
-            bucket=self.bucket,
-            keep=self.keep,
-            send_signals=self.send_signals,
-            wake_ups=self.wake_ups,
-        )
-
     def __repr__(self) -> str:
         return f"Nats({','.join(self.servers)!r}, bucket={self.bucket!r})"
 
@@ -118,6 +100,25 @@ class Nats:
     def keep_micros(self) -> int:
         """How long a value that was read stays in the bucket, µs."""
         return micros(self.keep, "keep of Nats", zero=True)
+
+
+def at_url(options: Nats, url: str) -> Nats:
+    """The same options for another server. Credentials are those of the URL, if it has some."""
+    other = Nats(url)
+    credentials = options if other.user is None and other.token is None else other
+    return Nats(
+        url,
+        user=credentials.user,
+        password=credentials.password,
+        token=credentials.token,
+        nkey_seed=options.nkey_seed,
+        credentials=options.credentials,
+        tls=options.tls,
+        bucket=options.bucket,
+        keep=options.keep,
+        send_signals=options.send_signals,
+        wake_ups=options.wake_ups,
+    )
 
 
 @dataclass
