@@ -5,6 +5,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from hark import Hark, InvalidInput, Nats
 from hark.model.nats import NatsReport, at_url
 from hark.runtime.nats.report import read_report
-from tests.nats.support import until_reader
+from tests.nats.support import Collector, until_collected, until_reader
 from tests.support.inspect import until
+from tests.support.nats_client import plain_client
 from tests.support.nats_server import NatsServer
 from tests.support.stores import Store
 
@@ -150,6 +152,41 @@ async def test_j10_a_server_with_tls_is_trusted_by_the_context_that_is_given(
         await connects(sqlite_store, server, Nats(server.url.replace("nats://", "tls://"), tls=trusting))
         report = await read_report(Nats(server.url.replace("nats://", "tls://")))
         assert "certificate verify failed" in (report.problem or "").lower()
+
+
+PERMISSIONS = re.compile(r"^\| (publish|subscribe) \| (.+) \|$", re.MULTILINE)
+
+
+async def test_j10_a_user_with_the_permissions_of_the_guide_can_do_everything(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hark.runtime.nats.connection._REQUEST", 1.0)
+    guide = (Path(__file__).parents[2] / "docs" / "nats.md").read_text("utf-8")
+    allowed = {verb: re.findall("`([^`]+)`", subjects) for verb, subjects in PERMISSIONS.findall(guide)}
+    assert set(allowed) == {"publish", "subscribe"}
+    users = [
+        {"user": "hark", "password": "x", "permissions": allowed},
+        {"user": "other", "password": "x"},
+        {"user": "less", "password": "x", "permissions": {"publish": ["_INBOX.>"], "subscribe": ["_INBOX.>"]}},
+    ]
+    with NatsServer(tmp_path, config=f"authorization {{ users: {json.dumps(users)} }}\n") as server:
+        app = Hark(sqlite_store.url, nats=Nats(server.url, user="hark", password="x", keep=0, wake_ups=True))
+        app.register(Collector)
+        async with app, plain_client(server.url, "signals", user="other", password="x") as client:
+            instance = await app.start(Collector)
+            seen = await client.watch()
+            await until_reader(app)
+            await client.put(f"{instance.id}.s", "1")
+            await app.signal(instance, "s", 2)
+            assert await until_collected(sqlite_store, instance, 2) == [1, 2]
+            await until(lambda: len(seen) >= 2, "both on NATS", 30)
+
+            async def is_empty() -> bool:
+                return bool((await client.state()).messages == 0)
+
+            await until(is_empty, "what was read to be removed", 30)
+        report = await read_report(Nats(server.url, user="less", password="x"))
+        assert "permissions violation" in (report.problem or "").lower()
 
 
 @pytest.mark.parametrize(

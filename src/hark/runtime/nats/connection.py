@@ -139,7 +139,9 @@ class Connection:
         except nats.errors.NoRespondersError:
             raise JetStreamOff from None
         except nats.errors.TimeoutError:
-            raise ConnectionLost(f"the server does not answer within {_REQUEST:g} s") from None
+            # It does not answer a request that the user is not allowed to make either, but reports that.
+            why = _last(self._problems) or f"the server does not answer within {_REQUEST:g} s"
+            raise ConnectionLost(why) from None
         found: dict[str, Any] = msgspec.json.decode(answer.data)
         if (error := found.get("error")) is not None:
             if error.get("err_code") in _OFF:
