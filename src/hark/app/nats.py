@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra, missing_extra
@@ -53,7 +54,8 @@ class NatsOption:
         counters = self._clerk.counters.nats
         if self.options is None or counters is None or not self.connects:
             return
-        module = import_extra("hark.runtime.nats.bridge", extra="nats", needed_by="Hark(nats=…)")
+        # Beside the loop: the import takes longer than many turns.
+        module = await asyncio.to_thread(_import_part, "bridge")
         bridge: NatsBridge = module.NatsBridge(self.options, self._clerk, self._max_payload, counters)
         self._clerk.published = bridge.outgoing
         try:
@@ -65,6 +67,9 @@ class NatsOption:
         """How NATS is, for `hark doctor`; None without the option."""
         if self.options is None:
             return None
-        module = import_extra("hark.runtime.nats.report", extra="nats", needed_by="Hark(nats=…)")
-        found: NatsReport = await module.read_report(self.options)
+        found: NatsReport = await _import_part("report").read_report(self.options)
         return found
+
+
+def _import_part(name: str) -> Any:
+    return import_extra(f"hark.runtime.nats.{name}", extra="nats", needed_by="Hark(nats=…)")

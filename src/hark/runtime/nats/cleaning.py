@@ -14,7 +14,7 @@ from typing import Final
 from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.runtime.nats.bucket import SignalBucket
-from hark.runtime.nats.connection import ApiError, ConnectionLost
+from hark.runtime.nats.connection import ApiError, ConnectionLost, JetStreamOff
 from hark.runtime.nats.election import Term
 
 _log = get_logger()
@@ -25,15 +25,18 @@ _ROOM: Final = 64 << 20  # bytes of the stream: above it, all that was read is r
 async def clean_for_ever(term: Term, keep: int) -> None:
     """Remove what was read more than `keep` µs ago, again and again, until this is cancelled."""
     pause = min(_PAUSE, max(0.05, keep / 1_000_000))
+    logged = False
     while True:
         await asyncio.sleep(pause)
         try:
             await clean(term, keep)
-        except ConnectionLost:
+            logged = False
+        except (ConnectionLost, JetStreamOff):
             return  # the reader notices it too
-        except ApiError as error:
-            _log.warning("Old values of the NATS bucket %r cannot be removed: %s.", term.bucket.name, reason(error))
-            return
+        except ApiError as error:  # also for a moment when another process has taken over
+            if not logged:
+                logged = True
+                _log.warning("Old values of the NATS bucket %r cannot be removed: %s.", term.bucket.name, reason(error))
 
 
 async def clean(term: Term, keep: int) -> None:
