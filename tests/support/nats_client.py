@@ -53,7 +53,11 @@ class PlainClient:
         watcher = await self.bucket.watchall(include_history=True)
 
         async def follow() -> None:
-            async for entry in watcher:
+            while True:  # in older clients the iterator ends with the entries that were there before
+                try:
+                    entry = await watcher.updates(timeout=60)
+                except TimeoutError:
+                    continue
                 if entry is not None:
                     found.append(entry)
 
