@@ -205,6 +205,9 @@ async def connected(options: Nats) -> AsyncIterator[Connection]:
                 closed_cb=end,
                 **secrets,
             )
+    except asyncio.CancelledError:  # the app closes meanwhile
+        await _close(client)
+        raise
     except Exception as error:  # a wrong seed is a ValueError, a missing .creds file an OSError
         await _close(client)
         raise ConnectionLost(_last([*problems, error])) from None
