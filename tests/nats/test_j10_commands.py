@@ -4,13 +4,13 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from hark import Hark, Nats
 from hark.app.door_access import DoorAccess
-from hark.store.postgres import PostgresStore
 from tests.doors.support_cli import CliResult, run_cli, run_process, store_options
 from tests.nats.processes import HARK, ROOT, Workers
 from tests.nats.support import Collector, until_collected, until_reader
@@ -173,27 +173,32 @@ async def test_x6_what_happens_on_nats_is_in_the_metrics(
     assert (await asyncio.to_thread(lambda: Hark("sqlite://")._clerk.counters.nats)) is None
 
 
-async def test_j10_processes_wake_each_other_over_nats(
-    pg_store: Store, nats_server: NatsServer, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the database cannot notify them, as behind a pool of connections."""
-
-    async def nothing(store: PostgresStore) -> bool:
-        return False
-
-    monkeypatch.setattr(PostgresStore, "listen", lambda store, hint: None)
-    monkeypatch.setattr(PostgresStore, "changed", nothing)
+async def test_j10_processes_wake_each_other_over_nats(pg_store: Store, nats_server: NatsServer, bucket: str) -> None:
     nats = Nats(nats_server.url, bucket=bucket, wake_ups=True)
     caller, working = (Hark(pg_store.url, **pg_store.options, nats=nats) for _ in range(2))
     for app in (caller, working):
         app.register(Collector)
+    hinted: dict[str, set[str]] = {"caller": set(), "working": set()}
+
+    def note_hints(name: str, app: Hark) -> None:
+        hint = app._clerk.hint
+
+        def noted() -> None:
+            hinted[name].add(threading.current_thread().name)
+            hint()
+
+        app._clerk.hint = noted  # type: ignore[method-assign]
+
+    note_hints("caller", caller)
+    note_hints("working", working)
     async with caller, working, working.worker():
         counters = [app._clerk.counters.nats for app in (caller, working)]
         await until(lambda: all(one is not None and one.is_connected for one in counters), "both to be connected", 30)
-        for _ in range(3):
-            instance = await caller.start(Collector)
-            await instance.signal("never")
-            await instance.result(timeout=10)
+        instance = await caller.start(Collector)
+        await until(lambda: "hark-nats" in hinted["working"], "a wake-up for the start", 30)
+        await instance.signal("never")
+        await instance.result(timeout=30)
+        await until(lambda: "hark-nats" in hinted["caller"], "a wake-up for the end", 30)
 
 
 def test_j10_without_the_option_the_nats_client_is_not_imported() -> None:

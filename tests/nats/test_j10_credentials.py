@@ -160,7 +160,6 @@ PERMISSIONS = re.compile(r"^\| (publish|subscribe) \| (.+) \|$", re.MULTILINE)
 async def test_j10_a_user_with_the_permissions_of_the_guide_can_do_everything(
     sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hark.runtime.nats.connection._REQUEST", 1.0)
     guide = (Path(__file__).parents[2] / "docs" / "nats.md").read_text("utf-8")
     allowed = {verb: re.findall("`([^`]+)`", subjects) for verb, subjects in PERMISSIONS.findall(guide)}
     assert set(allowed) == {"publish", "subscribe"}

@@ -106,6 +106,9 @@ class NatsBridge:
 
     async def _use(self, connection: Connection) -> None:
         """Read and send until the connection fails."""
+        if self._options.wake_ups:
+            await connection.subscribe(wake_up_subject(self._options.bucket), self._hint)
+            await connection.flush()  # from now on no wake-up is missed
         self._connection = connection
         self.counters.is_connected = True
         self.counters.connects += 1
@@ -113,8 +116,6 @@ class NatsBridge:
         parts = (connection.wait_closed(), self._read(connection, ready), self._send(connection, ready))
         tasks = [asyncio.create_task(part) for part in parts]
         try:
-            if self._options.wake_ups:
-                await connection.subscribe(wake_up_subject(self._options.bucket), self._hint)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()

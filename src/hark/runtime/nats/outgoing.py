@@ -104,7 +104,8 @@ class Outgoing:
     def add_wake_up(self) -> None:
         """Wake the other processes: a turn has done something that they may wait for."""
         if self._may_wake_others:
-            self._wakes_others = True
+            with self._lock:
+                self._wakes_others = True
             self.wake()
 
     def _add(self, found: list[SentSignal | Chunk]) -> None:
@@ -143,7 +144,8 @@ class Outgoing:
 
     def take_wake_up(self) -> bool:
         """Whether to wake other processes."""
-        wakes, self._wakes_others = self._wakes_others, False
+        with self._lock:
+            wakes, self._wakes_others = self._wakes_others, False
         return wakes
 
     def __bool__(self) -> bool:
