@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-scale bench-scale-quick bench-compare format clean
+.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-nats bench-scale bench-scale-quick bench-compare format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ reference: $(STAMP)  ## write docs/reference.md from the docstrings
 demo: $(STAMP)  ## a server, and a deploy that waits for your approval; Ctrl-C, run it again: it still waits
 	@$(BIN)/python examples/02_deploy.py $(ARGS)
 
-bench: bench-engine bench-functions bench-jobs bench-bpmn bench-scale-quick  ## all benchmarks
+bench: bench-engine bench-functions bench-jobs bench-bpmn bench-nats bench-scale-quick  ## all benchmarks
 
 bench-engine: $(STAMP)  ## the engine beside its peers, as ratios
 	$(BIN)/python bench/engine.py
@@ -66,6 +66,9 @@ bench-jobs: $(STAMP)  ## jobs beside machines and beside a peer, as ratios
 
 bench-bpmn: $(STAMP)  ## BPMN processes beside machines and beside peers, as ratios
 	$(BIN)/python bench/processes.py
+
+bench-nats: $(STAMP)  ## signals that are put on NATS beside signals over the store, as ratios
+	$(BIN)/python bench/nats.py
 
 bench-http: $(STAMP)  ## resolving an awakeable over HTTP beside a trivial POST (a part of bench-functions)
 	$(BIN)/python bench/functions.py --only http

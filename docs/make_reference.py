@@ -25,7 +25,7 @@ from hark.model.events import EVENTS
 PAGE = Path(__file__).with_name("reference.md")
 
 SECTIONS: dict[str, list[str]] = {
-    "The app": ["Hark", "Handle", "Reply", "Start", "Rate", "Worker"],
+    "The app": ["Hark", "Handle", "Reply", "Start", "Rate", "Nats", "Worker"],
     "Machines": [
         "Machine", "step", "Context", "Outcome", "Next", "Retry", "Await", "Broadcast", "Spawn", "Child", "Done",
         "Stop",

@@ -66,7 +66,7 @@ print("ok")
 
 
 def top_level(requirement: str) -> str:
-    return requirement.partition(">")[0].partition(";")[0].strip().replace("-", "_")
+    return requirement.partition(">")[0].partition(";")[0].partition("[")[0].strip().replace("-", "_")
 
 
 def extra(name: str) -> set[str]:
@@ -83,14 +83,16 @@ def run(code: str, *hidden: str) -> subprocess.CompletedProcess[str]:
 def test_the_extras_are_disjoint_from_what_is_always_installed() -> None:
     always = {top_level(one) for one in metadata.requires("hark") or [] if "extra ==" not in one}
     assert always == {"msgspec", "apsw", "jsonschema_rs", "cronsim", "tzdata"}
-    assert extra("all") == extra("postgres") | extra("server") | extra("cli") | extra("otel") | extra("jobs")
+    parts = ("postgres", "server", "cli", "otel", "jobs", "nats")
+    assert extra("all") == set().union(*map(extra, parts))
     assert extra("all") == {
         "asyncpg", "jinja2", "uvicorn", "httptools", "uvloop", "typer", "rich", "opentelemetry_api", "pyyaml",
+        "nats_py",
     }  # fmt: skip
 
 
 def test_without_any_extra_machines_functions_and_the_testing_kit_run_on_sqlite() -> None:
-    done = run(EMBEDDED, *extra("all"), "click", "pytest", "pydantic", "starlette")
+    done = run(EMBEDDED, *extra("all"), "nats", "nkeys", "click", "pytest", "pydantic", "starlette")
     assert (done.stdout, done.stderr, done.returncode) == ("ok\n", "", 0)
 
 
@@ -99,6 +101,7 @@ def test_without_any_extra_machines_functions_and_the_testing_kit_run_on_sqlite(
     [
         ("postgres", "asyncpg", "from hark import Hark; Hark('postgresql://localhost/x')"),
         ("server", "jinja2", "from hark import Hark; Hark('sqlite://').asgi()"),
+        ("nats", "nats", "from hark import Hark; Hark('sqlite://', nats='nats://localhost')"),
         ("jobs", "yaml", "from hark import load_job; load_job('name: j\\ntasks: []\\n')"),
         ("server", "uvicorn", "import asyncio; from hark import Hark; asyncio.run(Hark('sqlite://').serve(port=0))"),
     ],

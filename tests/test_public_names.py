@@ -16,7 +16,7 @@ from hark.model import errors
 
 NAMES = {
     # the engine
-    "Hark", "Handle", "Reply", "Start", "Rate", "Worker",
+    "Hark", "Handle", "Reply", "Start", "Rate", "Nats", "Worker",
     # machines
     "Machine", "step", "Context", "Next", "Retry", "Await", "Spawn", "Child", "Done", "Stop", "Broadcast", "Outcome",
     # durable functions

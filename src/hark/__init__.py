@@ -44,6 +44,7 @@ __all__ = [
     "Machine",
     "MalformedJson",
     "MissingExtra",
+    "Nats",
     "NearMiss",
     "Next",
     "NoTarget",

@@ -40,6 +40,7 @@ from hark.model.errors import (
     TaskLost,
     WouldBlockEventLoop,
 )
+from hark.model.nats import Nats
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
 from hark.model.problem import Problem
 from hark.model.retry_policy import RetryPolicy
@@ -120,6 +121,7 @@ __all__ = [
     "Machine",
     "MalformedJson",
     "MissingExtra",
+    "Nats",
     "NearMiss",
     "Next",
     "NoTarget",

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nats_server import NatsServer
+
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_CODE = {"faults.md", "glossary.md", "promises.md", "reference.md"}
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in WITHOUT_CODE)]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NATS = "localhost:4222"  # a page that mentions it gets a server
 SHOP = "from hark import Hark\n\napp = Hark('sqlite:///shop.db')\n"
 
 
@@ -100,6 +103,9 @@ def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
     assert page.read_text("utf-8").count("```") == 2 * len(found), "a fence that BLOCK does not recognise"
     addresses: list[str] = []
     with ExitStack() as servers:
+        if NATS in page.read_text("utf-8"):
+            server = servers.enter_context(NatsServer(tmp_path))
+            found = [(language, code.replace(NATS, f"127.0.0.1:{server.port}")) for language, code in found]
         for language, code in found:
             if language == "python":
                 run_python(tmp_path, code)

@@ -104,14 +104,10 @@ def test_x4_no_option_in_seconds_may_be_zero(option: str) -> None:
 
 
 @pytest.mark.parametrize("make", [Hark, Harness])
-@pytest.mark.parametrize(
-    "option",
-    [{"nats": "nats://x"}],
-)
-def test_x4_an_option_this_version_does_not_have_is_refused(make: Any, option: dict[str, Any]) -> None:
-    """Also when it is given its default: the caller expects an effect."""
-    with pytest.raises(InvalidInput, match=f"{next(iter(option))}= is not available in this version"):
-        make(url="sqlite://", **option)
+@pytest.mark.parametrize("nats", [5, "", "http://x", {"url": "nats://x"}])
+def test_x4_an_option_that_is_not_a_nats_server_is_refused(make: Any, nats: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"nats=: .*nats://"):
+        make(url="sqlite://", nats=nats)
 
 
 @pytest.mark.parametrize("option", ["max_crashes", "max_payload", "broadcast_limit"])

@@ -19,6 +19,7 @@ from hark.kernel.requests import (
 )
 from hark.model.decisions import NewInstance, Settle
 from hark.model.notes import NotedEvent, NoteEvents, NoteState
+from hark.runtime.reply import Reply
 from hark.runtime.request_queue import RequestQueue
 from hark.runtime.stream_pace import StreamPace
 
@@ -94,3 +95,13 @@ def _start() -> StartInstances:
 )
 def test_calls_whose_order_a_turn_would_change_do_not_share_it(first: Request, second: Request, together: bool) -> None:
     assert turns(queue(first, second)) == ([[first, second]] if together else [[first], [second]])
+
+
+def test_s10_requests_that_are_added_together_have_the_same_age() -> None:
+    """Otherwise the first of them could be answered as late, in an outage, while one behind it is carried out."""
+    made = RequestQueue()
+    signals = [Deliver(target="run", name=str(n)) for n in range(1000)]
+    made.add_together(signals, [Reply() for _ in signals])
+    items = made.take(5000)
+    assert [item.request for item in items] == signals
+    assert len({item.at for item in items}) == 1

@@ -130,10 +130,3 @@ def check_rates(given: Any) -> dict[str, Rate]:
         except TypeError as error:
             raise InvalidInput(f"rate_limits[{name!r}]: {error}. Give Rate(allowed=…, period=…), or a dict.") from error
     return rates
-
-
-def refuse_unavailable(**options: Any) -> None:
-    """Raise if one of these options, which do nothing in this version, was given."""
-    for name, value in options.items():
-        if value is not None:
-            raise InvalidInput(f"The option {name}= is not available in this version of Hark. Leave it out.")

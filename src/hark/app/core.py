@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from hark.app.answer_links import AnswerLinks
 from hark.app.handle import Handle
 from hark.app.jobs import JobBook
+from hark.app.nats import NatsOption
 from hark.app.starts import StartBuilder
 from hark.kernel.requests import Request
 from hark.runtime.clerk import Clerk
@@ -33,6 +34,7 @@ class Core:
     _jobs: JobBook
     _access: JobAccess
     _links: AnswerLinks
+    _nats: NatsOption
     _services: WorkerServices
     _max_payload: int
 

@@ -31,6 +31,7 @@ from hark.model.json import check_text, dump
 from hark.model.lanes import gate_lane, lane_name_problem
 from hark.model.masking import masked
 from hark.model.names import check_name, is_name, micros
+from hark.model.nats import NatsReport
 from hark.model.notes import NoteAwakeable
 from hark.model.outside import FetchedTask
 from hark.model.schema import compile_schema
@@ -223,6 +224,25 @@ class DoorAccess:
     def health(self) -> Reply[dict[str, Any]]:
         """The condition of the store as plain facts: `hark doctor` judges them."""
         return self.app._read(health.facts)
+
+    # -- NATS ---------------------------------------------------------------------------------------
+
+    def use_nats(self, url: str | None) -> None:
+        """Let the app use another NATS server than the one it was made for: what `--nats` does. None changes nothing.
+
+        Raises:
+            InvalidInput: The URL is malformed.
+            MissingExtra: The NATS client is not installed.
+        """
+        self.app._nats.use(url)
+
+    def leave_nats_alone(self) -> None:
+        """Do not connect to NATS when the app opens: for a command that looks, or makes one call."""
+        self.app._nats.connects = False
+
+    def nats_report(self) -> Reply[NatsReport | None]:
+        """How NATS is; None if the app does not use it."""
+        return self.app._read(lambda store: self.app._nats.report())
 
     def tracing(self, traceparent: bytes | None) -> AbstractContextManager[None]:
         """The verbs called inside of it continue the trace of a request, if a tracer provider is configured."""

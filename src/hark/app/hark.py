@@ -16,12 +16,12 @@ from hark.app.arguments import (
     check_count,
     check_event_retention,
     check_rates,
-    refuse_unavailable,
     seconds,
 )
 from hark.app.deploying import DeployVerbs, load_process_program
 from hark.app.handlers import HandlerVerbs
 from hark.app.jobs import JobBook, job_of, load_job_program
+from hark.app.nats import NatsOption
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
 from hark.app.scheduling import ScheduleVerbs
@@ -35,6 +35,7 @@ from hark.kernel.rules import Rules
 from hark.model.activation import TASK_TRAITS
 from hark.model.extras import import_extra
 from hark.model.lanes import BPMN, JOB
+from hark.model.nats import Nats
 from hark.model.values import Rate
 from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
@@ -86,7 +87,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             environment's `HARK_BASE_URL`, else the address of a server on the same store.
         secret: Signs these links; several separated by commas, newest first. By default the environment's
             `HARK_SECRET`, else a secret that is generated and kept in the store.
-        nats: Not available in this version.
+        nats: A NATS server: its URL, or `Nats(url, …)` with options. Other programs put signals into a KV bucket there,
+            and see the signals and streams that Hark sends. See docs/nats.md.
         broadcast_limit: Up to how many subscribers a broadcast is delivered in one commit.
         resident_functions: How many parked functions a worker keeps in memory, for a minute at most: an answer within
             that time needs no replay. 0 keeps none.
@@ -98,8 +100,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         url: The URL of the store.
 
     Raises:
-        InvalidInput: An option is malformed, or is not available in this version.
-        MissingExtra: The driver of the database is not installed: `pip install 'hark[postgres]'`.
+        InvalidInput: An option is malformed.
+        MissingExtra: The driver of the database or the NATS client is not installed: `pip install 'hark[postgres]'`,
+            `pip install 'hark[nats]'`.
 
     Example:
         app = Hark("sqlite:///hark.db")
@@ -126,13 +129,12 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         agents: dict[str, list[str]] | None = None,
         base_url: str | None = None,
         secret: str | None = None,
-        nats: str | None = None,
+        nats: str | Nats | None = None,
         broadcast_limit: int = 50_000,
         resident_functions: int = 2000,
         one_call_turns: bool = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        refuse_unavailable(nats=nats)
         self.url = url
         self._schema = schema
         self._clock = clock
@@ -151,6 +153,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             clock=clock,
             one_call_turns=one_call_turns,
         )
+        self._nats = NatsOption(self._clerk, self._max_payload)
+        self._nats.use(nats)
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()

@@ -53,6 +53,7 @@ async def find_seen_before(turn: Turn) -> dict[SignalWithStart, str]:
     asked = set()
     for request in requests:
         request.result = None  # an attempt of this turn that was rolled back may have set it
+        request.was_delivered = False
         if request.dedup_key is not None:
             asked.add((request.item.correlation_key or "", request.dedup_key))
     if not asked:
@@ -175,6 +176,7 @@ def _deliver_with_start(
             turn.history.near_miss("signal", key, request.name, "duplicate", row.id)
             return
         seen.add((row.id, request.dedup_key))
+    request.was_delivered = True
     if row.kind in INTERPRETED:
         woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)
     else:

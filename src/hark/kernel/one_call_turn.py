@@ -151,6 +151,7 @@ async def run_one_call_turn(
     *_, tx.now, tx.xid, tx.position = found[0]
     result = TurnResult(tx.now, tx.xid)
     result.provable = bool(requests)
+    result.deliveries = [request for request in requests if isinstance(request, Deliver)]
     if capacity is None:
         result.pending.left_claimable = True
     else:

@@ -49,6 +49,7 @@ class Deliver(Request, eq=False):
     dedup_key: str | None = None
     sender: Commit | None = None
     also_lock: frozenset[str] = frozenset()  # tasks that wait for it, which an earlier turn could not lock
+    is_in_bucket: bool = False  # it comes from the bucket of signals on NATS
 
     def journal_value(self) -> Any:
         delivery = self.result
@@ -74,6 +75,7 @@ class SignalWithStart(Request, eq=False):
     payload: str = "null"
     dedup_key: str | None = None
     also_lock: frozenset[str] = frozenset()  # as in `Deliver`
+    was_delivered: bool = False  # False also if the holder has seen the dedup key before
 
 
 class Publish(Request, eq=False):

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hark.kernel.counts import Counts
-from hark.kernel.requests import Commit, Request, SettleAwakeable
+from hark.kernel.requests import Commit, Deliver, Publish, Request, SettleAwakeable, SignalWithStart
 from hark.model.activation import Arrived, ChildRow, Claim, InboxRow, WaitRow
 from hark.model.failures import Failure
 
@@ -58,8 +58,9 @@ class TurnResult:
     """The claims, the ended instances and the pending work of one turn."""
 
     __slots__ = (
-        "again", "arrived", "cancelled", "claims", "counts", "failures", "finished", "inboxes", "keeps_statuses",
-        "kept", "now", "pending", "provable", "ran_ahead", "retired", "signalled", "to_validate", "xid",
+        "again", "arrived", "cancelled", "claims", "counts", "deliveries", "failures", "finished", "inboxes",
+        "keeps_statuses", "kept", "now", "pending", "provable", "ran_ahead", "retired", "signalled", "to_validate",
+        "xid",
     )  # fmt: skip
 
     def __init__(self, now: int, xid: int) -> None:
@@ -71,6 +72,7 @@ class TurnResult:
         self.to_validate: list[SettleAwakeable] = []  # to run once more, after their answers are validated
         self.claims: list[Claim] = []
         self.counts = Counts()  # for the metrics
+        self.deliveries: Sequence[Deliver | SignalWithStart | Publish] = ()  # requests and effects, with their results
         self.ran_ahead: list[Commit] = []  # outcomes whose next step runs on the same claim
         self.inboxes: dict[str, list[InboxRow]] = {}  # of claimed instances and those that ran ahead
         self.kept: dict[str, tuple[list[WaitRow], list[ChildRow]]] = {}  # the waits of functions that ran ahead

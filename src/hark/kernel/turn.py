@@ -196,6 +196,7 @@ async def run_turn(
     counts.add_up(turn)
     result.signalled, result.arrived = turn.inbox.executing, turn.inbox.arrived
     result.failures = turn.history.failures
+    result.deliveries = batch.deliveries
     result.provable = bool(turn.history.events or result.ran_ahead or turn.broadcasts.published)
     return result
 

@@ -33,6 +33,7 @@ class NoteEvents(Note):
     events: tuple[NotedEvent, ...] = ()
     step: str | None = None  # the name of the task, shown with the events
     progress: str | None = None  # JSON for `progress` of the instance; None leaves it as it is
+    run_id: str | None = None  # the job or process, if the events are to be published with its id
 
 
 class NoteState(Note):

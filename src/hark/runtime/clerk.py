@@ -92,6 +92,18 @@ class LocalWorker(Protocol):
         ...
 
 
+class Published(Protocol):
+    """What is sent to NATS after a commit. Called on the clerk's thread."""
+
+    def add_turn(self, result: TurnResult, items: Sequence[Queued]) -> None:
+        """A turn has committed these requests."""
+        ...
+
+    def add_wake_up(self) -> None:
+        """Another process may wait for something that a turn did."""
+        ...
+
+
 class Clerk:
     """The write connection of a process, and all that waits for it. Groups its state by what it is for."""
 
@@ -124,6 +136,7 @@ class Clerk:
         self.conditions = Conditions(self._read, self.loop)
         self.arrivals = TaskArrivals()
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
+        self.published: Published | None = None  # if the app uses NATS
         self._read_timer = ReadTimer()
         self._thread: threading.Thread | None = None
         self._closed: Reply[None] | None = None
@@ -204,6 +217,12 @@ class Clerk:
         """Queue a request. Its reply is answered after the COMMIT."""
         self.loop.check_open()
         self.queue.add(request, reply)
+        self.loop.wake()
+
+    def submit_together(self, requests: Sequence[Request], replies: Sequence[Reply[Any]]) -> None:
+        """Queue requests, so that one that fails for the database's sake is not overtaken by one behind it."""
+        self.loop.check_open()
+        self.queue.add_together(requests, replies)
         self.loop.wake()
 
     def submit_outcomes(self, outcomes: Sequence[Commit]) -> None:
@@ -361,8 +380,12 @@ class Clerk:
             self.conditions.check_soon(self.store)
         if result.pending.made_claimable:
             self.arrivals.notify()
+        if self.published is not None:
+            self.published.add_turn(result, items)
         if self._concerns_others(result):
             self.loop.start(self.store.announce())
+            if self.published is not None:
+                self.published.add_wake_up()
 
     def finish_express_turn(self, result: TurnResult) -> None:
         """Pass on the claims of an express turn, which does nothing but claim."""

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hark.runtime.metrics import Metrics
+from hark.runtime.nats.counters import NatsCounters
 
 _CAPPED = "Counts stop at 10000."
 _Samples = list[tuple[dict[str, str], float]]
@@ -76,6 +77,25 @@ def families(found: Metrics) -> list[Family]:
         Family("hark_instances", "gauge", f"Live instances that are not parked, by status. {_CAPPED}",
                _by("status", {"executing": found.executing, "runnable": sum(ready.values()),
                               "blocked": found.blocked})),
+        *([] if counters.nats is None else _of_nats(counters.nats)),
+    ]  # fmt: skip
+
+
+def _of_nats(counters: NatsCounters) -> list[Family]:
+    received = {outcome: counters.received[outcome] for outcome in ("delivered", "duplicate", "refused")}
+    sent = {kind: counters.sent[kind] for kind in ("chunk", "dropped", "signal")}
+    return [
+        Family("hark_nats_connected", "gauge", "Whether this process is connected to NATS.",
+               _one(counters.is_connected)),
+        Family("hark_nats_connects_total", "counter", "How often this process has connected to NATS.",
+               _one(counters.connects)),
+        Family("hark_nats_reader", "gauge", "Whether this process is the one that reads signals from NATS.",
+               _one(counters.is_reader)),
+        Family("hark_nats_received_total", "counter", "Signals that this process has read from NATS, by outcome.",
+               _by("outcome", received)),
+        Family("hark_nats_sent_total", "counter",
+               "What this process has published on NATS: signals and chunks of streams; and what was dropped.",
+               _by("kind", sent)),
     ]  # fmt: skip
 
 

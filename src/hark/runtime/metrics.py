@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from hark.kernel.counts import Counts
 from hark.model.values import WaitKind
+from hark.runtime.nats.counters import NatsCounters
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -38,6 +39,8 @@ class ProcessCounters(Struct):
     """Instances that these turns ended, by status and definition."""
     happened: Counter[str] = field(default_factory=Counter)
     """How often other things happened in these turns: see kernel/counts.py."""
+    nats: NatsCounters | None = None
+    """If the app uses NATS."""
 
     def add(self, requests: int, seconds: float, claims: int, counts: Counts) -> None:
         self.turns += 1

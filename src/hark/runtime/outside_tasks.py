@@ -178,7 +178,11 @@ class OutsideTasks:
             progress = json.dump(details, limit=self._max_payload, what="details")
             events.append(NotedEvent("heartbeat", _data(claim.step, "details", progress)))
         if events:
-            notes.append(NoteEvents(claim.id, claim.epoch, events=tuple(events), step=claim.step, progress=progress))
+            notes.append(
+                NoteEvents(
+                    claim.id, claim.epoch, events=tuple(events), step=claim.step, progress=progress, run_id=state.run
+                )
+            )
         if checkpoint is not UNSET:
             state.checkpoint = Raw(json.dump(checkpoint, limit=self._max_payload, what="checkpoint").encode())
             state.period += 1

@@ -42,6 +42,12 @@ class RequestQueue:
     def add(self, request: Request, reply: Reply[Any] | None) -> None:
         self._items.append(Queued(request, reply, time.monotonic()))
 
+    def add_together(self, requests: Sequence[Request], replies: Sequence[Reply[Any]]) -> None:
+        """Requests whose order matters, also when the database is gone: all of them have the same age, so that none is
+        answered as late while one behind it stays in the queue."""
+        now = time.monotonic()
+        self._items.extend([Queued(*one, now) for one in zip(requests, replies, strict=True)])
+
     def add_outcomes(self, outcomes: Sequence[Commit]) -> None:
         now = time.monotonic()
         self._items.extend([Queued(outcome, None, now) for outcome in outcomes])

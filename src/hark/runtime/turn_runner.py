@@ -200,6 +200,8 @@ class TurnRunner:
                 if time.monotonic() >= since + caller_errors.PATIENCE:
                     unknown = caller_errors.unavailable(Unknown(reason(fault)))
                     answer_all([(item.reply, unknown) for item in items if item.reply is not None])
+                    # Now, not at the next tick: a request that was queued after one of these must not succeed alone.
+                    self._answer_late([], fault, since)
                 self._answer_others_in_time(fault, since)
                 await asyncio.sleep(0.2)
 

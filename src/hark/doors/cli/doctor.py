@@ -10,11 +10,12 @@ import typer
 
 from hark.doors.cli.commands import command
 from hark.doors.cli.engine import open_engine
-from hark.doors.cli.options import Options
+from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.cli.output import colored, print_json, printable, when
 from hark.model.durations import duration
 from hark.model.errors import HarkError
 from hark.model.masking import masked
+from hark.model.nats import NatsReport
 
 _MAX_SKEW = 2.0  # seconds
 _MIN_SECRET = 16  # characters
@@ -33,8 +34,8 @@ def add_commands(cli: typer.Typer) -> None:
     command(cli)(doctor)
 
 
-def doctor(options: Options) -> None:
-    """Check a store, its workers, its timers and its schedules.
+def doctor(options: Options, nats: NatsUrl = None) -> None:
+    """Check a store, its workers, its timers and its schedules, and NATS if the app uses it.
 
     Exits with 1 when a check finds an error.
 
@@ -45,9 +46,11 @@ def doctor(options: Options) -> None:
 
     checks = [_check_python()]
     try:
-        with open_engine(options, "read") as hark:
+        with open_engine(options, "read", nats) as hark:
             if isinstance(hark, Hark):
                 checks += diagnose(DoorAccess(hark).health().result())
+                if (report := DoorAccess(hark).nats_report().result()) is not None:
+                    checks.append(_check_nats(report))
                 checks.append(_check_secret(os.environ.get("HARK_SECRET")))
             else:
                 hark.list(limit=1).result()
@@ -171,6 +174,23 @@ def _check_waits(facts: dict[str, Any]) -> Check:
     name = f" {oldest['name']!r}" if oldest["name"] else ""
     text = f"the oldest wait is {age} old: {oldest['kind']}{name}; see `hark instance why {oldest['instance_id']}`"
     return Check("waits", "ok", text)
+
+
+def _check_nats(report: NatsReport) -> Check:
+    where = f"NATS {report.server_version} at {report.address}".replace("  ", " ")
+    last = "" if report.last_error is None else f"; the last error of its reader: {report.last_error}"
+    unread = f"{_count(report.unread, 'unread signal')} in the bucket {report.bucket!r}"
+    if report.problem is not None:
+        return Check("nats", "error", f"{report.address}: {report.problem}; signals wait there, and all else goes on")
+    if report.settings:
+        text = f"{where}: the bucket {report.bucket!r} {' and '.join(report.settings)}; a worker corrects this"
+        return Check("nats", "error", text)
+    if not report.is_read:
+        text = f"{where}, {unread}, and no process reads it; start a worker with the option nats, or with `--nats`"
+        return Check("nats", "error" if report.unread else "warning", text)
+    if report.is_stuck:
+        return Check("nats", "error", f"{where}, {unread}, which its reader cannot commit{last}")
+    return Check("nats", "ok", f"{where}, {unread}{last}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -28,7 +28,9 @@ Access: TypeAlias = Literal["migrate", "create", "write", "read"]
 
 
 @contextmanager
-def open_engine(options: Options, access: Access = "write") -> Iterator[Engine]:
+def open_engine(
+    options: Options, access: Access = "write", nats: str | Literal[False] | None = False
+) -> Iterator[Engine]:
     """Open the store of the options, or connect to their server.
 
     Args:
@@ -36,6 +38,7 @@ def open_engine(options: Options, access: Access = "write") -> Iterator[Engine]:
         access: "read" for a command that only looks: nothing is written, and a read-only database is enough; "write"
             for one that changes instances; "create" to create the store first if it has no tables; "migrate" to create
             or update it.
+        nats: the URL of `--nats`, or None; False: do not use NATS.
 
     Raises:
         InvalidInput: the options contradict each other, or there is no such database.
@@ -46,15 +49,20 @@ def open_engine(options: Options, access: Access = "write") -> Iterator[Engine]:
 
         yield RemoteHark(server, options.token or os.environ.get("HARK_TOKEN") or None)
         return
-    with open_store(local_app(options), options, access) as app:
+    app = local_app(options)
+    if nats is not False:
+        use_nats(app, nats)
+    with open_store(app, options, access, nats=nats is not False) as app:
         yield app
 
 
 @contextmanager
-def open_store(app: "Hark", options: Options, access: Access = "write") -> Iterator["Hark"]:
+def open_store(app: "Hark", options: Options, access: Access = "write", *, nats: bool = False) -> Iterator["Hark"]:
     """Open an app as `open_engine` does."""
     from hark.app.door_access import DoorAccess
 
+    if not nats:
+        DoorAccess(app).leave_nats_alone()
     if access == "create":
         access = "write" if DoorAccess(app).has_tables() else "migrate"
     if access == "migrate":
@@ -93,6 +101,13 @@ def local_app(options: Options) -> "Hark":
     if options.url is not None or options.store_schema is not None:
         DoorAccess(app).use_store(options.url, schema=options.store_schema)
     return app
+
+
+def use_nats(app: "Hark", url: str | None) -> None:
+    """Let an app use the NATS server of `--nats` or `HARK_NATS`; both override the app's own."""
+    from hark.app.door_access import DoorAccess
+
+    DoorAccess(app).use_nats(url if url is not None else os.environ.get("HARK_NATS") or None)
 
 
 def local_only_app(options: Options, command: str) -> "Hark":

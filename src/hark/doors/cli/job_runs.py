@@ -16,7 +16,7 @@ from hark.doors.cli.engine import Engine, door_access, find_target, open_engine,
 from hark.doors.cli.instances import cancel as cancel_instance
 from hark.doors.cli.job_display import JobView, job_view, print_answers, print_report
 from hark.doors.cli.job_files import JobFile, parse_job, read_bytes
-from hark.doors.cli.options import After, Limit, Options, Tags, Wide, parse_tags, parse_values
+from hark.doors.cli.options import After, Limit, NatsUrl, Options, Tags, Wide, parse_tags, parse_values
 from hark.doors.cli.output import ago, colored, print_json, print_next_page, printable, shorten
 from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.errors import StillSuspended
@@ -54,6 +54,7 @@ def run(
         str | None, typer.Option("--key", metavar="KEY", help="The correlation key, for example release:42")
     ] = None,
     tag: Tags = None,
+    nats: NatsUrl = None,
 ) -> None:
     """Run a job file and show its progress.
 
@@ -67,7 +68,7 @@ def run(
     inputs = parse_values(input, "--input") or None
     more = {"id": id, "correlation_key": key, "tags": parse_tags(tag)}
     started: str | None = None
-    with open_engine(options, "create") as hark:
+    with open_engine(options, "create", False if detach else nats) as hark:
         if detach:
             started = _start(hark, job, data, inputs, more)
             print_json({"id": started}) if options.json else print(started)

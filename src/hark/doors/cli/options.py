@@ -82,6 +82,10 @@ Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", metavar="NAME=VALUE", help="A tag, for example tenant=a; may be repeated"),
 ]
+NatsUrl = Annotated[
+    str | None,
+    typer.Option("--nats", metavar="URL", help="A NATS server for signals and streams (or HARK_NATS)"),
+]
 Job = Annotated[str | None, typer.Option("--job", metavar="TARGET", help="Only those of this instance")]
 
 

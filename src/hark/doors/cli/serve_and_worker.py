@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from hark.doors.cli.commands import command
-from hark.doors.cli.engine import local_only_app
-from hark.doors.cli.options import Options
+from hark.doors.cli.engine import local_only_app, use_nats
+from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.http.listening import address, inherited, listen
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra
@@ -86,6 +86,7 @@ def serve(
     queue: Queues = None,
     grace: Grace = 10.0,
     processes: Processes = 1,
+    nats: NatsUrl = None,
 ) -> None:
     """Serve the HTTP API and run a worker.
 
@@ -101,6 +102,7 @@ def serve(
         running = f"serving on {address(listener)}"
         _supervise(options, [listener] * processes, grace, running=running, stopping=stopping)
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
+    use_nats(app, nats)
     say, before_work = _set_up_log(), None
     if supervised is not None:
         _refuse_store_in_memory(app, processes)
@@ -141,6 +143,7 @@ def worker(
         ),
     ] = "127.0.0.1",
     processes: Processes = 1,
+    nats: NatsUrl = None,
 ) -> None:
     """Run the steps of an app, jobs and processes.
 
@@ -156,6 +159,7 @@ def worker(
         stopping = "stopping: running steps finish or are handed back"
         _supervise(options, listeners, grace, running="working", stopping=stopping, of_each="metrics")
     app, queues = local_only_app(options, "worker"), _parse_queues(queue)
+    use_nats(app, nats)
     if options.app is None:
         queues = queues or _QUEUES_OF_JOBS
     say, before_work = _set_up_log(), None

@@ -463,7 +463,9 @@ class TaskSession:
         try:
             while self._chunks:
                 chunks = [self._chunks.popleft() for _ in range(min(_MAX_CHUNKS, len(self._chunks)))]
-                await self.note(NoteEvents(claim.id, claim.epoch, events=tuple(chunks), step=claim.step))
+                await self.note(
+                    NoteEvents(claim.id, claim.epoch, events=tuple(chunks), step=claim.step, run_id=self.state.run)
+                )
                 if (delay := self.services.stream_delay(len(chunks))) > 0:
                     await asyncio.sleep(delay)
         except Exception as error:

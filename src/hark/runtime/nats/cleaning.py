@@ -1,0 +1,77 @@
+"""Remove from the bucket what was read: after the time to keep it, or earlier if it takes too much room.
+
+Values that are not acknowledged are never removed: they are above the floor of the reader's consumer. The first value
+that is young enough is found by halving, by the times that the server has given them, so it does not matter when this
+process has begun to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from hark.model.log import get_logger
+from hark.model.reasons import reason
+from hark.runtime.nats.bucket import SignalBucket
+from hark.runtime.nats.connection import ApiError, ConnectionLost, JetStreamOff
+from hark.runtime.nats.election import Term
+
+_log = get_logger()
+_PAUSE: Final = 10.0  # seconds between two looks
+_ROOM: Final = 64 << 20  # bytes of the stream: above it, all that was read is removed
+
+
+async def clean_for_ever(term: Term, keep: int) -> None:
+    """Remove what was read more than `keep` µs ago, again and again, until this is cancelled."""
+    pause = min(_PAUSE, max(0.05, keep / 1_000_000))
+    logged = False
+    while True:
+        await asyncio.sleep(pause)
+        try:
+            await clean(term, keep)
+            logged = False
+        except (ConnectionLost, JetStreamOff):
+            return  # the reader notices it too
+        except ApiError as error:  # also for a moment when another process has taken over
+            if not logged:
+                logged = True
+                _log.warning("Old values of the NATS bucket %r cannot be removed: %s.", term.bucket.name, reason(error))
+
+
+async def clean(term: Term, keep: int) -> None:
+    """Remove what was read, and was put more than `keep` µs ago."""
+    bucket = term.bucket
+    stream = await bucket.state()
+    floor = await bucket.floor(term.consumer)
+    if stream is None or floor < stream.first:
+        return
+    room = _ROOM if stream.most < 0 else min(_ROOM, stream.most // 2)
+    end = floor + 1
+    if stream.size <= room:
+        end = await _first_after(bucket, stream.first, end, datetime.now(UTC) - timedelta(microseconds=keep))
+    if end > stream.first:
+        await bucket.purge_before(end)
+
+
+async def _first_after(bucket: SignalBucket, low: int, high: int, time: datetime) -> int:
+    """The lowest sequence from `low` on whose value was put after this time, or `high`. Times grow with sequences."""
+    middle = low  # mostly the first value is young enough
+    while low < high:
+        found = await bucket.time_of(middle)
+        if found is None:
+            high = middle
+        else:
+            sequence, put_at = found
+            if _time(put_at) > time:
+                high = middle
+            else:
+                low = sequence + 1
+        middle = (low + high) // 2
+    return min(low, high)
+
+
+def _time(text: str) -> datetime:
+    """A time as JetStream writes it: with up to nine digits of a second, of which Python reads six."""
+    whole, _, rest = text.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}.{rest[:6]:<06}").replace(tzinfo=UTC)

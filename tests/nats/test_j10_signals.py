@@ -1,0 +1,261 @@
+"""J10: a plain NATS client unblocks a waiting step, and sees what Hark sends."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from hark import Dag, Hark, Nats
+from hark.runtime.nats.keys import signal_key
+from tests.nats.support import (
+    Collector,
+    collected,
+    received,
+    until_collected,
+    until_read,
+    until_reader,
+    waiting_job,
+)
+from tests.support.inspect import until
+from tests.support.nats_client import plain_client
+from tests.support.nats_server import NatsServer
+from tests.support.stores import Store
+
+NAMES = ["approval", "a.b", ".", "a..b", "*", ">", "a b", "🙂", "a.>", "'; --", "=2E", "/"]
+
+
+def make(store: Store, server: NatsServer, bucket: str, **options: Any) -> Hark:
+    nats = Nats(server.url, bucket=bucket, **options.pop("nats", {}))
+    return Hark(store.url, **store.options, nats=nats, **options)
+
+
+async def test_j10_a_put_of_a_plain_client_unblocks_a_waiting_step(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket)
+    app.register(waiting_job(app, "review-done"))
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        job = await app.start("waiting")
+        await client.put(f"{job.id}.review-done", '{"approved": true}')
+        assert await job.result(timeout=30) == {"wait": [{"approved": True}]}
+
+
+async def test_j10_s10_quick_puts_to_one_key_all_arrive_in_order(
+    store: Store, nats_server: NatsServer, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hark")
+    app = make(store, nats_server, bucket)
+    app.register(Collector)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        turns = app._clerk.counters.turns
+        for n in range(5000):  # without waiting for answers
+            await client.client.publish(f"$KV.{bucket}.{instance.id}.s", str(n).encode())
+        assert await until_collected(store, instance, 5000) == list(range(5000))
+        await until(lambda: received(app) == {"delivered": 5000}, "the count")
+        assert app._clerk.counters.turns - turns < 200, "puts that arrive together are committed together"
+        await until_read(client)
+        assert await collected(store, instance) == list(range(5000))
+        assert caplog.text.count("Reading signals") == 1, "one reader from the beginning to the end"
+
+
+async def test_j10_fault_51_names_with_any_characters_are_isolated_per_run(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket)
+    app.register(waiting_job(app, *NAMES))
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        mine, other = await app.start("waiting", id="run"), await app.start("waiting", id="run.other")
+        for name in reversed(NAMES):
+            await client.put(signal_key("run.other", name), f"other {name}")
+        assert await other.result(timeout=30) == {"wait": [f"other {name}" for name in NAMES]}
+        assert (await mine.get()).status == "awaiting_children"
+        for name in reversed(NAMES):
+            await client.put(signal_key("run", name), f"mine {name}")
+        assert await mine.result(timeout=30) == {"wait": [f"mine {name}" for name in NAMES]}
+
+
+async def test_j10_fault_50_a_deleted_or_purged_key_is_not_a_signal(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket)
+    app.register(Collector)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        await client.put(f"{instance.id}.s", "1")
+        await until_collected(store, instance, 1)
+        await client.bucket.delete(f"{instance.id}.s")
+        await client.bucket.purge(f"{instance.id}.s")
+        await client.put(f"{instance.id}.s", "2")
+        assert await until_collected(store, instance, 2) == [1, 2]
+        assert received(app) == {"delivered": 2}
+
+
+@pytest.mark.parametrize(
+    ("value", "payload"),
+    [
+        (b'{"a": [1, 2.5, null]}', {"a": [1, 2.5, None]}),
+        (b"17", 17),
+        (b'"text"', "text"),
+        (b"plain text", "plain text"),
+        (b"{broken", "{broken"),
+        (b"", ""),
+        ("ü 🙂".encode(), "ü 🙂"),
+        (b'{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+    ],
+)
+async def test_j10_a_value_is_json_if_it_parses_and_otherwise_text(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str, value: bytes, payload: Any
+) -> None:
+    app = make(sqlite_store, nats_server, bucket)
+    app.register(Collector)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        await client.put(f"{instance.id}.s", value)
+        assert await until_collected(sqlite_store, instance, 1) == [payload]
+
+
+async def test_j10_values_that_hark_refuses_do_not_block_those_behind_them_and_are_reported(
+    store: Store, nats_server: NatsServer, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make(store, nats_server, bucket, max_payload=1000)
+    app.register(Collector, waiting_job(app, "go"))
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        instance, finished = await app.start(Collector), await app.start("waiting")
+        await finished.signal("go")
+        await finished.result(timeout=30)
+        wrong = {
+            "nobody.s": b"1",
+            f"{finished.id}.s": b"1",
+            "nodot": b"1",
+            "x.=GG": b"1",
+            f"{instance.id}.s": b"\xff\xfe",
+            f"{instance.id}.big": b"x" * 1001,
+            f"{instance.id}.nul": b"a\x00b",
+            f"{instance.id}.{'n' * 256}": b"1",
+        }
+        with caplog.at_level(logging.WARNING, "hark"):
+            for key, value in wrong.items():
+                await client.put(key, value)
+            await client.put(f"{instance.id}.s", "last")
+            assert await until_collected(store, instance, 1) == ["last"]
+        assert received(app) == {"refused": len(wrong), "delivered": 1}
+        said = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
+        for key, why in zip(
+            wrong,
+            ("no such instance", "is done", "form", "hexadecimal", "UTF-8", "1000 are allowed", "NUL", "255 bytes"),
+            strict=True,
+        ):
+            assert any(repr(key) in line and why in line for line in said), (key, why, said)
+        await until_read(client)
+
+
+async def test_j10_a_correlation_key_works_in_place_of_a_run_id(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket)
+    app.register(Collector)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector, correlation_key="order:42")
+        await client.put("order=3A42.s", "1")
+        assert await until_collected(store, instance, 1) == [1]
+
+
+async def test_j10_a_plain_client_sees_the_signals_that_hark_sends_and_hark_does_not_read_them_back(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket)
+    app.register(Collector)
+    dag = Dag("sender")
+
+    @app.handler("send")
+    async def send(task: Any) -> Any:
+        await task.send_signal(task.input["to"], "s", "from a task")
+
+    dag.task("send", "send")
+    app.register(dag)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        await until_reader(app)
+        seen = await client.watch()
+        instance = await app.start(Collector)
+        await instance.signal("s", {"n": 1})
+        await app.signal_with_start(Collector, "a.key", "s", "with start", dedup_key="once")
+        await app.signal_with_start(Collector, "a.key", "s", "with start", dedup_key="once")
+        await app.signal(instance, "s", "again", dedup_key="twice")
+        await app.signal(instance, "s", "again", dedup_key="twice")
+        await (await app.start("sender", {"to": instance.id})).result(timeout=30)
+        await client.put(f"{instance.id}.s", '"from outside"')
+        assert await until_collected(store, instance, 4) == [{"n": 1}, "again", "from a task", "from outside"]
+        started = await app.get("a.key")
+        await until(lambda: len(seen) >= 5, "the signals on NATS", 10)
+        await until_read(client)
+        assert [(entry.key, entry.value) for entry in seen] == [
+            (f"{instance.id}.s", b'{"n":1}'),
+            (f"{started.id}.s", b'"with start"'),
+            (f"{instance.id}.s", b'"again"'),
+            (f"{instance.id}.s", b'"from a task"'),
+            (f"{instance.id}.s", b'"from outside"'),
+        ]
+        assert received(app) == {"delivered": 1}
+        assert len(await collected(store, instance)) == 4
+
+
+async def test_j10_signals_of_hark_stay_away_from_nats_if_the_option_says_so(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(sqlite_store, nats_server, bucket, nats={"send_signals": False})
+    app.register(Collector)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        await instance.signal("s", 1)
+        await client.put(f"{instance.id}.s", "2")
+        assert await until_collected(sqlite_store, instance, 2) == [1, 2]
+    async with plain_client(nats_server.url, bucket) as client:  # what was left to send is sent before the app closes
+        assert (await client.state()).messages == 1
+
+
+async def test_j10_chunks_of_a_stream_are_published_in_order_after_their_commit(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket)
+    dag = Dag("streaming")
+    dag.task("llm.agent", "talk")
+
+    @app.handler("talk")
+    async def talk(task: Any) -> None:
+        for n in range(300):
+            await task.put_stream({"n": n})
+        await task.put_stream("text")
+
+    app.register(dag)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        chunks = await client.subscribe("stream.order=2E42.>")
+        await until_reader(app)
+        await (await app.start("streaming", id="order.42")).result(timeout=30)
+        await until(lambda: len(chunks) >= 301, "all chunks", 10)
+        assert {chunk.subject for chunk in chunks} == {"stream.order=2E42.llm.agent"}
+        assert [chunk.data for chunk in chunks] == [*(b'{"n":%d}' % n for n in range(300)), b'"text"']
+
+
+def test_j10_synchronous_code_without_a_worker_brings_signals_into_the_store(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(sqlite_store, nats_server, bucket)
+    app.register(Collector)
+
+    async def put(key: str) -> None:
+        async with plain_client(nats_server.url, bucket) as client:
+            await client.put(key, "1")
+
+    async def wait() -> None:
+        await until_collected(sqlite_store, instance, 1)
+
+    with app:
+        instance = app.start(Collector).result()
+        with asyncio.Runner() as runner:
+            runner.run(put(f"{instance.id}.s"))
+            runner.run(wait())
+    with app, asyncio.Runner() as runner:  # opened again, it reads again
+        runner.run(put(f"{instance.id}.t"))
+        runner.run(until(lambda: received(app) == {"delivered": 2}, "the second put", 30))
