@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -53,6 +54,13 @@ async def running(url: str, announced: str, *arguments: str) -> AsyncIterator[st
         await process.communicate()
 
 
+def port_in(line: str) -> int:
+    """The port of the server, from what it says when it is ready."""
+    found = re.search(r":(\d+)", line.partition(SERVING)[2])
+    assert found is not None, line
+    return int(found[1])
+
+
 @contextlib.asynccontextmanager
 async def server_and_worker(url: str, in_flight: int) -> AsyncIterator[int]:
     """Run both commands; yields the port of the server."""
@@ -60,7 +68,15 @@ async def server_and_worker(url: str, in_flight: int) -> AsyncIterator[int]:
         running(url, SERVING, "serve", "--no-worker", "--port", "0") as line,
         running(url, WORKING, "worker", "--queue", f"default={in_flight}"),
     ):
-        yield int(line.partition(SERVING)[2].partition(";")[0].rpartition(":")[2])
+        yield port_in(line)
+
+
+@contextlib.asynccontextmanager
+async def two_processes(url: str, in_flight: int) -> AsyncIterator[int]:
+    """Run `hark serve` in two processes, each with a server and a worker; yields their port."""
+    arguments = ("serve", "--processes", "2", "--port", "0", "--queue", f"default={in_flight}")
+    async with running(url, SERVING, *arguments) as line:
+        yield port_in(line)
 
 
 async def park(url: str, n: int) -> list[tuple[str, str]]:
@@ -82,14 +98,21 @@ async def park(url: str, n: int) -> list[tuple[str, str]]:
     return found
 
 
-async def answer(url: str, n: int, in_flight: int) -> dict[str, Any]:
+async def answer(
+    url: str, n: int, in_flight: int, processes: Callable[[str, int], Any] = server_and_worker
+) -> dict[str, Any]:
     """Answer `n` parked functions over HTTP, until the code of the last one has run, as for Restate."""
-    async with server_and_worker(url, in_flight) as port:
+    async with processes(url, in_flight) as port:
         for count in (100, n):
             parked = await park(url, count)
             found = await load(port, [resolve_path(awakeable) for _, awakeable in parked])
             seconds = max(await resumed(url, parked)) - found["began"]
     return {"n": n, "seconds": seconds, "per_second": n / seconds}
+
+
+async def answer_by_two(url: str, n: int, in_flight: int) -> dict[str, Any]:
+    """The same with `hark serve --processes 2`."""
+    return await answer(url, n, in_flight, two_processes)
 
 
 async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
@@ -108,7 +131,11 @@ async def resumed(url: str, parked: list[tuple[str, str]]) -> list[float]:
 
 
 Workload = Callable[[str, int, int], Awaitable[dict[str, Any]]]
-WORKLOADS: dict[str, tuple[Workload, int]] = {"answer": (answer, 2000), "latency": (latency, 100)}
+WORKLOADS: dict[str, tuple[Workload, int]] = {
+    "answer": (answer, 2000),
+    "answer_by_two": (answer_by_two, 2000),
+    "latency": (latency, 100),
+}
 
 
 def main() -> None:

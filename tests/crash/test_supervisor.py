@@ -276,3 +276,14 @@ async def test_d1_a_server_with_workers_hands_back_steps_when_all_its_processes_
             await until(ended_by_signals, "the supervisor to end")
             assert supervisor.returncode == 0
             await assert_handed_back(store, 2)
+
+
+def test_d1_processes_that_are_stopped_as_soon_as_they_serve_end_without_an_error(tmp_path: Path) -> None:
+    command = [*HARK, "serve", "--processes", "2", "--port", "0", "--db", sqlite_file(tmp_path).url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        said = [next(line for line in process.stdout if "serving on" in line)]
+        process.terminate()
+        said += process.stdout.readlines()
+    assert process.returncode == 0, said
+    assert "error" not in "".join(said).lower()

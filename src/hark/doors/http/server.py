@@ -98,12 +98,13 @@ async def serve(
                 before_work()
             if steps is not None:
                 await stack.enter_async_context(steps)
+            place = address(listener)  # a server that is stopped at once closes it
             serving = asyncio.ensure_future(server.serve([listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.005)
             if server.started:
                 serving_what = "working; metrics" if metrics_only else "serving"
-                say(f"{serving_what} on {address(listener)}; press Ctrl-C or send SIGTERM to stop")
+                say(f"{serving_what} on {place}; press Ctrl-C or send SIGTERM to stop")
             try:
                 await asyncio.shield(serving)
             except asyncio.CancelledError:
