@@ -174,16 +174,13 @@ _OLD = {"before": NOW - 10**9, "size": 1000}  # no row is that old: the check mu
 TURN: dict[str, Question] = {
     "claimable": Question(sql.claimable, {"instances_claim"}, _lanes, lambda size: {"most": 50}),
     "claim": Question(sql.claim, {"instances_pkey"}, None, lambda size: {"owner": "me", "ids": ids("ready")}),
-    "lock": Question(sql.lock, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "advance": Question(sql.advance, {"instances_pkey"}, lambda size: rows_of(sql.advance, ids("running"))),
-    "advance_all": Question(
-        sql.advance_all, {"instances_pkey"}, lambda size: rows_of(sql.advance_all, ids("running")),
-        lambda size: {"owner": "me"},
-    ),
     "claim_woken": Question(
         sql.claim_woken, {"instances_pkey"}, None,
         lambda size: {"owner": "me", "ids": ids("mailed"), "queues": ["default"], "lanes": ["busy@1"]},
     ),
+    "lock": Question(sql.lock, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "advance": Question(sql.advance, {"instances_pkey"}, lambda size: rows_of(sql.advance, ids("running"))),
+    "advance_all": Question(sql.advance_all, {"instances_pkey"}, lambda size: rows_of(sql.advance_all, ids("running"))),
     "requeue": Question(sql.requeue, {"instances_pkey"}, lambda size: rows_of(sql.requeue, ids("running"))),
     "finish": Question(
         sql.finish, {"instances_pkey"}, lambda size: rows_of(sql.finish, ids("running"), status="done", result="1")

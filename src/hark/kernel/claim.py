@@ -226,7 +226,7 @@ async def _take(turn: Turn, capacity: Capacity, granted: list[Candidate]) -> Non
 def _new_claim(row: Any, capacity: Capacity) -> Claim:
     claim = Claim(*row)
     claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
-    claim.owner, claim.traits = capacity.owner, capacity.lanes[claim.lane]
+    claim.traits = capacity.lanes[claim.lane]
     return claim
 
 

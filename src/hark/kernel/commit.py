@@ -56,7 +56,7 @@ def fence(turn: Turn) -> None:
     for request in turn.batch.of(Commit):
         row = turn.rows.get(request.claim.id)
         request.result = None
-        request.fenced = row is None or not row.is_held(request.claim) or row.id in taken
+        request.fenced = row is None or row.status != "executing" or row.epoch != request.claim.epoch or row.id in taken
         if not request.fenced:  # the outcome of a zombie in the same turn must not fence that of the present owner
             taken.add(request.claim.id)
 

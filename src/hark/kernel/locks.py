@@ -76,8 +76,8 @@ class Locks:
 
     async def acquire(self) -> None:
         if self.ids:
-            for id, status, epoch, has_signals, kind, owner in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
-                self.rows[id] = LockedRow(id, status, epoch, bool(has_signals), kind, owner)
+            for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
+                self.rows[id] = LockedRow(id, status, epoch, bool(has_signals), kind)
                 if kind in INTERPRETED:
                     self.has_runs = True
 

@@ -186,7 +186,7 @@ def _answer(request: Request, row: Any, now: int) -> None:
 def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> Claim:
     claim = Claim(*row[:_CLAIM])
     claim.now = now
-    claim.owner, claim.traits = capacity.owner, capacity.lanes[claim.lane]
+    claim.traits = capacity.lanes[claim.lane]
     claim.is_in_memory = claim.id in in_memory
     if row[_INBOX] is not None:
         claim.give([InboxRow(*item) for item in _rows(row[_INBOX])])

@@ -16,18 +16,15 @@ from hark.store.protocol import Tx
 
 
 def are_plain(requests: Sequence[Request]) -> bool:
-    """True when these are outcomes of one worker that run ahead and bring nothing else along, each of another
-    instance."""
-    ids, owners = set(), set()
+    """True when these are outcomes that run ahead and bring nothing else along, each of another instance."""
+    ids = set()
     for request in requests:
         if type(request) is not Commit:
             return False
         if request.claim.waits or not request.decision.is_plain():
             return False
         ids.add(request.claim.id)
-        owners.add(request.claim.owner)
-    # The outcome of a zombie may be beside that of the present owner.
-    return len(ids) == len(requests) and len(owners) <= 1
+    return len(ids) == len(requests)  # the outcome of a zombie may be beside that of the present owner
 
 
 async def run_plain_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
@@ -46,9 +43,9 @@ async def run_plain_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
 async def _advance(tx: Tx, commits: Sequence[Commit], result: TurnResult) -> list[str]:
     """Advance all of them. Returns the ids of those that have ever received a signal."""
     rows = sorted([(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in commits])
-    owner, moved = commits[0].claim.owner, 0
+    moved = 0
     with_signals: list[str] = []
-    for count, ids in await tx.fetch(sql.advance_all, rows, tx=tx.xid, owner=owner):
+    for count, ids in await tx.fetch(sql.advance_all, rows, tx=tx.xid):
         moved += count
         if ids is not None:
             with_signals += ids.split()
@@ -58,7 +55,7 @@ async def _advance(tx: Tx, commits: Sequence[Commit], result: TurnResult) -> lis
         # (invariant 3). A row that did not move cannot look as if it had: only its own Next leads from executing to
         # executing in one epoch.
         found = await tx.fetch(sql.epochs, ids=[id for id, *_ in rows])
-        alive = {(id, epoch - 1) for id, epoch, held_by in found if held_by == owner}
+        alive = {(id, epoch - 1) for id, epoch in found}
     for request in commits:
         request.fenced = alive is not None and (request.claim.id, request.claim.epoch) not in alive
         request.result = None if request.fenced else True

@@ -93,7 +93,7 @@ async def _hand_back(turn: Turn) -> None:
         request.result = None
         for claim in request.claims:
             row = turn.rows.get(claim.id)
-            if row is None or not row.is_held(claim):
+            if row is None or row.status != "executing" or row.epoch != claim.epoch:
                 continue
             row.status = "runnable"
             rows.append((claim.id, claim.epoch))

@@ -126,7 +126,6 @@ class Claim(Struct):
     trace: str | None
     lane: str
     scheduled_at: int | None  # the tick that started it, µs since 1970
-    owner: str = ""  # the worker that claimed it; empty for tasks of workers outside
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     read_to: int = 0  # the highest seq it was given

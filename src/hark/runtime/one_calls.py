@@ -46,8 +46,6 @@ class UnknownCall(Exception):
         await store.end_session(self._session)
         if self._owner is not None:
             self.held = [Claim(*row) for row in await store.read(sql.held, owner=self._owner)]
-            for claim in self.held:
-                claim.owner = self._owner
         for request in self._requests:
             found = await store.read(sql.proof_of_call, target=target_of(request), call=self._call)
             if not found:

@@ -108,8 +108,7 @@ class OtherProcesses:
         worker = self._clerk.worker
         if worker is None or not (mine := worker.executing()):
             return
-        found = await self._clerk.store.read(sql.epochs, ids=sorted(mine))
-        epochs = {id: epoch for id, epoch, owner in found if owner == worker.owner}
+        epochs = dict(await self._clerk.store.read(sql.epochs, ids=sorted(mine)))
         current = worker.executing()
         for id in self._clerk.turns.committing:  # the store may be one epoch ahead of the worker
             current.pop(id, None)

@@ -24,16 +24,14 @@ advance = Sql(
 _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
     SELECT :tx::bigint, r.id, 'next', r.step, :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text}
-    JOIN instances i ON i.id = r.id AND i.epoch = r.epoch AND coalesce(i.lease_owner, '') = :owner::text
-    ORDER BY r.ord"""
-_HELD = "AND coalesce(i.lease_owner, '') = :owner::text"
+    JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
 
 # M2: a plain turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
-# and compares epoch and owner again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the
-# ids of those with has_signals. `coalesce` keeps the planner off the index of leases.
+# and compares the epoch again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the ids
+# of those with has_signals.
 advance_all = Sql(
     f"""
-    WITH moved AS ({_ADVANCE} {_HELD} RETURNING i.id, i.step, i.has_signals),
+    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.has_signals),
     written AS (
         INSERT INTO events (tx, instance_id, type, step, at)
         SELECT :tx::bigint, id, 'next', step, :now::bigint FROM moved)
@@ -41,7 +39,7 @@ advance_all = Sql(
     """,
     # One row per instance that moved. The events come first: after the update no row has that epoch.
     sqlite=f"""
-    {_ADVANCING}; {_ADVANCE} {_HELD} RETURNING 1, CASE WHEN has_signals THEN id END
+    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_signals THEN id END
     """,
 )
 

@@ -55,12 +55,10 @@ unknown_owners = Sql(
     """
 )
 
-# Invariant 2: at which epoch instances execute, and where. No lock: the caller holds rows with higher ids (see
+# Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see
 # kernel/plain_turn.py), or only looks. `coalesce` keeps the planner on the primary key: while the table was empty it
 # chose the index of lists, and kept that plan.
-epochs = Sql(
-    "SELECT id, epoch, lease_owner FROM instances WHERE id IN :ids[text] AND coalesce(status, '') = 'executing'"
-)
+epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND coalesce(status, '') = 'executing'")
 
 # J11: the leases of fetched tasks.
 insert_leases = Sql(

@@ -1,8 +1,7 @@
 -- The function of 0017, quicker. What is new: a claim of one target is locked and read in one statement, which returns the
 -- row as it is after the lock; an inbox that was empty is not read after its first row; the journal of a function that the
--- worker has in memory is not read, and others are returned as joined columns; and a call that only claims does not wait
--- for the disk (decision 23). It has other parameters: a process of an older version does not find its function, and uses
--- ordinary turns.
+-- worker has in memory is not read, and others are returned as joined columns. It has other parameters: a process of an
+-- older version does not find its function, and uses ordinary turns.
 --
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
 -- these instances for the worker `_owner`; without an owner, make them claimable. Without targets: claim what is
@@ -50,8 +49,6 @@ BEGIN
     turn_position := greatest(turn_now, _least_position);
 
     IF _targets IS NULL THEN
-        -- A claim that a crash of the server makes undone can be made again; the fence knows its owner (decision 23).
-        PERFORM set_config('synchronous_commit', 'off', true);
         -- M10: as `claimable`, one index scan for each lane of a queue, up to the free slots of the queue.
         SELECT array_agg(c.id ORDER BY c.priority, c.since) FILTER (WHERE c.nth <= c.size),
             bool_or(c.concurrency_key IS NOT NULL OR c.rate_limit IS NOT NULL OR c.kind NOT IN ('machine', 'workflow'))
