@@ -30,7 +30,7 @@ from hark.doors.http.write_routes import Resolved
 
 STEPS = 10
 ENTRIES = 1000
-PAUSE = 0.02  # seconds before each answer of a latency that another process sends
+PAUSE = 0.02  # seconds before each answer of a latency, ours and those of the peers
 SETTINGS = {"event log": "on", "lease": 30.0, "connections": 64, "loop and gc": "as `hark worker` sets them"}
 gc.set_threshold(20_000, 20, 100)
 ANSWER = {"approved": True, "amount": 100}
@@ -244,8 +244,10 @@ async def latency(url: str, n: int, in_flight: int, **options: Any) -> dict[str,
     app = app_on(url, **options)
     found = []
     async with app, app.worker():
-        for _ in range(n):
-            [id] = await park(app, 1)
+        ids = await park(app, n)
+        await asyncio.sleep(0.5)
+        for id in ids:
+            await asyncio.sleep(PAUSE)
             begin = time.monotonic()
             await app.resolve(asked[id], ANSWER)
             await app.result(id, timeout=30)

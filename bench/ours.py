@@ -21,6 +21,7 @@ from typing import Any
 from hark import Await, Broadcast, Context, Done, Hark, Machine, Next, __version__, step
 
 STEPS = 10
+PAUSE = 0.02  # seconds before each signal of a latency
 SETTINGS = {"event log": "on", "lease": 30.0, "sqlite synchronous": "FULL", "loop and gc": "as `hark worker` sets them"}
 gc.set_threshold(20_000, 20, 100)
 ran: list[float] = []
@@ -127,6 +128,7 @@ async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
         found = []
         for _ in range(n):
             [id] = await park(app, Parked, 1, "signal")
+            await asyncio.sleep(PAUSE)
             begin = time.monotonic()
             await app.signal(id, "go")
             await app.result(id, timeout=30)
@@ -155,7 +157,7 @@ async def send(url: str, n: int, in_flight: int) -> None:
     sent = []
     async with app_on(url) as app:
         for id in sys.stdin.read().split():
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(PAUSE)
             sent.append(time.monotonic())
             await app.signal(id, "go")
     print(json.dumps(sent))

@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 from absurd_sdk import AsyncAbsurd, AsyncTaskContext
-from result import STEPS, command_line, parse, report
+from result import PAUSE, STEPS, command_line, parse, report
 
 QUEUE = "bench"
 BEST: dict[str, dict[str, Any]] = {
@@ -103,9 +103,8 @@ async def run_latency(senders: list[AsyncAbsurd], watch: Watch, numbers: range) 
     for number in numbers:
         await spawn(senders, "parked", range(number, number + 1))
         await until(watch, "sleeping", 1)
-        await asyncio.sleep(
-            0.001 * (number % 20)
-        )  # otherwise every event would arrive at the same point between two polls
+        # Otherwise every event would arrive at the same point between two polls.
+        await asyncio.sleep(PAUSE + 0.001 * (number % 20))
         begin = time.monotonic()
         await senders[0].emit_event(f"go:{number}", "event")
         await until(watch, "completed", number + 1)

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 from dbos import DBOS, DBOSConfig, WorkflowHandle
-from result import STEPS, command_line, parse, report
+from result import PAUSE, STEPS, command_line, parse, report
 
 TOPIC = "go"
 BEST: dict[str, dict[str, Any]] = {
@@ -106,6 +106,7 @@ async def run_latency(n: int, url: str) -> float:
         for _ in range(n):
             handle = await DBOS.start_workflow_async(parked)
             await until_parked(watch, 1)
+            await asyncio.sleep(PAUSE)
             begin = time.monotonic()
             await DBOS.send_async(handle.workflow_id, "event", TOPIC)
             await handle.get_result()

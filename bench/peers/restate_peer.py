@@ -28,7 +28,7 @@ from granian.constants import HTTPModes
 from granian.server.embed import Server
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
-from result import command_line, parse, report
+from result import PAUSE, command_line, parse, report
 
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH.parent))
@@ -155,10 +155,12 @@ async def run_latency(ingress: int, n: int) -> float:
     """Median seconds from an answer to the code that it wakes, one at a time."""
     reader, writer = await asyncio.open_connection("127.0.0.1", ingress)
     found = []
-    for _ in range(n):
-        [id] = await park(ingress, 1, 1)
+    ids = await park(ingress, n, 1)
+    await asyncio.sleep(0.5)
+    for id in ids:
         path, body = answer(id).split("\t")
         head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{ingress}\r\ncontent-type: application/json\r\n"
+        await asyncio.sleep(PAUSE)
         begin = time.monotonic()
         writer.write(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 202")

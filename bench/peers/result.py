@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 STEPS = 10
+PAUSE = 0.02  # seconds before each answer of a latency, as in bench/answers.py
 
 
 def command_line(description: str) -> ArgumentParser:
