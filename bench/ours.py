@@ -126,8 +126,9 @@ async def latency(url: str, n: int, in_flight: int) -> dict[str, Any]:
     app = app_on(url)
     async with app, app.worker():
         found = []
-        for _ in range(n):
-            [id] = await park(app, Parked, 1, "signal")
+        ids = await park(app, Parked, n, "signal")
+        await asyncio.sleep(0.5)
+        for id in ids:
             await asyncio.sleep(PAUSE)
             begin = time.monotonic()
             await app.signal(id, "go")

@@ -118,8 +118,9 @@ async def register(admin: int, port: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def load(ingress: int, lines: list[str], connections: int) -> dict[str, Any]:
-    command = [sys.executable, BENCH / "load.py", str(ingress), "--connections", str(connections)]
+async def load(ingress: int, lines: list[str], connections: int, pause: float = 0) -> dict[str, Any]:
+    options = ["--connections", str(connections), "--pause", str(pause)]
+    command = [sys.executable, BENCH / "load.py", str(ingress), *options]
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     out, _ = await process.communicate("\n".join(lines).encode())
     found: dict[str, Any] = json.loads(out)
@@ -152,7 +153,7 @@ async def run_signals(ingress: int, n: int, connections: int) -> float:
 
 
 async def run_latency(ingress: int, n: int) -> float:
-    """Median seconds from an answer to the code that it wakes, one at a time."""
+    """Median seconds from an answer to the code that it wakes, one at a time. The process of the service answers."""
     reader, writer = await asyncio.open_connection("127.0.0.1", ingress)
     found = []
     ids = await park(ingress, n, 1)
@@ -171,6 +172,16 @@ async def run_latency(ingress: int, n: int) -> float:
     return statistics.median(found)
 
 
+async def run_latency_apart(ingress: int, n: int) -> float:
+    """The same, answered by another process on one connection."""
+    ids = await park(ingress, n, 1)
+    await asyncio.sleep(0.5)
+    found = await load(ingress, [answer(id) for id in ids], 1, PAUSE)
+    while len(resumed) < n:
+        await asyncio.sleep(0.01)
+    return statistics.median(end - begin for end, begin in zip(resumed, found["sent"], strict=True))
+
+
 async def measure(options: Namespace) -> float:
     async with (
         restate_running(options.partitions, options.suspend) as (ingress, admin),
@@ -178,7 +189,7 @@ async def measure(options: Namespace) -> float:
     ):
         await register(admin, port)
         if options.workload == "latency":
-            return await run_latency(ingress, options.n)
+            return await (run_latency_apart if options.apart else run_latency)(ingress, options.n)
         await run_signals(ingress, options.warm_up, options.connections)
         return await run_signals(ingress, options.n, options.connections)
 
@@ -189,10 +200,11 @@ def main() -> None:
     parser.add_argument("--server", choices=("hypercorn", "granian"), help="the ASGI server of the service")
     parser.add_argument("--connections", type=int, default=64, help="connections to the ingress")
     parser.add_argument("--suspend", action="store_true", help="suspend waiting invocations immediately")
+    parser.add_argument("--apart", action="store_true", help="latency: another process answers, not that of the service")
     parser.add_argument("--warm-up", type=int, default=100)
     options = parse(parser, BEST)
     seconds = asyncio.run(measure(options))
-    settings = {name: getattr(options, name) for name in ("partitions", "server", "suspend", "connections")}
+    settings = {name: getattr(options, name) for name in ("partitions", "server", "suspend", "apart", "connections")}
     report("restate", "restate-sdk", options.workload, options.n, seconds, {"server version": VERSION, **settings})
 
 
