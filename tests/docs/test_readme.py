@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from pathlib import Path
 
@@ -68,7 +69,14 @@ def test_the_first_example_prints_no_link_that_does_not_work(tmp_path: Path) -> 
     asked, result = done.stdout.splitlines()
     assert asked.startswith("Deploy v1? Waiting for an answer to prom_1")
     assert result == "image:v1 is live"
-    assert run(tmp_path, block("async def main()")).returncode == 0  # it can be run again
+    again = run(tmp_path, block("async def main()")).stdout.splitlines()
+    assert (again[0] != asked, again[1]) == (True, result)  # README says so: the key is free, and a new deploy starts
+
+
+def test_readme_lists_the_extras_for_users() -> None:
+    [listed] = re.findall(r"The extras are (.+?);", README.read_text("utf-8"), re.DOTALL)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert {"all", "dev", *re.findall(r"`(\w+)`", listed)} == {*project["optional-dependencies"]}
 
 
 @pytest.mark.slow
