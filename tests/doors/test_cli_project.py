@@ -37,6 +37,8 @@ def test_d4_the_tests_it_writes_pass(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert "warning" not in (done.stdout + done.stderr).lower()
+    assert "asyncio_default_fixture_loop_scope = function\n" in (tmp_path / "pytest.ini").read_text()
 
 
 def test_d4_init_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

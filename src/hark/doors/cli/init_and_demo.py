@@ -86,7 +86,7 @@ FILES = {
     "app.py": APP,
     "release.yaml": JOB,
     "test_app.py": TEST,
-    "pytest.ini": "[pytest]\nasyncio_mode = auto\n",
+    "pytest.ini": "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n",
     ".gitignore": "hark.db*\n",
 }
 SERVE = "hark serve --app app:app"
