@@ -14,6 +14,11 @@ from tests.doors.support_cli import run_cli, run_process, store_options
 from tests.doors.test_cli_process import COMMANDS, on_a_terminal
 from tests.support.stores import Store
 
+STORE_ONLY = [
+    "serve", "worker", "migrate", "awakeable create", "timeout check", "token create", "token list", "token revoke",
+    "secret rotate",
+]  # fmt: skip
+
 
 def commands() -> dict[str, Any]:
     """Every command and group, by its words."""
@@ -52,11 +57,22 @@ def test_d4_a_summary_is_whole(words: str) -> None:
 def test_d4_the_options_of_a_command_come_before_those_of_all_commands(words: str) -> None:
     out = run_cli(*words.split(), "--help").out
     own, _, shared = out.partition("\nStore, server and output:\n")
-    assert [line.split()[0] for line in shared.splitlines() if line.startswith("  --")] == [
-        "--db", "--app", "--schema", "--server", "--token", "--json",
-    ]  # fmt: skip
+    server = [] if words in STORE_ONLY else ["--server", "--token"]
+    found = [line.split()[0] for line in shared.splitlines() if line.startswith("  --")]
+    assert found == ["--db", "--app", "--schema", *server, "--json"]
     assert "-h, --help" in own
     assert not re.search("--(db|server|json) ", own.partition("Options:")[2])
+
+
+@pytest.mark.parametrize("words", [words for words in STORE_ONLY if words != "timeout check"])  # it asks the server
+def test_d4_a_command_that_offers_no_server_refuses_one(words: str) -> None:
+    arguments = {"token revoke": ["x"], "token create": ["--scope", "read"]}.get(words, [])
+    assert "--server" in run_cli(*words.split(), *arguments, "--server", "http://127.0.0.1:1").error_line(2)
+
+
+def test_d4_a_command_that_refuses_a_server_does_not_offer_one_on_a_terminal_either() -> None:
+    texts = [re.sub(r"\x1b\[[0-9;]*m", "", on_a_terminal(command, "-h")) for command in ("worker", "doctor")]
+    assert ["--token" in text for text in texts] == [False, True]
 
 
 def test_d4_help_on_a_terminal_is_drawn_in_panels_and_plain_elsewhere() -> None:

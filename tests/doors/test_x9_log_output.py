@@ -107,6 +107,15 @@ def test_x9_the_log_is_text_for_people_by_default(tmp_path: Path) -> None:
     assert f"ERROR   Shop {id} failed at start: KeyError: 'sku'\nTraceback (most" in err
 
 
+def test_x9_a_line_says_which_of_several_processes_it_comes_from(tmp_path: Path) -> None:
+    id, out, err = fail_one(tmp_path, start(tmp_path, "worker", "--processes", "2", HARK_LOG="json"))
+    assert "process" not in json.loads(out.splitlines()[0])  # the supervisor's
+    about = [line for line in map(json.loads, err.splitlines()) if line["instance"] == id]
+    assert about
+    assert {line["process"] for line in about} <= {1, 2}
+    assert TextFormatter(2).format(record("Shop o-1 failed")).endswith("WARNING process 2: Shop o-1 failed")
+
+
 def test_x9_the_level_can_be_set(tmp_path: Path) -> None:
     id, _, err = fail_one(tmp_path, start(tmp_path, "worker", HARK_LOG="json", HARK_LOG_LEVEL="error"))
     [line] = [json.loads(line) for line in err.splitlines()]

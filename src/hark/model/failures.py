@@ -121,6 +121,19 @@ def traceback_of(error: BaseException) -> str:
         return f"{type(error).__name__} (its traceback cannot be shown: {type(second).__name__})"
 
 
+def innermost_line_of_user(error: BaseException, package: str) -> tuple[str, int] | None:
+    """The file and the line of the innermost frame that is the user's, or None if there is none.
+
+    Frames of Hark and of libraries are not the user's. Those of `package` are, also if it is installed as a library.
+    """
+    lines = [
+        (frame.f_code.co_filename, line)
+        for frame, line in _walk(error.__traceback__)[0]
+        if not _is_engine(frame) and (not _is_library(frame) or _top_package(frame) == package)
+    ]
+    return lines[-1] if lines else None
+
+
 def _message(error: BaseException) -> str:
     try:
         return storable(str(error))
@@ -229,3 +242,7 @@ def _is_engine(frame: FrameType) -> bool:
 def _is_library(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
     return name.startswith((_LIBRARY, "<frozen")) or "site-packages" in name or "dist-packages" in name
+
+
+def _top_package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]

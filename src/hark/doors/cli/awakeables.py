@@ -164,7 +164,7 @@ def show(options: Options, id: Id) -> None:
     )  # fmt: skip
 
 
-@command(cli)
+@command(cli, store_only=True)
 def create(
     options: Options,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="One line for the answerer")] = None,

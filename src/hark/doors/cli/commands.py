@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.help import Command, Group, Root
+from hark.doors.cli.help import Command, Group, Root, StoreCommand
 from hark.doors.cli.options import SHARED_OPTIONS, Options
 from hark.model.errors import HarkError
 
@@ -45,11 +45,14 @@ def group(help: str, *, root: bool = False) -> typer.Typer:
     return made
 
 
-def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    to: typer.Typer, name: str | None = None, *, store_only: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to a group as a command.
 
     The function is called with an `Options` as `options`, and its own arguments by name. Its docstring is the help:
-    what it does, then an example on a line that begins with `hark`.
+    what it does, then an example on a line that begins with `hark`. If it is `store_only`, it cannot work through a
+    server: --server is still read, to be refused with a reason, but the help does not offer it.
     """
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +79,9 @@ def command(to: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
 
         # \b: the example is not wrapped.
         help = (inspect.getdoc(function) or "").replace("\n\nhark ", "\n\n\b\nExample:\n  hark ")
-        to.command(name or function.__name__, help=help, cls=Command)(_with_options(run, own))
+        to.command(name or function.__name__, help=help, cls=StoreCommand if store_only else Command)(
+            _with_options(run, own)
+        )
         return function
 
     return declare

@@ -3,20 +3,18 @@
 Databases, servers and the app of the user are imported when a command runs, so that `hark --help` starts fast.
 """
 
-import importlib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hark.doors.cli.app_loading import load_app
 from hark.doors.cli.options import DEFAULT_DB, Options
 from hark.doors.errors import Forbidden
 from hark.model.errors import InvalidInput, NotFound
 from hark.model.masking import masked
-from hark.model.reasons import reason
 
 if TYPE_CHECKING:
     from hark.app import Hark
@@ -80,24 +78,7 @@ def local_app(options: Options) -> "Hark":
 
     if options.app is None:
         return Hark(DEFAULT_DB if options.url is None else options.url, schema=options.store_schema or "hark")
-    module, _, attribute = options.app.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        app = getattr(importlib.import_module(module), attribute or "app")
-    except Exception as error:
-        why = reason(error)
-        if not isinstance(error, ImportError) and why != type(error).__name__:
-            why = f"{type(error).__name__}: {why}"
-        raise InvalidInput(
-            f"--app {options.app} cannot be loaded: {why}. Write it as module:app, and run the command in the "
-            "folder of the module."
-        ) from error
-    if not isinstance(app, Hark):
-        raise InvalidInput(
-            f"--app {options.app} is a {type(app).__name__}, not a Hark. "
-            "Give the variable that holds your Hark app, as module:variable."
-        )
+    app = load_app(options.app)
     if options.url is not None or options.store_schema is not None:
         DoorAccess(app).use_store(options.url, schema=options.store_schema)
     return app

@@ -1,6 +1,7 @@
-"""How `--help` looks: in colored panels on a terminal, plain elsewhere; options in groups, the shared ones last.
+"""The classes of commands and groups, and how their `--help` looks.
 
-On a terminal typer draws it with rich. Plain help is written here, because typer's has no groups and cuts summaries.
+It is drawn in colored panels on a terminal and plain elsewhere; options are in groups, the shared ones last. On a
+terminal typer draws it with rich. Plain help is written here, because typer's has no groups and cuts summaries.
 """
 
 import os
@@ -8,6 +9,8 @@ import sys
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from hark.doors.cli.usage_errors import usage_errors_of
 
 OTHER_OPTIONS = "Store, server and output"
 """The group of the options that every command has."""
@@ -22,6 +25,10 @@ _TASKS = {
 
 
 class Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with usage_errors_of(ctx):
+            return super().parse_args(ctx, args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _choose_style(self, ctx)
         super().format_help(ctx, formatter)
@@ -30,7 +37,21 @@ class Command(TyperCommand):
         _write_options(self, ctx, formatter)
 
 
+class StoreCommand(Command):
+    """A command that does not work through a server: its help leaves out --server and --token."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            parameter.hidden = parameter.hidden or parameter.name in ("server", "token")
+        return parameters
+
+
 class Group(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with usage_errors_of(ctx):
+            return super().parse_args(ctx, args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _choose_style(self, ctx)
         super().format_help(ctx, formatter)

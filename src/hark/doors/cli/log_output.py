@@ -21,10 +21,13 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *FIELDS}
 
 
-def set_up_log() -> Callable[[str], None]:
+def set_up_log(process: int | None = None) -> Callable[[str], None]:
     """Set up logging as HARK_LOG and HARK_LOG_LEVEL say.
 
     A program that has configured the root logger keeps its configuration, unless HARK_LOG=json asks for another one.
+
+    Args:
+        process: Which of several processes this is, for each line of the log; None if it is the only one.
 
     Returns:
         A function that tells the person at the terminal something on standard output: as text or as JSON.
@@ -36,7 +39,7 @@ def set_up_log() -> Callable[[str], None]:
     root, hark = logging.getLogger(), get_logger()
     if form == "json" or not root.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+        handler.setFormatter(JsonFormatter(process) if form == "json" else TextFormatter(process))
         root.handlers[:] = [handler]
     if level is not None:
         root.setLevel(level.upper())
@@ -68,8 +71,14 @@ def _time(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
 
-class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON, with what a call gave as `extra`."""
+class _Formatter(logging.Formatter):
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._process = process
+
+
+class JsonFormatter(_Formatter):
+    """A record as one line of JSON, with what a call gave as `extra`, and the number of the process if it has one."""
 
     def format(self, record: logging.LogRecord) -> str:
         body: dict[str, Any] = {
@@ -79,6 +88,8 @@ class JsonFormatter(logging.Formatter):
             "message": without_link_tokens(record.getMessage()),
             **{name: getattr(record, name, None) for name in FIELDS},
         }
+        if self._process is not None:
+            body["process"] = self._process
         traceback = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         if traceback:
             body["traceback"] = traceback
@@ -88,12 +99,13 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(body)  # in ASCII: a lone surrogate in a message cannot stop it
 
 
-class TextFormatter(logging.Formatter):
-    """A record for people: time, level, message, and the fields that the message does not have."""
+class TextFormatter(_Formatter):
+    """A record for people: time, level, process, message, and the fields that the message does not have."""
 
     def format(self, record: logging.LogRecord) -> str:
         message = without_link_tokens(record.getMessage())
-        text = f"{_time(record):%Y-%m-%d %H:%M:%S} {record.levelname:<7} {message}"
+        process = "" if self._process is None else f"process {self._process}: "
+        text = f"{_time(record):%Y-%m-%d %H:%M:%S} {record.levelname:<7} {process}{message}"
         instance = getattr(record, "instance", None)
         if instance is not None and str(instance) not in message:
             fields = [(name, getattr(record, name, None)) for name in FIELDS]

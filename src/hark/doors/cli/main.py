@@ -31,6 +31,7 @@ from hark.doors.cli import (
 from hark.doors.cli.commands import group
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import printable
+from hark.doors.cli.usage_errors import usage_message
 from hark.doors.errors import StillSuspended
 from hark.model.errors import (
     Conflict,
@@ -83,9 +84,7 @@ def run(args: Sequence[str]) -> int:
         given = Options(command_line=tuple(args))
         code = cli(args=list(args), prog_name="hark", standalone_mode=False, obj=given)
     except typer.TyperException as error:
-        ctx = getattr(error, "ctx", None)
-        hint = f" Try `{ctx.command_path} --help`." if ctx is not None else ""
-        return _print_error(f"{error.format_message().rstrip('.')}.{hint}", 2)
+        return _print_error(usage_message(error), 2)
     except HarkError as error:
         return _print_error(str(error), exit_code(error))
     except typer.Abort:

@@ -12,7 +12,7 @@ from hark.model.masking import masked
 
 
 def add_commands(cli: typer.Typer) -> None:
-    command(cli)(migrate)
+    command(cli, store_only=True)(migrate)
 
 
 def migrate(

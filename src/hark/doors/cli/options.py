@@ -84,7 +84,11 @@ Tags = Annotated[
 ]
 NatsUrl = Annotated[
     str | None,
-    typer.Option("--nats", metavar="URL", help="A NATS server for signals and streams (or HARK_NATS)"),
+    typer.Option(
+        "--nats",
+        metavar="URL",
+        help="A NATS server for signals and streams; replaces the server of the app (or HARK_NATS)",
+    ),
 ]
 Job = Annotated[str | None, typer.Option("--job", metavar="TARGET", help="Only those of this instance")]
 

@@ -12,7 +12,7 @@ from hark.doors.cli.output import print_json
 cli = group("Change the secret that signs links to awakeables.")
 
 
-@command(cli)
+@command(cli, store_only=True)
 def rotate(
     options: Options,
     drop_old: Annotated[

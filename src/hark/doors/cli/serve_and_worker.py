@@ -47,20 +47,25 @@ Processes = Annotated[
 ]
 _QUEUES_OF_JOBS = {"default": 100}
 Grace = Annotated[
-    float, typer.Option("--grace", metavar="SECONDS", help="How long running steps may continue after a stop")
+    float,
+    typer.Option("--grace", metavar="SECONDS", help="How long running steps may continue after Ctrl-C or SIGTERM"),
 ]
 
 
 def add_commands(cli: typer.Typer) -> None:
-    command(cli)(serve)
-    command(cli)(worker)
+    command(cli, store_only=True)(serve)
+    command(cli, store_only=True)(worker)
 
 
 def serve(
     options: Options,
     host: Annotated[
         str,
-        typer.Option("--host", metavar="ADDRESS", help="The address to listen on; other than loopback needs tokens"),
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="The address to listen on; any address but loopback needs tokens (`hark token`)",
+        ),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen on; 0 is any free port")
@@ -76,12 +81,16 @@ def serve(
         typer.Option(
             "--max-connections",
             metavar="N",
-            help="Connections of a process at a time; by default `ulimit -n` less 100",
+            help="Open connections per process; by default `ulimit -n` less 100",
         ),
     ] = None,
     max_connections_per_client: Annotated[
         int | None,
-        typer.Option("--max-connections-per-client", metavar="N", help="Those of one address; by default half of them"),
+        typer.Option(
+            "--max-connections-per-client",
+            metavar="N",
+            help="Connections from one address; by default half of --max-connections",
+        ),
     ] = None,
     queue: Queues = None,
     grace: Grace = 10.0,
@@ -103,7 +112,7 @@ def serve(
         _supervise(options, [listener] * processes, grace, running=running, stopping=stopping)
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
     use_nats(app, nats)
-    say, before_work = _set_up_log(), None
+    say, before_work = _set_up_log(supervised), None
     if supervised is not None:
         _refuse_store_in_memory(app, processes)
         say, before_work = _say_nothing, supervised.report_ready
@@ -139,13 +148,13 @@ def worker(
         typer.Option(
             "--metrics-host",
             metavar="ADDRESS",
-            help="The address for --metrics-port; other than loopback needs tokens",
+            help="The address for --metrics-port; any address but loopback needs tokens (`hark token`)",
         ),
     ] = "127.0.0.1",
     processes: Processes = 1,
     nats: NatsUrl = None,
 ) -> None:
-    """Run the steps of an app, jobs and processes.
+    """Run steps: of your app, of jobs and of BPMN processes.
 
     Without --app it runs what needs no Python code of yours: commands, approvals and waits of jobs, and processes
     except their service tasks.
@@ -162,7 +171,7 @@ def worker(
     use_nats(app, nats)
     if options.app is None:
         queues = queues or _QUEUES_OF_JOBS
-    say, before_work = _set_up_log(), None
+    say, before_work = _set_up_log(supervised), None
     if supervised is not None:
         _refuse_store_in_memory(app, processes)
         say, before_work = _say_nothing, supervised.report_ready
@@ -260,10 +269,10 @@ def _refuse_store_in_memory(app: "Hark", processes: int) -> None:
 # -- one process ------------------------------------------------------------------------------------
 
 
-def _set_up_log() -> Callable[[str], None]:
+def _set_up_log(supervised: "Supervised | None" = None) -> Callable[[str], None]:
     from hark.doors.cli.log_output import set_up_log  # loads the engine, which `--help` must not
 
-    return set_up_log()
+    return set_up_log(None if supervised is None else supervised.number)
 
 
 def _parse_queues(items: list[str] | None) -> dict[str, int] | None:

@@ -1,6 +1,6 @@
 """`hark start`, `hark signal`, `hark broadcast` and `hark message`: start instances and send to them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +10,10 @@ from hark.doors.cli.engine import find_target, open_engine
 from hark.doors.cli.options import File, Options, Payload, Tags, Target, Text, parse_json, parse_payload, parse_tags
 from hark.doors.cli.output import print_json
 
-DedupKey = Annotated[
-    str | None, typer.Option("--dedup-key", metavar="KEY", help="A second one with the same key has no effect")
-]
+
+def _dedup_key(what: str) -> Any:
+    """The option --dedup-key of a command that sends a signal, a broadcast or a message."""
+    return typer.Option("--dedup-key", metavar="KEY", help=f"A second {what} with the same key has no effect")
 
 
 def add_commands(cli: typer.Typer) -> None:
@@ -72,11 +73,12 @@ def signal(
     payload: Payload = None,
     text: Text = False,
     file: File = None,
-    dedup_key: DedupKey = None,
+    dedup_key: Annotated[str | None, _dedup_key("signal")] = None,
 ) -> None:
     """Send a signal to an instance.
 
-    Prints woke, stored (the instance does not wait for it yet) or duplicate.
+    Prints "woke" if the instance was waiting for it, "stored" if it is kept until the instance waits for it, or
+    "duplicate" if --dedup-key was used before and the signal has no effect.
 
     hark signal order:42 payment_confirmed --payload '{"amount": 100}' --dedup-key evt-7
     """
@@ -92,7 +94,7 @@ def broadcast(
     payload: Payload = None,
     text: Text = False,
     file: File = None,
-    dedup_key: DedupKey = None,
+    dedup_key: Annotated[str | None, _dedup_key("broadcast")] = None,
 ) -> None:
     """Broadcast to all instances that wait for a name.
 
@@ -116,7 +118,7 @@ def message(
     ttl: Annotated[
         float, typer.Option("--ttl", metavar="SECONDS", help="Keep it for so long if there is no receiver")
     ] = 0,
-    dedup_key: DedupKey = None,
+    dedup_key: Annotated[str | None, _dedup_key("message")] = None,
 ) -> None:
     """Send a message to the instance that waits for it.
 

@@ -12,7 +12,7 @@ cli = group("Fire timeouts that are due.")
 _FIRED = {"timeout", "reclaimed"}
 
 
-@command(cli)
+@command(cli, store_only=True)
 def check(options: Options) -> None:
     """Fire the timeouts that are due now, and print them.
 

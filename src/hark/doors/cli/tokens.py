@@ -20,7 +20,7 @@ cli = group("Make, list and revoke tokens for the HTTP API.")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@command(cli)
+@command(cli, store_only=True)
 def create(
     options: Options,
     scope: Annotated[
@@ -74,7 +74,7 @@ def _parse_expiry(text: str) -> timedelta | datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-@command(cli, "list")
+@command(cli, "list", store_only=True)
 def list_(options: Options, wide: Wide = False) -> None:
     """List all tokens, oldest first, without their secrets.
 
@@ -103,7 +103,7 @@ def _end(token: Any, at: Callable[[datetime | None], str]) -> str:
     return f"revoked {at(token.revoked_at)}" if token.revoked_at else at(token.expires_at)
 
 
-@command(cli)
+@command(cli, store_only=True)
 def revoke(
     options: Options,
     id: Annotated[str, typer.Argument(metavar="ID", help="The id from `hark token list`, not the secret")],

@@ -19,7 +19,7 @@ def add_commands(cli: typer.Typer) -> None:
 def workers(options: Options, wide: Wide = False) -> None:
     """List the worker processes, their queues and their leases.
 
-    The free slots are those of the last renewal of its lease, which is a third of a lease ago at most.
+    FREE SLOTS is as of the last lease renewal, at most a third of a lease ago.
 
     hark workers
     """
