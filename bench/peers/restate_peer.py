@@ -200,7 +200,9 @@ def main() -> None:
     parser.add_argument("--server", choices=("hypercorn", "granian"), help="the ASGI server of the service")
     parser.add_argument("--connections", type=int, default=64, help="connections to the ingress")
     parser.add_argument("--suspend", action="store_true", help="suspend waiting invocations immediately")
-    parser.add_argument("--apart", action="store_true", help="latency: another process answers, not that of the service")
+    parser.add_argument(
+        "--apart", action="store_true", help="latency: another process answers, not that of the service"
+    )
     parser.add_argument("--warm-up", type=int, default=100)
     options = parse(parser, BEST)
     seconds = asyncio.run(measure(options))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hark import Context, Done, Hark, Machine, step
+from hark import Child, Context, Done, Hark, Machine, Spawn, step
 from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.protocol import Lost, LostCall
 from tests.races.test_hints import listening
@@ -79,10 +79,15 @@ class Crowd:
         self._monkeypatch.setattr(PostgresTx, "commit", held)
 
 
-@pytest.fixture
-def crowd(pg_store: Store, monkeypatch: pytest.MonkeyPatch) -> Crowd:
+def _never_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a turn or a hint forgets is not found by the next poll."""
     never = property(lambda store: 3600.0, lambda store, seconds: None)
     monkeypatch.setattr(PostgresStore, "poll", never, raising=False)
+
+
+@pytest.fixture
+def crowd(pg_store: Store, monkeypatch: pytest.MonkeyPatch) -> Crowd:
+    _never_poll(monkeypatch)
     begun.clear()
     return Crowd(pg_store, monkeypatch)
 
@@ -150,3 +155,81 @@ async def test_x5_claims_of_an_express_turn_whose_reply_is_lost_are_handed_back(
         assert not begun.is_set()
         crowd.may_commit.set()
         assert await other.result(short.id, timeout=SOON) == 0
+
+
+async def test_m8_children_in_another_queue_begin_after_a_large_turn_of_their_parents(
+    pg_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _never_poll(monkeypatch)
+    may_end, running, ran = asyncio.Event(), [], []
+
+    class Kid(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            ran.append(ctx.id)
+            return Done()
+
+    class Parent(Machine, queue="news"):
+        @step
+        async def start(self, ctx: Context) -> Spawn:
+            running.append(ctx.id)
+            await may_end.wait()
+            return Spawn([Child(Kid)], then=self.after)
+
+        @step
+        async def after(self, ctx: Context) -> Done:
+            return Done()
+
+    async with listening(pg_store, Parent, Kid) as app, app.worker({"news": MANY, "default": 2 * MANY}):
+        for _ in range(MANY):
+            await app.start(Parent)
+        await until(lambda: len(running) == MANY, "the parents")
+        may_end.set()
+        await until(lambda: len(ran) == MANY, "the children")
+
+
+async def test_m10_a_slot_of_another_queue_that_a_cancel_freed_is_filled_beside_a_large_turn(
+    pg_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn of the cancel claims before the slot is free; the next turn is the large one."""
+    _never_poll(monkeypatch)
+    may_end, running, slow = asyncio.Event(), [], []
+    in_cancel, may_commit = asyncio.Event(), asyncio.Event()
+    loop, commit = asyncio.get_running_loop(), PostgresTx.commit
+
+    class Member(Machine, queue="news"):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            running.append(ctx.id)
+            await may_end.wait()
+            return Done()
+
+    class Slow(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            slow.append(ctx.id)
+            await asyncio.Event().wait()
+            return Done()
+
+    async with listening(pg_store, Member, Slow) as app, app.worker({"news": MANY, "default": 1}):
+        clerk = app._clerk
+
+        async def held(tx: PostgresTx) -> None:
+            if tx._db is clerk.store._db and not in_cancel.is_set():
+                loop.call_soon_threadsafe(in_cancel.set)
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(may_commit.wait(), loop))
+            await commit(tx)
+
+        for _ in range(MANY):
+            await app.start(Member)
+        await app.start(Slow, id="first")
+        await until(lambda: len(running) == MANY and slow == ["first"], "the crowd")
+        await app.start(Slow, id="second")
+        monkeypatch.setattr(PostgresTx, "commit", held)
+        cancelled = app.cancel("first")
+        await asyncio.wait_for(in_cancel.wait(), SOON)
+        may_end.set()
+        await until(lambda: len(clerk.queue._items) == MANY, "the outcomes")
+        may_commit.set()
+        await cancelled
+        await until(lambda: slow == ["first", "second"], "the second one")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hark import FunctionContext, Hark, workflow
-from hark.runtime import residents
+from hark.kernel.requests import Commit
+from hark.model.activation import Claim, Traits
+from hark.model.decisions import Decision, Park
+from hark.runtime import activations, residents
+from hark.runtime.attached_worker import AttachedWorker
+from hark.runtime.slots import Slots
+from hark.store.protocol import Full
 from tests.support.inspect import counted, until
 from tests.support.stores import Store
 
@@ -127,6 +133,64 @@ async def test_one_that_is_given_up_after_its_claim_reads_its_journal_itself(
             assert await it.result(timeout=30) == [0, 1]
     assert "journal_of" not in sent
     assert begun == ["a"] * 3
+
+
+async def test_x5_a_journal_that_cannot_be_read_for_a_while_does_not_fail_the_function(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function was given up after its claim, and the read of its journal meets a database that is gone."""
+    read, refused = activations.read_journal, []
+
+    async def fails_at_first(it: Any, claim: Claim) -> Any:
+        if len(refused) < 3:
+            refused.append(claim.id)
+            raise Full("the disk is full")
+        return await read(it, claim)
+
+    monkeypatch.setattr(activations, "read_journal", fails_at_first)
+    monkeypatch.setattr(activations, "_READ_AGAIN", 0.0)
+    monkeypatch.setattr(residents.Residents, "resume", lambda kept, claim: kept._give_up(claim.id))
+    async with make(store, one_call_turns=False) as app, app.worker():
+        it = await app.start(waits, {"name": "a"})
+        for n, name in enumerate(("one", "two")):
+            await parked(app, it.id, name)
+            await it.signal(name, n)
+        assert await it.result(timeout=30) == [0, 1]
+    assert refused == [it.id] * 3
+
+
+async def test_the_outcome_of_an_abandoned_claim_keeps_no_function_in_memory() -> None:
+    """An express turn may claim an instance that parked before the turn of its park is finished: the earlier claim is
+    abandoned, and its session is closed on the worker's loop."""
+    started: list[tuple[Any, ...]] = []
+    later: Any = SimpleNamespace(
+        call_soon_threadsafe=lambda function, *args: started.append(args), is_closed=lambda: False
+    )
+    registry: Any = SimpleNamespace(queues=lambda: ["default"], lanes=dict)
+    slots, work = Slots("worker", registry, {"default": 5}), SimpleNamespace(start=None, abandon=None)
+    worker = AttachedWorker("worker", slots, cast("Any", work), cast("Any", None), cast("Any", None), later)
+    earlier, claim = (_claim_of_function(epoch) for epoch in (1, 3))
+    worker.receive([], [earlier])
+    worker.receive([], [claim])
+    worker.receive([_parked_outcome(earlier)], [])
+    assert started[-1] == ([], [], [], [])
+    assert slots.claims() == [claim]
+    worker.receive([_parked_outcome(claim)], [])
+    assert started[-1] == ([], [], [], [claim])
+    assert slots.claims() == []
+
+
+def _claim_of_function(epoch: int) -> Claim:
+    claim = Claim(
+        "id", "waits", 1, "workflow", "default", 0, "start", "{}", 0, epoch, None, None, None, None, False, True, 0, 0,
+        None, 1.0, None, None, None, "lane", None,
+    )  # fmt: skip
+    claim.session, claim.traits = _Session(), Traits(keeps_journal=True)
+    return claim
+
+
+def _parked_outcome(claim: Claim) -> Commit:
+    return Commit(claim=claim, decision=Decision("await", "start", "{}", Park()))
 
 
 async def test_a_worker_that_stops_gives_up_all_and_the_next_one_replays(store: Store) -> None:

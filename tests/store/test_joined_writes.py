@@ -15,8 +15,8 @@ from tests.store.test_sql import STATEMENTS
 from tests.support.inspect import query, table_names
 from tests.support.stores import Store
 
-WRITE = Sql("UPDATE a SET n = :n::bigint WHERE id IN :ids[text]", may_wait=True)
-OTHER = Sql("INSERT INTO b (id) SELECT r.id FROM {rows: id text}", may_wait=True)
+WRITE = Sql("UPDATE a SET n = :n::bigint WHERE id IN :ids[text]", joinable=True)
+OTHER = Sql("INSERT INTO b (id) SELECT r.id FROM {rows: id text}", joinable=True)
 
 
 def _add(waiting: JoinedWrites, statement: Sql, rows: Any = None, **values: Any) -> None:
@@ -80,7 +80,7 @@ async def test_the_tables_of_every_statement_are_known(store: Store) -> None:
         assert used - columns <= statement.tables, name
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in STATEMENTS.items() if one.may_wait))
+@pytest.mark.parametrize("name", sorted(name for name, one in STATEMENTS.items() if one.joinable))
 def test_a_write_that_waits_is_one_plain_write_without_result(name: str) -> None:
     text = STATEMENTS[name]._text
     assert re.match(r"\s*(INSERT|UPDATE|DELETE)\b", text)

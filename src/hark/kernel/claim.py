@@ -268,8 +268,8 @@ async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
     for claim in result.claims:
         claim.now = turn.now
         if claim.traits.keeps_journal and claim.epoch > 1:
-            claim.is_in_memory = in_memory.get(claim.id) == claim.epoch
-            if not claim.is_in_memory:
+            claim.is_journal_unread = in_memory.get(claim.id) == claim.epoch
+            if not claim.is_journal_unread:
                 journals.append(claim)
     await journal.load(turn.tx, journals)
 

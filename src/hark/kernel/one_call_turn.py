@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from hark.kernel import journal
 from hark.kernel.deliver import is_generated_id
 from hark.kernel.joined_journal import read_joined
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
@@ -157,7 +156,6 @@ async def run_one_call_turn(
     else:
         claimed = [row for row in found if row[0] is not None]
         result.claims = [_claim(row, capacity, values["in_memory"] or (), tx.now) for row in claimed]
-        await _give_journals(tx, result.claims, [row[_JOURNAL] for row in claimed])
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
@@ -187,22 +185,15 @@ def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> 
     claim = Claim(*row[:_CLAIM])
     claim.now = now
     claim.traits = capacity.lanes[claim.lane]
-    claim.is_in_memory = claim.id in in_memory
+    claim.is_journal_unread = claim.id in in_memory
     if row[_INBOX] is not None:
         claim.give([InboxRow(*item) for item in _rows(row[_INBOX])])
     if row[_WAITS] is not None:
         claim.waits = [WaitRow(*item) for item in _rows(row[_WAITS])]
-    return claim
-
-
-async def _give_journals(tx: Tx, claims: Sequence[Claim], texts: Sequence[str | None]) -> None:
-    """Give each claim the lines of its journal. If the call has committed itself, a text that cannot be split is read
-    again after it: nothing but the claim's own outcomes changes a journal."""
-    unreadable = []
-    for claim, text in zip(claims, texts, strict=True):
-        lines = [] if text is None else read_joined(text)
-        if lines is None:
-            unreadable.append(claim)
+    if row[_JOURNAL] is not None:
+        lines = read_joined(row[_JOURNAL])
+        if lines is None:  # not here: the call may have committed itself, and nothing after it may fail the turn
+            claim.is_journal_unread = True
         else:
             claim.journal = lines
-    await journal.load(tx, unreadable)
+    return claim

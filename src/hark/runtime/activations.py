@@ -16,7 +16,7 @@ from hark.kernel.journal import read_journal
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Decision, Proceed, stop
-from hark.model.errors import NotOpen
+from hark.model.errors import NotOpen, StoreUnavailable
 from hark.model.failures import failure_of
 from hark.programs.cancellation import cancel
 from hark.runtime import shared_task
@@ -25,6 +25,8 @@ from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.runtime.residents import Residents
 from hark.runtime.services import WorkerServices
+
+_READ_AGAIN = 0.5  # seconds after a read that the database did not answer
 
 
 class Activations:
@@ -46,21 +48,21 @@ class Activations:
     ) -> None:
         """Run these claims, and recover those whose outcome the store refused. `closed`: their sessions have ended.
         `parked`: their sessions may continue in the next activation."""
+        items: deque[Claim | Commit] = deque(claims)
+        items.extend(refused)
+        if self.open:
+            for item in items:
+                claim = _claim_of(item)
+                self._tasks[claim.id] = (claim, None)
+            if items:  # they begin after what follows: a function may have parked and been claimed in one turn
+                shared_task.run(self, items)
+        else:  # claimed while the worker stops: handed back, and not begun beside its next owner
+            for item in items:
+                _close(_claim_of(item))
         for claim in closed:
             _close(claim)
         for claim in parked:
             self._residents.keep(claim)
-        items: deque[Claim | Commit] = deque(claims)
-        items.extend(refused)
-        if not self.open:  # claimed while the worker stops: handed back, and not begun beside its next owner
-            for item in items:
-                _close(_claim_of(item))
-            return
-        for item in items:
-            claim = _claim_of(item)
-            self._tasks[claim.id] = (claim, None)
-        if items:
-            shared_task.run(self, items)
 
     def begin(self, item: Claim | Commit) -> Coroutine[Any, Any, None] | None:
         """The coroutine of one item of a round; None when it was abandoned meanwhile, or the worker stops."""
@@ -111,7 +113,7 @@ class Activations:
     async def _run(self, claim: Claim) -> None:
         try:
             try:
-                if claim.is_in_memory and claim.session is None:
+                if claim.is_journal_unread and claim.session is None:
                     await self._read_journal(claim)
                 decision = await self._registry.program(claim.lane).run(claim, self._services)
             except BaseException as error:
@@ -122,10 +124,17 @@ class Activations:
         self._commit(claim, decision)
 
     async def _read_journal(self, claim: Claim) -> None:
-        """The function was given up after the turn that claimed it, which has therefore not read its journal."""
-        lines: Reply[list[JournalRow]] = Reply()
-        self._clerk.read(lambda store: read_journal(store, claim), lines)
-        claim.journal, claim.is_in_memory = await lines, False
+        """Read what the turn of the claim has not. While the database does not answer, the activation waits, as its
+        outcome would, until its lease or the worker ends."""
+        while claim.is_journal_unread:
+            lines: Reply[list[JournalRow]] = Reply()
+            self._clerk.read(lambda store: read_journal(store, claim), lines)
+            try:
+                claim.journal = await lines
+            except StoreUnavailable:
+                await asyncio.sleep(_READ_AGAIN)
+            else:
+                claim.is_journal_unread = False
 
     async def _run_traced(self, claim: Claim) -> None:
         assert self._services.tracing is not None

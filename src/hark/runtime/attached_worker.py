@@ -59,8 +59,8 @@ class AttachedWorker:
             if commit.result is True:
                 begin.append(commit.claim)
             elif commit.result is None:
-                self._slots.free(commit.claim)
-                if commit.claim.session is not None:
+                # The session of an abandoned claim ends with it, on the worker's loop.
+                if self._slots.free(commit.claim) and commit.claim.session is not None:
                     stays = type(commit.decision.move) is Park and commit.claim.traits.keeps_journal
                     (parked if stays and not commit.fenced else closed).append(commit.claim)
             else:

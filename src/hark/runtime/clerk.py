@@ -286,10 +286,7 @@ class Clerk:
                     if self.loop.closing:
                         return
                     await self.loop.sleep(self._until_due())
-            hinted = self.work_left.hinted
-            if hinted:
-                self.work_left.hinted = False
-                self.work_left.claimable = True
+            hinted = self.work_left.take_hint()
             # SQLite never waits within a turn: without this nothing else would get this loop, or the file.
             await asyncio.sleep(_GAP if self.store.has_other_writers() else 0)
             # Mostly a hint is about an instance to claim, which the reads of the check would delay.
@@ -299,20 +296,20 @@ class Clerk:
             if not self._has_work():
                 continue
             try:
-                await self._run_next_turn(hinted=hinted)
+                await self._run_next_turn()
             except Exception:
                 _log.exception("A turn failed with an unexpected error; the clerk continues.")
                 await asyncio.sleep(1)
             if check_later:
                 self.check_for_others()
 
-    async def _run_next_turn(self, *, hinted: bool) -> None:
+    async def _run_next_turn(self) -> None:
         # The items are released when this returns: a reply that was dropped unread logs its error when it is freed.
         items = self._next_turn()
         sweep, marks = self._is_due(), self.work_left.marks
         full = self.express.queues_for(items) if not sweep and not marks else None
         if full:
-            await self.express.run_beside(items, full, hinted=hinted)
+            await self.express.run_beside(items, full)
         elif await self.turns.run(items, claim=True, sweep=sweep, marks=marks):
             self.express.all_claimed()
 
@@ -350,7 +347,16 @@ class Clerk:
 
     # -- after a turn -----------------------------------------------------------------------------
 
-    def finish_turn(self, result: TurnResult, items: list[Queued], *, claimed: bool, swept: bool, marks: bool) -> None:
+    def finish_turn(
+        self,
+        result: TurnResult,
+        items: list[Queued],
+        *,
+        claimed: bool,
+        swept: bool,
+        marks: bool,
+        full_queues_only: bool = False,
+    ) -> None:
         """Pass on the result of a turn that has committed: to the worker, the callers and the other processes."""
         waited = time.monotonic() - items[0].at if items else 0.0
         self.counters.add(len(items), waited, len(result.claims), result.counts)
@@ -369,7 +375,9 @@ class Clerk:
         # Known before the callers are answered: a drain asks for it then. A cancel frees slots that its own turn could
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
-        self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
+        self.work_left.update(
+            result, freed=freed, claimed=claimed, swept=swept, marks=marks, full_queues_only=full_queues_only
+        )
         if result.pending.for_other_workers:
             self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
@@ -391,6 +399,8 @@ class Clerk:
         """Pass on the claims of an express turn, which does nothing but claim."""
         self.counters.add(0, 0.0, len(result.claims), result.counts)
         self._pass_to_worker(result, [])
+        if self.conditions.waiting and result.claims:
+            self.conditions.check_soon(self.store)
 
     def _warn_of_missing_code(self, result: TurnResult) -> None:
         """Rows are claimable that this worker cannot run, nor one outside that waits here: find out whether another one

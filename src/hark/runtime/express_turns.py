@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hark.kernel.requests import Commit, Request
-from hark.model.decisions import runs_ahead
+from hark.model.decisions import Park, Proceed
 from hark.model.log import get_logger
 from hark.runtime.one_calls import OneCalls, UnknownCall
 from hark.runtime.request_queue import Queued
@@ -51,22 +51,26 @@ def full_queues(requests: Sequence[Request], free: Mapping[str, int]) -> frozens
 
 
 def _concerns_only_its_queue(request: Request) -> bool:
+    """Whether this outcome makes nothing claimable in another queue: it ends no child, frees no bucket, has no effects
+    (its own or of its journal), and starts no children."""
     if type(request) is not Commit:
         return False
     claim, decision = request.claim, request.decision
     if claim.parent_id is not None or claim.concurrency_key is not None or decision.queue is not None:
         return False
-    return not decision.effects and all(line.effect is None for line in decision.journal or ())
+    if decision.effects or any(line.effect is not None for line in decision.journal or ()):
+        return False
+    move = decision.move
+    return not (isinstance(move, Park | Proceed) and any(arm.children for arm in move.arm))
 
 
 class ExpressTurns:
     def __init__(self, clerk: Clerk, one_calls: OneCalls) -> None:
         self._clerk = clerk
         self._one_calls = one_calls
-        self._full: frozenset[str] = frozenset()  # the queues of the turn beside
-        self._unread = False  # rows of the other queues may be claimable
-        self._left_over = False  # the last express turn could not claim them: the next turn has to
-        self._ending = False  # the turn beside has ended
+        self._full: frozenset[str] = frozenset()  # the queues that the large turn claims for
+        self._has_failed = False  # the last express turn left rows: the next turn has to claim for all queues
+        self._is_over = False  # the large turn has ended
         self._unknown: UnknownCall | None = None
         self._not_before = 0.0  # by the monotonic clock
 
@@ -76,51 +80,47 @@ class ExpressTurns:
         if len(items) < _LARGE or clerk.worker is None or clerk.loop.closing or not clerk.store.has_one_calls:
             return frozenset()
         capacity = clerk.worker.capacity(())
-        if self._left_over or capacity is None or time.monotonic() < self._not_before:
+        if self._has_failed or capacity is None or time.monotonic() < self._not_before:
             return frozenset()
         return full_queues([item.request for item in items], capacity.free)
 
     def all_claimed(self) -> None:
         """A turn has claimed for all queues."""
-        self._unread = self._left_over = False
+        self._has_failed = False
 
-    async def run_beside(self, items: list[Queued], full: frozenset[str], *, hinted: bool) -> None:
-        """Run a turn that claims for these queues, and express turns until it has ended.
-
-        `hinted`: there was a hint before it, so rows of other queues may be claimable."""
+    async def run_beside(self, items: list[Queued], full: frozenset[str]) -> None:
+        """Run a large turn that claims for these queues, and express turns until it has ended."""
         clerk = self._clerk
-        # Claimable when the turn has committed: an outcome that is tried again, a park whose answer is there already.
-        requeues = any(_makes_claimable(item.request, full) for item in items)
-        self._full, self._ending = full, False
-        self._unread = self._unread or hinted
-        express = asyncio.ensure_future(self._claim_when_hinted())
+        self._full, self._is_over = full, False
+        express = asyncio.ensure_future(self._claim_for_other_queues())
         try:
             await clerk.turns.run(items, claim=True, queues=full)
         finally:
-            self._ending = True
+            self._is_over = True
             clerk.loop.wake()
             await express
-            self._unread = self._unread or requeues
-            clerk.work_left.claimable = clerk.work_left.claimable or self._unread
-        if self._unknown is not None:  # now: during the turn beside, its claims would be taken for those of the call
+        if self._unknown is not None:  # now: during the large turn, its claims would be taken for those of the call
             call, self._unknown = self._unknown, None
             await clerk.turns.hand_back_claims(call)
 
-    async def _claim_when_hinted(self) -> None:
+    async def _claim_for_other_queues(self) -> None:
         clerk, left = self._clerk, self._clerk.work_left
-        while not self._ending and not self._left_over:
-            hinted, left.hinted = left.hinted, False
-            if hinted or self._unread:
-                self._left_over = self._unread = not await self._claim()
+        while not self._is_over and not self._has_failed:
+            hinted = left.take_hint()
+            if left.claimable_anywhere:
+                left.claimable_anywhere = False  # before the call: what is made claimable during it may not be seen
+                self._has_failed = not await self._claim()
+                if self._has_failed:
+                    left.claimable = left.claimable_anywhere = True
             if hinted:
                 clerk.check_for_others()
                 continue
             clerk.loop.expect_wake()
-            if not left.hinted and not self._ending:
+            if not left.hinted and not self._is_over:
                 await clerk.loop.sleep(None)
 
     async def _claim(self) -> bool:
-        """Claim for the queues that the turn beside does not claim for. False if the next turn has to."""
+        """Claim for the queues that the large turn does not claim for. False if the next turn has to."""
         clerk = self._clerk
         capacity = None if clerk.worker is None else clerk.worker.capacity(())
         if capacity is None:
@@ -128,6 +128,10 @@ class ExpressTurns:
         capacity.free = {queue: slots for queue, slots in capacity.free.items() if queue not in self._full}
         try:
             done = await self._one_calls.run(clerk.store, (), capacity, express=True)
+            if done is None:
+                return False
+            _, result = done
+            clerk.finish_express_turn(result)
         except Exception as error:
             if isinstance(error, UnknownCall):
                 self._unknown = error
@@ -135,13 +139,4 @@ class ExpressTurns:
                 _log.exception("An express turn failed with an unexpected error; the next turn claims instead.")
             self._not_before = time.monotonic() + _PAUSE
             return False
-        if done is None:
-            return False
-        _, result = done
-        clerk.finish_express_turn(result)
         return not result.pending.left_claimable  # it has filled a queue, in which more rows may wait
-
-
-def _makes_claimable(request: Request, full: frozenset[str]) -> bool:
-    """Whether this outcome may make its own instance claimable, in a queue that its turn does not claim for."""
-    return isinstance(request, Commit) and request.claim.queue not in full and not runs_ahead(request.decision.move)

@@ -62,11 +62,13 @@ class Slots:
             self._claims[claim.id] = claim
             self._taken[claim.queue] = self._taken.get(claim.queue, 0) + 1
 
-    def free(self, claim: Claim) -> None:
-        """Free the slot of this claim, unless another one of the same instance has it by now."""
-        if self._claims.get(claim.id) is claim:
-            del self._claims[claim.id]
-            self._taken[claim.queue] -= 1
+    def free(self, claim: Claim) -> bool:
+        """Free the slot of this claim. False if it has none: it was abandoned, and maybe its instance claimed again."""
+        if self._claims.get(claim.id) is not claim:
+            return False
+        del self._claims[claim.id]
+        self._taken[claim.queue] -= 1
+        return True
 
     def claims(self) -> list[Claim]:
         return list(self._claims.values())

@@ -103,7 +103,9 @@ class TurnRunner:
                 await self._halve(items, error)
                 return False
         self._trouble = None
-        self._clerk.finish_turn(result, items, claimed=capacity is not None, swept=sweep, marks=marks)
+        self._clerk.finish_turn(
+            result, items, claimed=capacity is not None, swept=sweep, marks=marks, full_queues_only=queues is not None
+        )
         self.committing = set()
         return capacity is not None
 
@@ -129,7 +131,7 @@ class TurnRunner:
         except Lost:
             if not await self._was_committed(result, items):
                 raise Conflicted("the commit did not happen") from None
-        except StoreFault:
+        except BaseException:  # also of a write that goes with the COMMIT: nothing may stay open for the next turn
             await tx.rollback()
             raise
         return result

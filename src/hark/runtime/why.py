@@ -43,8 +43,8 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     [row] = found
     now = await store.time()
     # A task may wait in its slot, too.
-    may_wait = row.status in PARKED or (row.status == "executing" and row.task_state is not None)
-    waits = await store.read(reads.open_waits_of, ids=[id]) if may_wait else []
+    joinable = row.status in PARKED or (row.status == "executing" and row.task_state is not None)
+    waits = await store.read(reads.open_waits_of, ids=[id]) if joinable else []
     children, questions = await _children(store, waits), await _questions(store, waits)
     if row.lane == BPMN:  # its wait for children is always open, whether it has some or not
         waits = [wait for wait in waits if wait.kind != "children" or wait.id in children]

@@ -1,6 +1,6 @@
 """Several writes of a turn in one statement: a round trip for all of them instead of one for each.
 
-A write that returns nothing (`Sql(…, may_wait=True)`) is not sent at once. It goes with the next statement of its
+A write that returns nothing (`Sql(…, joinable=True)`) is not sent at once. It goes with the next statement of its
 transaction, as a WITH clause of it. All parts of such a statement have the same snapshot and do not see each other's
 writes, so they must not have a table in common: what was written before is sent first then.
 """

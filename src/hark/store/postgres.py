@@ -146,7 +146,7 @@ class PostgresTx:
     async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         values["now"], values["position"] = self.now, self.position
         if not self._alone:
-            if not sql.may_wait and not self._waiting:
+            if not sql.joinable and not self._waiting:
                 return await _fetch(self._db, sql, rows, values)
             return await self._fetch_joined(sql, rows, values)
         try:
@@ -159,7 +159,7 @@ class PostgresTx:
         if not self._waiting.allow(sql):
             await self._send_waiting()
         self._waiting.add(sql, *sql.bind(rows, values))
-        if sql.may_wait:
+        if sql.joinable:
             return []
         return _rows_of(sql, await self._send_waiting())
 

@@ -57,19 +57,19 @@ class Sql(Generic[R]):
     With `row`, `Tx.fetch` and `Store.read` return a list of that type; without it they return what the driver
     returns (tuples or records), which callers unpack by position. Statements of the hot path have no row type.
 
-    With `may_wait`, it returns nothing and only writes rows that the locks of its turn protect: a store may send it
+    With `joinable`, it returns nothing and only writes rows that the locks of its turn protect: a store may send it
     together with a later statement of the turn (joined_writes.py).
     """
 
     @overload
-    def __init__(self: Sql[Any], text: str, *, sqlite: str | None = None, may_wait: bool = False) -> None: ...
+    def __init__(self: Sql[Any], text: str, *, sqlite: str | None = None, joinable: bool = False) -> None: ...
     @overload
     def __init__(self, text: str, *, sqlite: str | None = None, row: type[R]) -> None: ...
     def __init__(
-        self, text: str, *, sqlite: str | None = None, row: type[R] | None = None, may_wait: bool = False
+        self, text: str, *, sqlite: str | None = None, row: type[R] | None = None, joinable: bool = False
     ) -> None:
         self.row = row
-        self.may_wait = may_wait
+        self.joinable = joinable
         self._text = text
         self._sqlite_text = sqlite
         rows = _ROWS.search(text)

@@ -19,7 +19,7 @@ insert_awakeables = Sql(
         resolved_at = NULL, answered_by = NULL
     WHERE awakeables.status = 'CANCELLED'
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # A2: the instance that asked, and the task that gets the answer, to lock them. For ids that do not contain the instance
@@ -92,7 +92,7 @@ settle = Sql(
     FROM {rows: id text, status text, payload text, error text, answered_by text}
     WHERE a.id = r.id AND a.status = 'PENDING'
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # Invariant 8: a wait that is kept after its answer must not time out later. The waits of an instance are read once:
@@ -102,7 +102,7 @@ fire_answered = Sql(
     UPDATE waits SET fired_at = :now::bigint
     WHERE instance_id IN :ids[text] AND kind = 'awakeable' AND name IN :names[text]
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # B6: who works on an awakeable; null: no person does. Under lock of the owner.
@@ -121,7 +121,7 @@ cancel_awakeables = Sql(
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE instance_id IN :ids[text] AND status = 'PENDING' AND task_id IS NULL
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # X8: a retry asks again what the failure cancelled: its wait is still there, closed. Questions that were withdrawn

@@ -11,7 +11,7 @@ insert_events = Sql(
     SELECT :tx::bigint, r.id, r.type, r.step, r.data, :now::bigint
     FROM {rows: id text, type text, step text, data text} ORDER BY r.ord
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # X5, after a lost connection: a turn that wrote events has committed if they are there. Its transaction number alone

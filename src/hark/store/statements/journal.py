@@ -27,7 +27,7 @@ insert_journal = Sql(
     SELECT r.id, r.visit, r.seq, r.entry, r.kind, r.name, r.value, r.error
     FROM {rows: id text, visit integer, seq integer, entry integer, kind text, name text, value text, error text}
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # X8: delete the lines that a retry runs again, and the journals of earlier visits.
@@ -42,5 +42,5 @@ cut_journal = Sql(
         SELECT j.instance_id, j.visit, j.seq FROM {rows: id text, visit integer, seq integer}
         JOIN journal j ON j.instance_id = r.id AND (j.visit < r.visit OR (j.visit = r.visit AND j.seq >= r.seq)))
     """,
-    may_wait=True,
+    joinable=True,
 )

@@ -55,7 +55,7 @@ requeue = Sql(
         rate_limit text, weight double precision, anew integer}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # S2: park, or stay runnable if the answer is already in the inbox. Under lock.
@@ -67,7 +67,7 @@ park = Sql(
     FROM {rows: id text, epoch bigint, status text, step text, state text, due_at bigint}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # M2, invariant 11: the outcome that ends an instance. Its limits stay in the row, for a retry; so does the reason of a
@@ -82,7 +82,7 @@ finish = Sql(
         traceback text}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # An instance that was parked or queued continues in another lane and queue: a task whose gate any worker decides. In a
@@ -92,7 +92,7 @@ change_lanes = Sql(
     UPDATE instances AS i SET lane = r.lane, queue = r.queue FROM {rows: id text, lane text, queue text}
     WHERE i.id = r.id
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # What `ctx.progress` said last, for people and queries. In a statement of its own: most outcomes have none. Under lock.
@@ -100,7 +100,7 @@ set_progress = Sql(
     """
     UPDATE instances AS i SET progress = r.progress FROM {rows: id text, progress text} WHERE i.id = r.id
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # M5: a stopping worker returns its claims: this counts neither as an attempt nor as a crash. Under lock.
@@ -149,7 +149,7 @@ set_on_cancel = Sql(
     """
     UPDATE instances AS i SET on_cancel = r.on_cancel FROM {rows: id text, on_cancel text} WHERE i.id = r.id
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # X8: a failed instance runs again from its failed step, and continues an undo that failed. Its next end counts again

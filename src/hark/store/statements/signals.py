@@ -83,7 +83,7 @@ inbox_heads = Sql(
 )
 
 # S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
-consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]", may_wait=True)
+consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]", joinable=True)
 
 # X8: what was directed to waits that a cancel has removed: the undo must not take it for an answer to its own.
 consume_directed = Sql(
@@ -104,7 +104,7 @@ consume_answers = Sql(
 )
 
 # S4, X8: a retry that runs lines of the journal again gets back the signals that those lines had consumed.
-restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]", may_wait=True)
+restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]", joinable=True)
 
 # Invariant 4: parked instances whose wait was answered become claimable, at the end of their queue.
 wake = Sql(
@@ -113,7 +113,7 @@ wake = Sql(
         updated_at = :now::bigint
     WHERE id IN :ids[text]
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # Where the woken instances are in the backlog: a worker of the same process may claim them in this turn.
@@ -124,7 +124,7 @@ woken = Sql(
 )
 
 # The first signal of an instance that was not woken by it: from now on its inbox is read.
-mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]", may_wait=True)
+mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]", joinable=True)
 
 # D7: record signals and messages that were not stored. No lock and no conflict: nothing but reads and retention
 # touch these rows.
@@ -134,7 +134,7 @@ insert_misses = Sql(
     SELECT :now::bigint, r.kind, r.target, r.name, r.reason, r.instance_id
     FROM {rows: kind text, target text, name text, reason text, instance_id text} ORDER BY r.ord
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # D7, X7: remove near misses that are older than the retention, and all but the newest few thousand.

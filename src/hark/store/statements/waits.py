@@ -20,7 +20,7 @@ insert_waits = Sql(
     FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
         remaining integer}
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # Arm waits that every end of a child, or every message, answers. In a statement of its own, so that the others need not
@@ -32,20 +32,20 @@ insert_waits_for_each = Sql(
     FROM {rows: id text, instance_id text, place text, kind text, name text, key text, deadline bigint,
         remaining integer}
     """,
-    may_wait=True,
+    joinable=True,
 )
 
 # Disarm waits.
-delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]", may_wait=True)
+delete_waits = Sql("DELETE FROM waits WHERE id IN :ids[text]", joinable=True)
 
 # Invariant 11: an instance that is done or cancelled has no waits.
-drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]", may_wait=True)
+drop_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]", joinable=True)
 
 # A child that its parent runs again waits for children of its own as before, and for nothing else.
-drop_all_but_children = Sql("DELETE FROM waits WHERE instance_id IN :ids[text] AND kind <> 'children'", may_wait=True)
+drop_all_but_children = Sql("DELETE FROM waits WHERE instance_id IN :ids[text] AND kind <> 'children'", joinable=True)
 
 # Invariant 11, X8: a failed instance has no open waits; they are kept, closed, for a retry.
-close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]", may_wait=True)
+close_waits = Sql("UPDATE waits SET closed_at = :now::bigint WHERE instance_id IN :ids[text]", joinable=True)
 
 # X8, B4: the messages that failed instances waited for, with the instance that waits for each of them now.
 closed_messages = Sql(
@@ -61,7 +61,7 @@ closed_messages = Sql(
 reopen_waits = Sql("UPDATE waits SET closed_at = NULL WHERE instance_id IN :ids[text]")
 
 # S6, invariant 10: a wait that is answered or timed out must not fire again.
-fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]", may_wait=True)
+fire_waits = Sql("UPDATE waits SET fired_at = :now::bigint WHERE id IN :ids[text]", joinable=True)
 
 # M8: the end of a child counts against its own wait, once, unless each end is an answer. The parent is under lock.
 count_children = Sql(
