@@ -12,7 +12,7 @@ import pytest
 
 from hark import Hark
 from hark.app import opening
-from hark.store import postgres
+from hark.store.postgres_faults import may_be_starting
 from hark.store.protocol import Unreachable
 from tests.crash.processes import HARK, ROOT
 from tests.support.inspect import until
@@ -141,4 +141,4 @@ async def test_x5_a_server_that_is_still_starting_is_waited_for() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_x5_only_what_may_pass_is_waited_for(error: Exception, starting: bool) -> None:
-    assert postgres._may_be_starting(error) is starting
+    assert may_be_starting(error) is starting

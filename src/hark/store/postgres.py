@@ -1,18 +1,17 @@
 """PostgreSQL 13+: many workers, many machines, a schema of its own.
 
 A list is sent as one parameter per column (`unnest`, see sql.py). The timeouts of the write connection are shorter than
-the lease, so a turn that hangs gives up while this worker still owns its work.
+the lease, so a turn that hangs gives up while this worker still owns its work. This file has the connections; a turn on
+one of them is in postgres_tx.py, what the errors of the driver mean in postgres_faults.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import re
-import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -21,19 +20,9 @@ from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.masking import masked
 from hark.model.reasons import reason
 from hark.store import migrate, statements
-from hark.store.joined_writes import JoinedWrites
-from hark.store.protocol import (
-    Access,
-    Conflicted,
-    Full,
-    Lost,
-    LostCall,
-    Refused,
-    Server,
-    StoreFault,
-    Taken,
-    Unreachable,
-)
+from hark.store.postgres_faults import FAULTS, failed, fault_of, may_be_starting, terminated_on_failure, unreachable
+from hark.store.postgres_tx import PostgresTx, fetch
+from hark.store.protocol import Access, Lost, Server, StoreFault
 from hark.store.sql import R, Sql
 
 # No character of the password can end up in host, port or name.
@@ -45,10 +34,6 @@ _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _BEGIN: Final = f"""
     SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1), {_NOW},
         pg_current_xact_id()::text::bigint
-"""
-_RESERVE: Final = """
-    SELECT pg_advisory_xact_lock(hashtext('hark:' || current_schema()), n)
-    FROM (SELECT unnest($1::int[]) AS n ORDER BY 1) t
 """
 _SESSION: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END_SESSION: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
@@ -64,33 +49,6 @@ _PLANS: Final = {
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-
-
-def _fault(error: BaseException) -> StoreFault:
-    text = reason(error)
-    if isinstance(error, asyncpg.PostgresError):
-        state = error.sqlstate or ""
-        if state in ("40001", "40P01", "55P03", "57014", "25P03"):
-            return Conflicted(text)
-        if state[:2] in ("08", "57"):
-            return Lost(text)
-        if state[:2] in ("53", "58", "25"):
-            return Full(text)
-        return Taken(text) if state == "23505" else Refused(text)
-    if isinstance(error, asyncpg.InterfaceError):
-        # Either a closed connection, or a value that a column refuses, which is the fault of the request.
-        return Lost(text) if "closed" in text or "connection" in text else Refused(text)
-    name = type(error).__name__
-    return Lost(text if text == name else f"{name}: {text}")
-
-
-_FAULTS: Final = (
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    OSError,
-    asyncio.TimeoutError,
-    asyncpg.InternalClientError,
-)
 
 
 def check_schema(schema: str) -> None:
@@ -117,130 +75,6 @@ def check_url(url: str) -> None:
             f"{masked(url)!r} is not the URL of a PostgreSQL database. Write postgresql://user:password@host:port/db, "
             "and escape @ : / ? # % in user and password as %40 %3A %2F %3F %23 %25."
         )
-
-
-def _may_be_starting(error: BaseException) -> bool:
-    """Whether a connection may be possible in a moment: nothing listens yet, or the server says that it is starting,
-    stopping or full. A wrong password, an unknown database or a certificate that is not valid stays wrong."""
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "") in ("57P01", "57P02", "57P03", "53300") or (error.sqlstate or "")[:2] == "08"
-    return isinstance(error, OSError | asyncio.TimeoutError) and not isinstance(error, ssl.SSLError | PermissionError)
-
-
-class PostgresTx:
-    """A Tx on the write connection."""
-
-    __slots__ = ("_alone", "_db", "_session", "_waiting", "now", "position", "xid")
-
-    def __init__(
-        self, db: asyncpg.Connection, now: int, position: int, xid: int, session: object, *, alone: bool
-    ) -> None:
-        self._db = db
-        self._alone = alone
-        self._session = session
-        self._waiting = JoinedWrites()
-        self.now = now
-        self.position = position
-        self.xid = xid
-
-    async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
-        values["now"], values["position"] = self.now, self.position
-        if not self._alone:
-            if not sql.joinable and not self._waiting:
-                return await _fetch(self._db, sql, rows, values)
-            return await self._fetch_joined(sql, rows, values)
-        try:
-            return await _fetch(self._db, sql, rows, values)
-        except Lost as error:
-            raise LostCall(str(error), self._session) from error
-
-    async def _fetch_joined(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> list[R]:
-        """Let a write wait for the next statement, or send a statement with the writes that wait for it."""
-        if not self._waiting.allow(sql):
-            await self._send_waiting()
-        self._waiting.add(sql, *sql.bind(rows, values))
-        if sql.joinable:
-            return []
-        return _rows_of(sql, await self._send_waiting())
-
-    async def _send_waiting(self) -> list[Any]:
-        if not self._waiting:
-            return []
-        text, parameters = self._waiting.take()
-        return await _send(self._db, text, parameters)
-
-    async def reserve(self, numbers: Sequence[int]) -> None:
-        await self._send_waiting()
-        try:
-            await self._db.fetch(_RESERVE, numbers)
-        except _FAULTS as error:
-            raise _failed(self._db, error) from error
-
-    async def commit(self) -> None:
-        if self._alone:
-            return
-        await self._send_waiting()
-        try:
-            await self._db.execute("COMMIT")
-        except _FAULTS as error:
-            raise _failed(self._db, error) from error
-
-    async def rollback(self) -> None:
-        if self._alone:
-            return
-        try:
-            await self._db.execute("ROLLBACK")
-        except _FAULTS:
-            self._db.terminate()  # the transaction may be open: the connection must not be used for the next BEGIN
-
-
-async def _fetch(
-    db: asyncpg.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]
-) -> list[R]:
-    return _rows_of(sql, await _send(db, *sql.bind(rows, values)))
-
-
-async def _send(db: asyncpg.Connection, text: str, parameters: list[Any]) -> list[Any]:
-    try:
-        return await db.fetch(text, *parameters)
-    except _FAULTS as error:
-        raise _failed(db, error) from error
-    except asyncio.CancelledError:
-        db.terminate()  # as in `_reader`
-        raise
-
-
-def _rows_of(sql: Sql[R], found: list[Any]) -> list[R]:
-    return found if sql.row is None else list(itertools.starmap(sql.row, found))
-
-
-@contextlib.contextmanager
-def _terminated_on_failure(db: asyncpg.Connection) -> Iterator[None]:
-    """Around a question about a transaction: a connection on which it fails is not used again."""
-    try:
-        yield
-    except _FAULTS as error:
-        db.terminate()
-        raise _fault(error) from error
-    except asyncio.CancelledError:
-        db.terminate()
-        raise
-
-
-def _failed(db: asyncpg.Connection | None, error: BaseException) -> StoreFault:
-    """Translate a driver's error. A server that did not answer in time counts as gone: nothing more is sent to it on
-    this connection."""
-    fault = _fault(error)
-    if db is not None and isinstance(fault, Lost):
-        db.terminate()
-    return fault
-
-
-def _unreachable(error: BaseException) -> Unreachable:
-    return Unreachable(
-        f"PostgreSQL cannot be reached: {reason(error)}. Check the URL, that the server is running and that it accepts "
-        "this user."
-    )
 
 
 class PostgresStore:
@@ -341,9 +175,9 @@ class PostgresStore:
             await (self._migrate(db) if migrating else self._check_version(db))
             up = await db.fetchval("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
             self._quiet = time.monotonic() + self._lease - max(0.0, up)
-        except _FAULTS as error:
-            if _may_be_starting(error):
-                raise _unreachable(error) from error
+        except FAULTS as error:
+            if may_be_starting(error):
+                raise unreachable(error) from error
             raise StoreUnavailable(
                 f"PostgreSQL cannot migrate the schema {self._schema!r}: {reason(error)}. Give this role the right to "
                 "create it, or apply the output of `hark migrate --dump-sql` with a role that has it."
@@ -352,7 +186,7 @@ class PostgresStore:
                 "the schema and SELECT on its tables."
             ) from error
         finally:
-            with contextlib.suppress(*_FAULTS):
+            with contextlib.suppress(*FAULTS):
                 await db.close(timeout=2)
         self._opened = True
 
@@ -361,9 +195,9 @@ class PostgresStore:
             return await self.connect(role="migrate") if migrating else await self.connect(readonly=True)
         except asyncpg.ClientConfigurationError as error:
             raise InvalidInput(f"{masked(self._url)!r} cannot be used: {reason(error)}. Correct the URL.") from error
-        except _FAULTS as error:
-            if _may_be_starting(error):
-                raise _unreachable(error) from error
+        except FAULTS as error:
+            if may_be_starting(error):
+                raise unreachable(error) from error
             raise StoreUnavailable(
                 f"PostgreSQL refuses the connection: {reason(error)}. Check the user, the password and the name of the "
                 "database in the URL."
@@ -396,12 +230,12 @@ class PostgresStore:
 
     async def close(self) -> None:
         if self._announcing:
-            with contextlib.suppress(*_FAULTS):
+            with contextlib.suppress(*FAULTS):
                 await self._announcing
         express = self._express[0] if self._express is not None else None
         for db in [self._db, express, self._listener, *self._idle_readers]:
             if db is not None and not db.is_closed():
-                with contextlib.suppress(*_FAULTS):
+                with contextlib.suppress(*FAULTS):
                     await db.close(timeout=2)
         self._db = self._express = self._listener = None
         self._idle_readers.clear()
@@ -427,7 +261,7 @@ class PostgresStore:
         except BaseException as error:
             if db is not None:
                 db.terminate()
-            if isinstance(error, _FAULTS):
+            if isinstance(error, FAULTS):
                 raise Lost(reason(error)) from error
             raise
 
@@ -444,8 +278,8 @@ class PostgresStore:
                 await db.execute("BEGIN")
             if not one_call:
                 _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
-        except _FAULTS as error:
-            fault = _fault(error)
+        except FAULTS as error:
+            fault = fault_of(error)
             db.terminate()
             raise Lost(reason(fault)) from error
         except asyncio.CancelledError:
@@ -463,7 +297,7 @@ class PostgresStore:
         """Terminate the server process of a connection that was lost: it may not have read what was sent to it."""
         while True:
             db = await self._writer()
-            with _terminated_on_failure(db):
+            with terminated_on_failure(db):
                 if not await db.fetch(_END_SESSION, *session):
                     return
             await asyncio.sleep(0.02)
@@ -472,7 +306,7 @@ class PostgresStore:
         """Ask `pg_xact_status` until the transaction has ended."""
         while True:
             db = await self._writer()
-            with _terminated_on_failure(db):
+            with terminated_on_failure(db):
                 try:
                     status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
                 except asyncpg.InvalidParameterValueError:
@@ -494,8 +328,8 @@ class PostgresStore:
                     self._was_cut = self._was_cut or db is not None
                     db = await self.connect(readonly=True)
                 yield db
-            except _FAULTS as error:
-                raise _failed(db, error) from error
+            except FAULTS as error:
+                raise failed(db, error) from error
             except asyncio.CancelledError:
                 gave_up = True  # maybe because too many read at a time: dead workers must be found nevertheless
                 if db is not None:
@@ -509,7 +343,7 @@ class PostgresStore:
 
     async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         async with self._reader() as db:
-            return await _fetch(db, sql, rows, values)
+            return await fetch(db, sql, rows, values)
 
     async def time(self) -> int:
         if self._clock:
@@ -544,8 +378,8 @@ class PostgresStore:
                 listener = await self.connect(role="listener")
                 await listener.execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0")
                 await listener.add_listener(self._channel, self._notified)
-            except _FAULTS as error:
-                raise _fault(error) from error
+            except FAULTS as error:
+                raise fault_of(error) from error
             self._listener = listener
         return True
 
@@ -571,7 +405,7 @@ class PostgresStore:
             else:
                 try:
                     await listener.execute(f'NOTIFY "{self._channel}"')
-                except _FAULTS:
+                except FAULTS:
                     listener.terminate()  # may never work again: the next poll opens another
             if not self._announce_again:
                 return
@@ -595,12 +429,12 @@ class PostgresLease:
             clock = self._store.clock
             now = clock() if clock else await self._db.fetchval(f"SELECT {_NOW}")
             values = {"id": worker, "until": now + length, "definitions": definitions, "info": info, "now": now}
-            await _fetch(self._db, statements.renew, None, values)
-        except _FAULTS as error:
-            raise _failed(self._db, error) from error
+            await fetch(self._db, statements.renew, None, values)
+        except FAULTS as error:
+            raise failed(self._db, error) from error
 
     def close(self) -> None:
         if self._db is not None and not self._db.is_closed():
-            with contextlib.suppress(*_FAULTS):
+            with contextlib.suppress(*FAULTS):
                 self._loop.run_until_complete(self._db.close(timeout=2))
         self._loop.close()
