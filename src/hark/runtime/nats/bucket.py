@@ -136,6 +136,16 @@ class SignalBucket:
             if not rows or offset >= page["total"]:
                 return sorted(found)
 
+    async def has_consumer(self, name: str) -> bool:
+        """Whether a consumer is still there. A process that takes over deletes those of the others."""
+        try:
+            await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
+        except ApiError as error:
+            if error.code == _NOT_FOUND:
+                return False
+            raise
+        return True
+
     async def floor(self, name: str) -> int:
         """Up to which sequence this consumer has acknowledged everything."""
         found = await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
