@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hark import Dag, Hark, Nats
+from hark import Await, Dag, Done, Hark, Machine, Nats, step
+from hark.runtime.nats.connection import Connection
 from hark.runtime.nats.keys import signal_key
 from tests.nats.support import (
     Collector,
@@ -160,6 +161,50 @@ async def test_j10_a_correlation_key_works_in_place_of_a_run_id(
         instance = await app.start(Collector, correlation_key="order:42")
         await client.put("order=3A42.s", "1")
         assert await until_collected(store, instance, 1) == [1]
+
+
+class Waiting(Machine):
+    """Waits for one signal, and returns its payload."""
+
+    @step
+    async def start(self, ctx: Any) -> Any:
+        return Await("s", then=self.end)
+
+    @step
+    async def end(self, ctx: Any) -> Any:
+        return Done(ctx.awaited[0].payload)
+
+
+@pytest.mark.parametrize("key", ["order42", "01900000-0000-7000-8000-000000000000"], ids=["key", "key like an id"])
+async def test_j10_a_put_to_a_key_that_is_read_again_does_not_reach_the_next_holder_of_the_key(
+    store: Store, nats_server: NatsServer, bucket: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first holder has received it and finished, and the acknowledgement was lost."""
+    publish = Connection.publish
+
+    async def lose_acknowledgements(self: Connection, subject: str, data: bytes = b"", **options: Any) -> None:
+        if data != b"+ACK":
+            await publish(self, subject, data, **options)
+
+    monkeypatch.setattr(Connection, "publish", lose_acknowledgements)
+    app, later = make(store, nats_server, bucket), make(store, nats_server, bucket)
+    app.register(Waiting)
+    later.register(Waiting)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        first = await app.start(Waiting, correlation_key=key)
+        await until_reader(app)
+        await client.put(f"{key}.s", "1")
+        assert await first.result(timeout=30) == 1
+        second = await app.start(Waiting, correlation_key=key)
+        await second.wait_for("awaiting_signal")
+        assert await client.unread() == 1
+    monkeypatch.setattr(Connection, "publish", publish)
+    async with later, later.worker(), plain_client(nats_server.url, bucket) as client:
+        await until_read(client)
+        assert received(later) == {"duplicate": 1}
+        assert await collected(store, second) == []
+        await client.put(f"{key}.s", "2")
+        assert await later.result(second.id, timeout=30) == 2
 
 
 async def test_j10_a_plain_client_sees_the_signals_that_hark_sends_and_hark_does_not_read_them_back(
