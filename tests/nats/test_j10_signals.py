@@ -152,6 +152,21 @@ async def test_j10_values_that_hark_refuses_do_not_block_those_behind_them_and_a
         await until_read(client)
 
 
+@pytest.mark.parametrize("status", ["1", "100", "404", "408", "409", "503"])
+async def test_j10_an_empty_value_with_the_header_of_a_status_is_a_value(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str, status: str
+) -> None:
+    app = make(sqlite_store, nats_server, bucket)
+    app.register(Collector)
+    async with app, plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        headers = {"Status": status, "Description": "Consumer Deleted"}
+        await client.js.publish(f"$KV.{bucket}.{instance.id}.s", b"", headers=headers)
+        await client.put(f"{instance.id}.s", "behind it")
+        assert await until_collected(sqlite_store, instance, 2) == ["", "behind it"]
+        await until_read(client)
+
+
 async def test_j10_a_correlation_key_works_in_place_of_a_run_id(
     store: Store, nats_server: NatsServer, bucket: str
 ) -> None:

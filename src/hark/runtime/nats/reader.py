@@ -239,14 +239,15 @@ class _Fetch:
         values: list[Msg] = []
         while self._arrived:
             message = self._arrived.popleft()
-            status = (message.headers or {}).get("Status") if not message.data else None
-            if status is None:
+            if message.subject != self._inbox:  # values have the subject of their key; a client may set any header
                 if position_of(message).nth != self._next:
                     raise ConnectionLost("values were lost on the way")
                 self._next += 1
                 self._left -= 1
                 values.append(message)
-            elif status != _IDLE:
+                continue
+            status = (message.headers or {}).get("Status")
+            if status is not None and status != _IDLE:
                 self._left = 0
                 self._end_request(status, str((message.headers or {}).get("Description", "")).strip())
         return values
