@@ -44,6 +44,7 @@ class Consumer(Struct, frozen=True, order=True):
     name: str
     floor: int  # everything up to this sequence is committed to SQL
     unread: int  # values that are not acknowledged
+    waiting: int  # requests for values that wait at the server
 
 
 class SignalBucket:
@@ -136,6 +137,11 @@ class SignalBucket:
             if not rows or offset >= page["total"]:
                 return sorted(found)
 
+    async def is_waited_for(self) -> bool:
+        """Whether a process waits for values. A reader does, except while it commits. That of a process that has ended
+        counts for the rest of its request if a program subscribes to everything."""
+        return any(consumer.waiting for consumer in await self.consumers())
+
     async def has_consumer(self, name: str) -> bool:
         """Whether a consumer is still there. A process that takes over deletes those of the others."""
         try:
@@ -210,7 +216,7 @@ def _consumer(found: dict[str, Any]) -> Consumer | None:
     if match is None:
         return None
     unread = found["num_pending"] + found["num_ack_pending"]
-    return Consumer(int(match[1]), found["name"], found["ack_floor"]["stream_seq"], unread)
+    return Consumer(int(match[1]), found["name"], found["ack_floor"]["stream_seq"], unread, found.get("num_waiting", 0))
 
 
 def _wrong(config: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Which process reads the bucket: one at a time, so that the signals of one client are committed in order (S10).
 
-The reader answers requests on a subject; the others ask every second. If no process answers, because the reader has
-stopped or died, or it does not answer in time, because it is paused, the first to notice takes over: it makes a new
+The reader answers requests on a subject; the others ask every second. NATS says at once that nothing subscribes to the
+subject, or, if another program does (`nats sub '>'`), JetStream shows that no process waits for values. If no process
+reads, or the reader does not answer in time, because it is paused, the first to notice takes over: it makes a new
 consumer, which begins behind everything that was acknowledged, and deletes the earlier ones. The earlier reader, if it
 still lives, cannot fetch anything more.
 
@@ -23,6 +24,7 @@ from hark.runtime.nats.bucket import SignalBucket, Stream
 from hark.runtime.nats.connection import Connection
 
 _ASK: Final = 1.0  # seconds between two questions, and for an answer
+_NO_RESPONDERS: Final = "503"
 _WORDS: Final = 9  # of the subject on which a value is acknowledged
 _MOST_UNANSWERED: Final = 3  # questions in a row: then the reader is paused, or cut off
 
@@ -33,9 +35,9 @@ def reader_subject(bucket: str) -> str:
 
 
 class ReaderState(msgspec.Struct):
-    """What the reader answers."""
+    """What the reader answers. `is_stuck` has no default, so that no answer of another program is taken for one."""
 
-    is_stuck: bool = False  # it has failed to commit for a while; another process may be able to
+    is_stuck: bool  # it has failed to commit for a while; another process may be able to
     last_error: str | None = None
 
 
@@ -43,13 +45,33 @@ async def ask_reader(connection: Connection, bucket: str) -> ReaderState | None:
     """What the process that reads the bucket says of itself; None if no process reads it.
 
     Raises:
-        nats.errors.TimeoutError: It does not answer in time.
+        nats.errors.TimeoutError: A process waits for values, and does not answer in time.
     """
+    inbox, answers = connection.new_inbox(), asyncio.Queue[Msg]()
+    subscription = await connection.subscribe(inbox, answers.put)
     try:
-        answer = await connection.request(reader_subject(bucket), timeout=_ASK)
-    except nats.errors.NoRespondersError:
+        await connection.publish(reader_subject(bucket), reply=inbox)
+        async with asyncio.timeout(_ASK):
+            return await _first_state(answers)
+    except TimeoutError:
+        if await SignalBucket(connection, bucket).is_waited_for():
+            raise nats.errors.TimeoutError from None
         return None
-    return msgspec.json.decode(answer.data, type=ReaderState)
+    finally:
+        await connection.unsubscribe(subscription)
+
+
+async def _first_state(answers: asyncio.Queue[Msg]) -> ReaderState | None:
+    """The first answer of a reader; None if NATS says that there is none. Others may answer too, for example a stream
+    that stores everything on `hark.>`."""
+    while True:
+        answer = await answers.get()
+        if (answer.headers or {}).get("Status") == _NO_RESPONDERS:
+            return None
+        try:
+            return msgspec.json.decode(answer.data, type=ReaderState)
+        except msgspec.DecodeError:
+            continue
 
 
 async def wait_until_needed(connection: Connection, bucket: str) -> None:
