@@ -12,6 +12,8 @@ import re
 import secrets
 from typing import Any, Final
 
+import msgspec
+import nats.errors
 from msgspec import Struct
 
 from hark.runtime.nats.connection import ApiError, Connection
@@ -19,6 +21,7 @@ from hark.runtime.nats.connection import ApiError, Connection
 VALUES_PER_KEY: Final = 2**31 - 1  # the largest number that clients with 32 bits can read
 MOST_UNACKNOWLEDGED: Final = 1000
 _NOT_FOUND: Final = 404
+_INFO: Final = 2.0  # seconds; a request that the user is not allowed to make is not answered
 _ACK_WAIT: Final = 86_400_000_000_000  # ns: a value is not sent again, a new reader begins with its own consumer
 _CONSUMER: Final = re.compile(r"hark-(\d+)-[0-9a-f]+")
 
@@ -35,6 +38,30 @@ class Stream(Struct, frozen=True):
     last: int
     size: int  # bytes
     most: int  # bytes; -1: no limit of its own
+    values: int
+    most_values: int  # -1: no limit
+    storage: str  # "file" or "memory"
+    replicas: int
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it has reached half of one of its own limits."""
+        return _is_above(self.size, self.most, 0.5) or _is_above(self.values, self.most_values, 0.5)
+
+
+class Limits(Struct, frozen=True):
+    """What JetStream stores for the account, and how much it may store, in bytes; -1: no limit."""
+
+    used: int
+    most: int
+
+    @property
+    def is_almost_reached(self) -> bool:
+        return _is_above(self.used, self.most, 0.75)
+
+
+def _is_above(number: int, most: int, part: float) -> bool:
+    return most > 0 and number > part * most
 
 
 class Consumer(Struct, frozen=True, order=True):
@@ -195,6 +222,19 @@ class SignalBucket:
             raise
         return found["seq"], found["time"]
 
+    async def limits(self, stream: Stream) -> Limits | None:
+        """Those of the account, for a stream of this kind; None if this user may not ask for them."""
+        try:
+            answer = await self._connection.request("$JS.API.INFO", timeout=_INFO)
+        except (nats.errors.NoRespondersError, nats.errors.TimeoutError):
+            return None
+        found = msgspec.json.decode(answer.data)
+        account = (found.get("tiers") or {}).get(f"R{stream.replicas}", found)
+        kind = "memory" if stream.storage == "memory" else "storage"
+        if kind not in account or "limits" not in account:
+            return None
+        return Limits(account[kind], account["limits"].get(f"max_{kind}", -1))
+
     async def purge_before(self, sequence: int) -> int:
         """Remove all values below this sequence. Returns how many there were."""
         return int((await self._connection.ask(f"STREAM.PURGE.{self.stream}", {"seq": sequence}))["purged"])
@@ -205,9 +245,17 @@ def _from(sequence: int) -> dict[str, Any]:
 
 
 def _stream(found: dict[str, Any]) -> Stream:
-    state = found["state"]
+    state, config = found["state"], found["config"]
     return Stream(
-        found["created"], state["first_seq"], state["last_seq"], state["bytes"], found["config"].get("max_bytes", -1)
+        created=found["created"],
+        first=state["first_seq"],
+        last=state["last_seq"],
+        size=state["bytes"],
+        most=config.get("max_bytes", -1),
+        values=state["messages"],
+        most_values=config.get("max_msgs", -1),
+        storage=config.get("storage", "file"),
+        replicas=config.get("num_replicas", 1),
     )
 
 
