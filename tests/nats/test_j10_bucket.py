@@ -16,7 +16,7 @@ from hark import Hark, Nats
 from hark.runtime.nats import bridge, cleaning
 from hark.runtime.nats.bucket import SignalBucket
 from hark.runtime.nats.connection import connected
-from hark.runtime.nats.election import Term, take_over
+from hark.runtime.nats.election import Term, Unacknowledged, take_over
 from tests.nats.support import Collector, until_collected, until_read, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import PlainClient, plain_client
@@ -214,7 +214,8 @@ async def test_j10_an_unexpected_error_does_not_end_the_cleaning(
 
     asked = 0
     monkeypatch.setattr(cleaning, "_PAUSE", 0.001)
-    forever = asyncio.create_task(cleaning.clean_for_ever(Term(Broken(), "hark-1-0", None), 0))  # type: ignore[arg-type]
+    term = Term(Broken(), "hark-1-0", None, Unacknowledged(0, 1))  # type: ignore[arg-type]
+    forever = asyncio.create_task(cleaning.clean_for_ever(term, 0))
     await until(lambda: asked > 2, "another look", 30)
     forever.cancel()
     assert caplog.text.count("cannot be removed: 'state'") == 1

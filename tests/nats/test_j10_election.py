@@ -106,3 +106,29 @@ async def test_j10_a_reader_that_waits_for_values_and_does_not_answer_is_not_tak
             await ask_reader(connection, bucket)
     async with connected(Nats(nats_server.url)) as connection:
         assert await ask_reader(connection, bucket) is None, "the process has ended"
+
+
+async def test_j10_a_reader_asks_for_fewer_values_after_one_that_did_not_acknowledge_them(
+    nats_server: NatsServer, bucket: str
+) -> None:
+    """So that a value that ends the connection is soon the first, which is looked at."""
+    async with connected(Nats(nats_server.url)) as connection:
+        mine = SignalBucket(connection, bucket)
+        await mine.ensure()
+        async with plain_client(nats_server.url, bucket) as client:
+            for n in range(350):
+                await client.put("run.s", str(n))
+            batches, asked = [], 300
+            for _ in range(4):
+                term = await election.take_over(mine)
+                assert term is not None
+                batches.append((term.before.up_to, term.before.batch))
+                fetching = await client.js.pull_subscribe_bind(term.consumer, client.stream)
+                values = await fetching.fetch(asked)
+                asked = len(values) // 10 or 1
+                await fetching.unsubscribe()
+            assert batches == [(0, 1), (300, 30), (30, 3), (3, 1)]
+            await values[0].ack_sync()
+            term = await election.take_over(mine)
+            assert term is not None
+            assert term.before == (1, 1, ()), "all that was sent is acknowledged"

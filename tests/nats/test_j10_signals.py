@@ -167,6 +167,41 @@ async def test_j10_an_empty_value_with_the_header_of_a_status_is_a_value(
         await until_read(client)
 
 
+async def put_raw(server: NatsServer, *subjects: bytes) -> None:
+    """Put 1 on these subjects, as a client that does not check them."""
+    reading, writing = await asyncio.open_connection("127.0.0.1", server.port)
+    await reading.readline()
+    writing.write(b'CONNECT {"verbose": false}\r\n')
+    for subject in subjects:
+        writing.write(b"PUB %s 1\r\n1\r\n" % subject)
+    writing.write(b"PING\r\n")
+    assert await reading.readline() == b"PONG\r\n"
+    writing.close()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "behind others"])
+async def test_j10_a_key_that_the_client_cannot_read_does_not_block_those_behind_it(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str, first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make(sqlite_store, nats_server, bucket)
+    app.register(Collector)
+    async with app, plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        await until_reader(app)
+        subject = f"$KV.{bucket}.{instance.id}.s".encode()
+        others = [] if first else [subject] * 700
+        await put_raw(nats_server, *others, subject + b"\xff", subject + b"\xfe", subject)
+        assert await until_collected(sqlite_store, instance, len(others) + 1) == [1] * (len(others) + 1)
+        await until_read(client)
+        await client.put(f"{instance.id}.s", "2")
+        assert (await until_collected(sqlite_store, instance, len(others) + 2))[-1] == 2
+        assert received(app)["refused"] == 2
+        assert caplog.text.count("the key is not UTF-8") == 2
+        counters = app._clerk.counters.nats
+        assert counters is not None
+        assert counters.connects < 10
+
+
 async def test_j10_a_correlation_key_works_in_place_of_a_run_id(
     store: Store, nats_server: NatsServer, bucket: str
 ) -> None:

@@ -72,6 +72,21 @@ class Consumer(Struct, frozen=True, order=True):
     floor: int  # everything up to this sequence is committed to SQL
     unread: int  # values that are not acknowledged
     waiting: int  # requests for values that wait at the server
+    sent: int  # up to which sequence values were sent to its process
+
+
+class StoredValue(Struct, frozen=True):
+    """A value as the API shows it."""
+
+    sequence: int
+    key: str
+    time: str  # when it was put, as JetStream writes it
+
+    @property
+    def is_readable(self) -> bool:
+        """False if the key is not UTF-8: the API shows another character for such bytes, and the NATS client ends the
+        connection when it receives them."""
+        return "\N{REPLACEMENT CHARACTER}" not in self.key
 
 
 class SignalBucket:
@@ -211,8 +226,8 @@ class SignalBucket:
 
     # -- values -----------------------------------------------------------------------------------
 
-    async def time_of(self, sequence: int) -> tuple[int, str] | None:
-        """The first value from this sequence on: its sequence and its time, as JetStream writes it; None at the end."""
+    async def first_from(self, sequence: int) -> StoredValue | None:
+        """The first value from this sequence on; None at the end."""
         question = {"seq": sequence, "next_by_subj": f"{self.prefix}>"}
         try:
             found = (await self._connection.ask(f"STREAM.MSG.GET.{self.stream}", question))["message"]
@@ -220,7 +235,7 @@ class SignalBucket:
             if error.code == _NOT_FOUND:
                 return None
             raise
-        return found["seq"], found["time"]
+        return StoredValue(found["seq"], found["subject"].removeprefix(self.prefix), found["time"])
 
     async def limits(self, stream: Stream) -> Limits | None:
         """Those of the account, for a stream of this kind; None if this user may not ask for them."""
@@ -264,7 +279,14 @@ def _consumer(found: dict[str, Any]) -> Consumer | None:
     if match is None:
         return None
     unread = found["num_pending"] + found["num_ack_pending"]
-    return Consumer(int(match[1]), found["name"], found["ack_floor"]["stream_seq"], unread, found.get("num_waiting", 0))
+    return Consumer(
+        number=int(match[1]),
+        name=found["name"],
+        floor=found["ack_floor"]["stream_seq"],
+        unread=unread,
+        waiting=found.get("num_waiting", 0),
+        sent=found["delivered"]["stream_seq"],
+    )
 
 
 def _wrong(config: dict[str, Any]) -> dict[str, dict[str, Any]]:

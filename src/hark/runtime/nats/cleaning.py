@@ -80,15 +80,11 @@ async def _first_after(bucket: SignalBucket, low: int, high: int, time: datetime
     """The lowest sequence from `low` on whose value was put after this time, or `high`. Times grow with sequences."""
     middle = low  # mostly the first value is young enough
     while low < high:
-        found = await bucket.time_of(middle)
-        if found is None:
+        found = await bucket.first_from(middle)
+        if found is None or _time(found.time) > time:
             high = middle
         else:
-            sequence, put_at = found
-            if _time(put_at) > time:
-                high = middle
-            else:
-                low = sequence + 1
+            low = found.sequence + 1
         middle = (low + high) // 2
     return min(low, high)
 

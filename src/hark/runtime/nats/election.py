@@ -26,6 +26,7 @@ from hark.runtime.nats.connection import Connection
 _ASK: Final = 1.0  # seconds between two questions, and for an answer
 _NO_RESPONDERS: Final = "503"
 _WORDS: Final = 9  # of the subject on which a value is acknowledged
+_FEWER: Final = 10  # times fewer values at a time after a reader that ended before it acknowledged them
 _MOST_UNANSWERED: Final = 3  # questions in a row: then the reader is paused, or cut off
 
 
@@ -108,13 +109,26 @@ def position_of(value: Msg) -> ValuePosition:
     return ValuePosition(int(words[5 + shift]), int(words[6 + shift]), words[7 + shift])
 
 
+class Unacknowledged(NamedTuple):
+    """The values that were sent to the readers before, and that none of them has acknowledged.
+
+    One of them may have ended the connection: the NATS client does not survive a key that is not UTF-8. Then each
+    reader asks for fewer of them at a time than the one before, until the value is the first. The first is looked at
+    without receiving it, and left out if it cannot be received."""
+
+    up_to: int  # sequence
+    batch: int  # how many of them to ask for at a time
+    unreadable: tuple[str, ...] = ()  # keys that are left out
+
+
 class Term:
     """The time in which this process reads: the consumer of its own, on a stream that was created at one time."""
 
-    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream) -> None:
+    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream, before: Unacknowledged) -> None:
         self.bucket = bucket
         self.consumer = consumer
         self.stream = stream
+        self.before = before
 
     def dedup_key(self, position: ValuePosition) -> str:
         """What tells a value from all others: a wiped server counts sequences from 1 again, and one that lost its last
@@ -129,6 +143,7 @@ async def take_over(bucket: SignalBucket) -> Term | None:
     floor = max((consumer.floor for consumer in earlier), default=0)
     # A floor above the last value belongs to values that the server has lost: which of the others are new is not known.
     start = floor + 1 if 0 < floor <= stream.last else None
+    start, before = await _look_at_unacknowledged(bucket, start, max((one.sent for one in earlier), default=0))
     number = earlier[-1].number + 1 if earlier else 1
     mine = await bucket.add_consumer(number, start)
     present = await bucket.consumers()
@@ -138,4 +153,19 @@ async def take_over(bucket: SignalBucket) -> Term | None:
         return None
     for consumer in present[:-1]:
         await bucket.delete_consumer(consumer.name)
-    return Term(bucket, mine, stream)
+    return Term(bucket, mine, stream, before)
+
+
+async def _look_at_unacknowledged(
+    bucket: SignalBucket, start: int | None, sent: int
+) -> tuple[int | None, Unacknowledged]:
+    """Where to begin, and what was sent from there on before; `start` is the first value that is not acknowledged."""
+    unreadable: list[str] = []
+    while sent >= (start or 1):
+        first = await bucket.first_from(start or 1)
+        if first is None or first.is_readable:
+            break
+        unreadable.append(first.key)
+        start = first.sequence + 1
+    left = sent + 1 - (start or 1)
+    return start, Unacknowledged(sent, max(1, left // _FEWER), tuple(unreadable))

@@ -101,6 +101,8 @@ class Reader:
 
     async def _read(self, term: Term) -> None:
         _log.info("Reading signals from the NATS bucket %r.", self._bucket.name)
+        for key in term.before.unreadable:
+            self._refuse(key, "the key is not UTF-8")
         cleaning = asyncio.create_task(clean_for_ever(term, self._keep))
         self._counters.is_reader = True
         try:
@@ -215,6 +217,7 @@ class _Fetch:
         self._news = asyncio.Event()
         self._left = 0  # of the present request
         self._next = 1  # the next number that the consumer counts
+        self._sequence = 0  # of the last value that has arrived
         self.is_replaced = False  # the consumer is gone
 
     async def begin(self) -> None:
@@ -240,9 +243,11 @@ class _Fetch:
         while self._arrived:
             message = self._arrived.popleft()
             if message.subject != self._inbox:  # values have the subject of their key; a client may set any header
-                if position_of(message).nth != self._next:
+                position = position_of(message)
+                if position.nth != self._next:
                     raise ConnectionLost("values were lost on the way")
                 self._next += 1
+                self._sequence = position.sequence
                 self._left -= 1
                 values.append(message)
                 continue
@@ -260,9 +265,10 @@ class _Fetch:
             raise ConnectionLost(f"the server sends no values: {status} {about}")
 
     async def _request(self) -> None:
-        self._left = _BATCH
+        before = self._term.before
+        self._left = _BATCH if self._sequence >= before.up_to else min(_BATCH, before.batch)
         question = {
-            "batch": _BATCH,
+            "batch": self._left,
             "expires": int(_EXPIRES * _SECOND),
             "idle_heartbeat": int(_HEARTBEAT * _SECOND),
             "max_bytes": max(8 << 20, 2 * self._connection.max_payload),
