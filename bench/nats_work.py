@@ -18,11 +18,15 @@ from pathlib import Path
 import uvloop
 
 from hark import Await, Context, Dag, Done, Hark, Machine, TaskContext, step
+from hark.store.sql import Sql
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.support.nats_client import plain_client  # noqa: E402
 from tests.support.nats_server import NatsServer  # noqa: E402
+
+PATIENCE = 120.0  # seconds for a burst
 
 
 class Sender:
@@ -65,8 +69,8 @@ class Parked(Machine):
 
 
 @asynccontextmanager
-async def working(url: str) -> AsyncIterator[tuple[Hark, Sender, Sender]]:
-    """A worker that reads the bucket, and a process that puts and one that signals."""
+async def working(url: str) -> AsyncIterator[tuple[Hark, Sender, Sender, str]]:
+    """A worker that reads the bucket, a process that puts, one that signals, and the URL of the server."""
     with tempfile.TemporaryDirectory(prefix="hark-bench-nats-") as folder, NatsServer(Path(folder)) as server:
         app = Hark(url, nats=server.url)
         app.register(Parked)
@@ -74,13 +78,13 @@ async def working(url: str) -> AsyncIterator[tuple[Hark, Sender, Sender]]:
             while not app._clerk.counters.nats.is_reader:  # type: ignore[union-attr]
                 await asyncio.sleep(0.01)
             async with sender("put", server.url) as putting, sender("signal", url) as signalling:
-                yield app, putting, signalling
+                yield app, putting, signalling, server.url
 
 
 async def latency(url: str, n: int) -> dict[str, float]:
     """Median seconds from sending to the return of `wait_for_signal`, over NATS and over the store, alternately."""
     returned: list[float] = []
-    async with working(url) as (app, putting, signalling):
+    async with working(url) as (app, putting, signalling, _):
         dag = Dag("waiting")
         dag.task("wait", "wait")
 
@@ -107,16 +111,34 @@ async def latency(url: str, n: int) -> dict[str, float]:
 
 
 async def burst(url: str, n: int) -> dict[str, float]:
-    """Signals per second until all of a burst are committed, over NATS and over the store."""
-    async with working(url) as (app, putting, signalling):
+    """Signals per second until all of a burst are committed, over NATS and over the store.
+
+    Raises:
+        TimeoutError: They have not all arrived after `PATIENCE` seconds.
+        RuntimeError: Signals are missing in the store, or are there twice.
+    """
+    async with working(url) as (app, putting, signalling, server):
         parked = await app.start(Parked)
         received = app._clerk.counters.nats.received  # type: ignore[union-attr]
-        began = await putting.send(parked.id, n)
-        while received["delivered"] < n:
-            await asyncio.sleep(0.002)
-        put = n / (time.monotonic() - began)
+        async with asyncio.timeout(PATIENCE), plain_client(server, "signals") as client:
+            began = await putting.send(parked.id, n)
+            while received["delivered"] < n:
+                await asyncio.sleep(0.002)
+            put = n / (time.monotonic() - began)
+            while await client.unread():
+                await asyncio.sleep(0.01)
+        arrived = await count_signals(app, parked.id)
+        if arrived != n:
+            raise RuntimeError(f"{arrived} signals are in the store after {n} puts.")
         began = await signalling.send(parked.id, n)
-        return {"put": put, "signal": n / (time.monotonic() - began), "arrived": received["delivered"]}
+        return {"put": put, "signal": n / (time.monotonic() - began), "arrived": arrived}
+
+
+async def count_signals(app: Hark, run: str) -> int:
+    """How many signals the store has for a run."""
+    count = Sql("SELECT count(*) FROM signals WHERE instance_id = :run::text AND kind = 'signal'")
+    [(found,)] = await app._read(lambda store: store.read(count, run=run))
+    return int(found)
 
 
 WORKLOADS = {"latency": (latency, 100), "burst": (burst, 5000)}

@@ -35,6 +35,13 @@ class Worker:
         await self.until_logged("Reading signals from the NATS bucket")
 
 
+def start_worker(command: list[str], log: Path, environment: dict[str, str] | None = None) -> Worker:
+    """Start a worker process that logs into this file."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, env=environment)
+    return Worker(process, log)
+
+
 class Workers:
     """The worker processes of one test; none outlives it."""
 
@@ -52,9 +59,7 @@ class Workers:
     def start(self, *arguments: str, verb: str = "worker") -> Worker:
         log = self._folder / f"worker-{len(self._workers)}.log"
         command = [*HARK, verb, "--app", "tests.nats.worker:app", *arguments]
-        with log.open("wb") as file:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, env=self._environment)
-        self._workers.append(Worker(process, log))
+        self._workers.append(start_worker(command, log, self._environment))
         return self._workers[-1]
 
     def __enter__(self) -> Self:

@@ -1,5 +1,6 @@
 """J10: the bucket keeps every signal until it is read, and does not grow for ever."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,15 +10,16 @@ from typing import Any
 import nats
 import pytest
 from nats.js import api
+from nats.js.errors import APIError
 
 from hark import Hark, Nats
 from hark.runtime.nats import bridge, cleaning
 from hark.runtime.nats.bucket import SignalBucket
 from hark.runtime.nats.connection import connected
-from hark.runtime.nats.election import take_over
+from hark.runtime.nats.election import Term, Unacknowledged, take_over
 from tests.nats.support import Collector, until_collected, until_read, until_reader
 from tests.support.inspect import until
-from tests.support.nats_client import plain_client
+from tests.support.nats_client import PlainClient, plain_client
 from tests.support.nats_server import NatsServer
 from tests.support.stores import Store
 
@@ -79,14 +81,14 @@ async def test_j10_what_was_read_is_removed_and_what_was_not_stays(nats_server: 
                 await client.put("run.s", str(n))
             term = await take_over(mine)
             assert term is not None
-            await cleaning.clean(term, 0)
+            await cleaning.Cleaner(term, 0).clean()
             assert (await client.state()).messages == 10, "nothing was acknowledged"
             fetching = await client.js.pull_subscribe_bind(term.consumer, client.stream)
             values = await fetching.fetch(10)
             await values[5].ack_sync()  # and with it all before
-            await cleaning.clean(term, 3_600_000_000)
+            await cleaning.Cleaner(term, 3_600_000_000).clean()
             assert (await client.state()).messages == 10, "it is kept for an hour"
-            await cleaning.clean(term, 0)
+            await cleaning.Cleaner(term, 0).clean()
             state = await client.state()
             assert (state.messages, state.first_seq) == (4, 7)
 
@@ -108,7 +110,7 @@ async def test_j10_values_are_removed_by_their_age(nats_server: NatsServer, buck
                 await client.put("run.s", "young")
                 [value] = await fetching.fetch(1)
                 await value.ack_sync()
-                await cleaning.clean(term, keep)
+                await cleaning.Cleaner(term, keep).clean()
                 return bool((await client.state()).first_seq > 7)
 
             await until(old_ones_are_gone, "the first seven to be removed", 30)
@@ -132,6 +134,92 @@ async def test_j10_what_was_read_is_removed_earlier_if_it_takes_too_much_room(
             return bool((await client.state()).bytes <= 2000)
 
         await until(is_small, "the bucket to be small", 30)
+
+
+ACCOUNT = """
+accounts {{ A {{ users: [{{ user: a, password: a }}], jetstream: {{ {kind}: 1MB }} }} }}
+no_auth_user: a
+"""
+
+
+async def takes_put(client: PlainClient, key: str) -> bool:
+    """Whether the bucket takes a large value."""
+    try:
+        await client.put(key, "x" * 10_000)
+    except APIError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("limit", ["values", "bytes", "account", "account, in memory"])
+async def test_j10_a_full_bucket_has_room_again_after_all_of_it_was_read(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(cleaning, "_PAUSE", 0.05)
+    config = ACCOUNT.format(kind="max_mem" if "memory" in limit else "max_file") if "account" in limit else ""
+    with NatsServer(tmp_path, config=config) as server:
+        if "memory" in limit:
+            async with jetstream(server) as js:
+                await js.create_key_value(bucket="signals", storage=api.StorageType.MEMORY)
+        app = Hark(sqlite_store.url, nats=server.url)
+        app.register(Collector)
+        async with app:
+            instance = await app.start(Collector)
+            await until_reader(app)
+        async with plain_client(server.url, "signals") as client:
+            settings = {"values": {"max_msgs": 50}, "bytes": {"max_bytes": 50_000}}.get(limit)
+            if settings is not None:
+                stream = (await client.js.stream_info(client.stream)).config
+                await client.js.update_stream(stream.evolve(**settings))
+            put = 0
+            while await takes_put(client, f"{instance.id}.s"):
+                put += 1
+            async with app:
+                await until_collected(sqlite_store, instance, put)
+                await until(lambda: takes_put(client, f"{instance.id}.s"), "the bucket to have room again", 20)
+
+
+async def test_j10_a_user_who_may_not_ask_for_the_limits_of_the_account_reads_and_removes(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hark.runtime.nats.bucket._INFO", 0.2)
+    permissions = 'publish: { deny: ["$JS.API.INFO"] }'
+    config = f"authorization {{ users: [{{ user: a, password: a, permissions: {{ {permissions} }} }}] }}\n"
+    with NatsServer(tmp_path, config=config) as server:
+        app = Hark(sqlite_store.url, nats=Nats(server.url, user="a", password="a", keep=0))
+        app.register(Collector)
+        async with app, plain_client(server.url, "signals", user="a", password="a") as client:
+            instance = await app.start(Collector)
+            for n in range(3):
+                await client.put(f"{instance.id}.s", str(n))
+
+                async def is_empty() -> bool:
+                    return bool((await client.state()).messages == 0)
+
+                await until(is_empty, "what was read to be removed", 30)
+        assert app._clerk.counters.nats is not None
+        assert app._clerk.counters.nats.connects == 1
+
+
+async def test_j10_an_unexpected_error_does_not_end_the_cleaning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        name = "signals"
+
+        async def state(self) -> None:
+            nonlocal asked
+            asked += 1
+            raise KeyError("state")
+
+    asked = 0
+    monkeypatch.setattr(cleaning, "_PAUSE", 0.001)
+    term = Term(Broken(), "hark-1-0", None, Unacknowledged(0, 1))  # type: ignore[arg-type]
+    forever = asyncio.create_task(cleaning.clean_for_ever(term, 0))
+    await until(lambda: asked > 2, "another look", 30)
+    forever.cancel()
+    assert caplog.text.count("cannot be removed: 'state'") == 1
+    assert "Traceback" in caplog.text
 
 
 @pytest.mark.parametrize("lost", ["all", "values only"])

@@ -12,7 +12,7 @@ import pytest
 from hark import Hark, Nats
 from hark.app.door_access import DoorAccess
 from tests.doors.support_cli import CliResult, run_cli, run_process, store_options
-from tests.nats.processes import HARK, ROOT, Workers
+from tests.nats.processes import HARK, Workers, start_worker
 from tests.nats.support import Collector, until_collected, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client
@@ -212,19 +212,18 @@ def test_j10_without_the_option_the_nats_client_is_not_imported() -> None:
 
 
 @pytest.mark.slow
-def test_j10_the_log_of_a_worker_says_what_the_connection_does(sqlite_store: Store, tmp_path: Path) -> None:
+async def test_j10_the_log_of_a_worker_says_what_the_connection_does(sqlite_store: Store, tmp_path: Path) -> None:
     server = NatsServer(tmp_path)
     command = [*HARK, "worker", *store_options(sqlite_store), "--nats", server.url.replace("//", "//hark:hunter2@")]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    lines = iter(process.stdout.readline, "")
+    worker = start_worker(command, tmp_path / "worker.log")
     try:
-        seen = [next(line for line in lines if "cannot be used" in line)]
+        await worker.until_logged("cannot be used")
+        said = worker.log.count("cannot be used")
         with server:
-            seen.append(next(line for line in lines if "Connected to NATS" in line))
-            seen.append(next(line for line in lines if "Reading signals" in line))
-        seen.append(next(line for line in lines if "cannot be used" in line))
+            await worker.until_logged("Connected to NATS")
+            await worker.until_reads()
+        await until(lambda: worker.log.count("cannot be used") > said, "the log to say that the server is gone", 60)
     finally:
-        process.kill()
-        process.wait(30)
-    assert "hunter2" not in "".join(seen)
+        worker.process.kill()
+        worker.process.wait(30)
+    assert "hunter2" not in worker.log

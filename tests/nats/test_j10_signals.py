@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hark import Dag, Hark, Nats
+from hark import Await, Dag, Done, Hark, Machine, Nats, step
+from hark.runtime.nats.connection import Connection
 from hark.runtime.nats.keys import signal_key
 from tests.nats.support import (
     Collector,
@@ -151,6 +152,56 @@ async def test_j10_values_that_hark_refuses_do_not_block_those_behind_them_and_a
         await until_read(client)
 
 
+@pytest.mark.parametrize("status", ["1", "100", "404", "408", "409", "503"])
+async def test_j10_an_empty_value_with_the_header_of_a_status_is_a_value(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str, status: str
+) -> None:
+    app = make(sqlite_store, nats_server, bucket)
+    app.register(Collector)
+    async with app, plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        headers = {"Status": status, "Description": "Consumer Deleted"}
+        await client.js.publish(f"$KV.{bucket}.{instance.id}.s", b"", headers=headers)
+        await client.put(f"{instance.id}.s", "behind it")
+        assert await until_collected(sqlite_store, instance, 2) == ["", "behind it"]
+        await until_read(client)
+
+
+async def put_raw(server: NatsServer, *subjects: bytes) -> None:
+    """Put 1 on these subjects, as a client that does not check them."""
+    reading, writing = await asyncio.open_connection("127.0.0.1", server.port)
+    await reading.readline()
+    writing.write(b'CONNECT {"verbose": false}\r\n')
+    for subject in subjects:
+        writing.write(b"PUB %s 1\r\n1\r\n" % subject)
+    writing.write(b"PING\r\n")
+    assert await reading.readline() == b"PONG\r\n"
+    writing.close()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "behind others"])
+async def test_j10_a_key_that_the_client_cannot_read_does_not_block_those_behind_it(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str, first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make(sqlite_store, nats_server, bucket)
+    app.register(Collector)
+    async with app, plain_client(nats_server.url, bucket) as client:
+        instance = await app.start(Collector)
+        await until_reader(app)
+        subject = f"$KV.{bucket}.{instance.id}.s".encode()
+        others = [] if first else [subject] * 700
+        await put_raw(nats_server, *others, subject + b"\xff", subject + b"\xfe", subject)
+        assert await until_collected(sqlite_store, instance, len(others) + 1) == [1] * (len(others) + 1)
+        await until_read(client)
+        await client.put(f"{instance.id}.s", "2")
+        assert (await until_collected(sqlite_store, instance, len(others) + 2))[-1] == 2
+        assert received(app)["refused"] == 2
+        assert caplog.text.count("the key is not UTF-8") == 2
+        counters = app._clerk.counters.nats
+        assert counters is not None
+        assert counters.connects < 10
+
+
 async def test_j10_a_correlation_key_works_in_place_of_a_run_id(
     store: Store, nats_server: NatsServer, bucket: str
 ) -> None:
@@ -160,6 +211,50 @@ async def test_j10_a_correlation_key_works_in_place_of_a_run_id(
         instance = await app.start(Collector, correlation_key="order:42")
         await client.put("order=3A42.s", "1")
         assert await until_collected(store, instance, 1) == [1]
+
+
+class Waiting(Machine):
+    """Waits for one signal, and returns its payload."""
+
+    @step
+    async def start(self, ctx: Any) -> Any:
+        return Await("s", then=self.end)
+
+    @step
+    async def end(self, ctx: Any) -> Any:
+        return Done(ctx.awaited[0].payload)
+
+
+@pytest.mark.parametrize("key", ["order42", "01900000-0000-7000-8000-000000000000"], ids=["key", "key like an id"])
+async def test_j10_a_put_to_a_key_that_is_read_again_does_not_reach_the_next_holder_of_the_key(
+    store: Store, nats_server: NatsServer, bucket: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first holder has received it and finished, and the acknowledgement was lost."""
+    publish = Connection.publish
+
+    async def lose_acknowledgements(self: Connection, subject: str, data: bytes = b"", **options: Any) -> None:
+        if data != b"+ACK":
+            await publish(self, subject, data, **options)
+
+    monkeypatch.setattr(Connection, "publish", lose_acknowledgements)
+    app, later = make(store, nats_server, bucket), make(store, nats_server, bucket)
+    app.register(Waiting)
+    later.register(Waiting)
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        first = await app.start(Waiting, correlation_key=key)
+        await until_reader(app)
+        await client.put(f"{key}.s", "1")
+        assert await first.result(timeout=30) == 1
+        second = await app.start(Waiting, correlation_key=key)
+        await second.wait_for("awaiting_signal")
+        assert await client.unread() == 1
+    monkeypatch.setattr(Connection, "publish", publish)
+    async with later, later.worker(), plain_client(nats_server.url, bucket) as client:
+        await until_read(client)
+        assert received(later) == {"duplicate": 1}
+        assert await collected(store, second) == []
+        await client.put(f"{key}.s", "2")
+        assert await later.result(second.id, timeout=30) == 2
 
 
 async def test_j10_a_plain_client_sees_the_signals_that_hark_sends_and_hark_does_not_read_them_back(

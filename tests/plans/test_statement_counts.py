@@ -67,6 +67,7 @@ from tests.support.turns import (
     asked,
     capacity,
     done,
+    new,
     on,
     park,
     retry,
@@ -204,6 +205,12 @@ async def signals_with_dedup_keys_that_are_claimed_in_the_same_turn(t: Table, n:
 async def signals_to_one(t: Table, n: int) -> Any:
     [id] = await t.parked(1)
     return t.turn(*(deliver(id, dedup_key=f"{i}") for i in range(n)))
+
+
+@work
+async def signals_from_nats_to_keys(t: Table, n: int) -> Any:
+    await t.turn(StartInstances(items=[t.new(correlation_key=f"key-{i}") for i in range(n)]))
+    return t.turn(*(deliver(f"key-{i}", dedup_key="k", is_in_bucket=True) for i in range(n)))
 
 
 @work
@@ -655,6 +662,19 @@ async def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
         assert sent[MANY] == sent[2]
         assert len(sent[1]) <= len(sent[2])
         assert len(sent[2]) < 40
+
+
+async def test_only_signals_from_nats_to_a_key_ask_for_its_earlier_holders(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with table(store) as t:
+        id = "01900000-0000-7000-8000-000000000000"  # the shape of a generated id
+        await t.turn(StartInstances(items=[t.new(correlation_key="key"), new(id)]))
+        sent = {}
+        for target, from_nats in itertools.product(("key", id), (False, True)):
+            with counted(store, monkeypatch) as sent[target, from_nats]:
+                await t.turn(deliver(target, dedup_key=f"{from_nats}", is_in_bucket=from_nats))
+        assert [key for key, names in sent.items() if "seen_by_holders" in names] == [("key", True)]
 
 
 async def test_t2_a_sweep_without_a_due_schedule_asks_once_and_no_other_turn_asks(

@@ -33,7 +33,7 @@ def plan(turn: Turn) -> None:
     for request in turn.batch.of(Deliver):
         if request.also_lock:
             turn.locks.ids.update(request.also_lock)
-        if request.sender is None and not request.by_key and is_generated_id(request.target):
+        if _is_assumed_id(request):
             turn.locks.add_assumed_id(request.target)
         else:
             turn.locks.add_target(request.target)
@@ -44,6 +44,10 @@ def plan(turn: Turn) -> None:
 def is_generated_id(target: str) -> bool:
     """True for the shape of a generated id: it is locked as an id, which saves the read for a key."""
     return len(target) == 36 and target[8] == target[13] == target[18] == target[23] == "-"
+
+
+def _is_assumed_id(request: Deliver) -> bool:
+    return request.sender is None and not request.by_key and is_generated_id(request.target)
 
 
 async def find_seen_before(turn: Turn) -> dict[SignalWithStart, str]:
@@ -115,15 +119,27 @@ async def _without_misread_keys(turn: Turn) -> list[Deliver | SignalWithStart | 
     return kept
 
 
-async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart | Publish]) -> set[tuple[str, str]]:
-    """The dedup keys that the receivers have seen before (S7)."""
-    pairs = set()
+_Seen = dict[tuple[str, str], str]
+"""The dedup keys that were seen before, by receiver and key: the id of the instance that has seen it."""
+
+
+async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart | Publish]) -> _Seen:
+    """The dedup keys that the receivers have seen before (S7).
+
+    A signal from NATS may be delivered again after its receiver has finished and another instance holds the key. So if
+    it is addressed by key, an earlier holder that has seen it counts too, as for signal_with_start."""
+    pairs, by_key = set(), {}
     for request in requests:
         if request.dedup_key is not None and (row := turn.locks.find(_target(request))) is not None:
             pairs.add((row.id, request.dedup_key))
+            if isinstance(request, Deliver) and request.is_in_bucket and not _is_assumed_id(request):
+                by_key[request.target, request.dedup_key] = row.id
     if not pairs:
-        return set()
-    return {(id, key) for id, key in await turn.tx.fetch(sql.seen, sorted(pairs))}
+        return {}
+    seen = {(id, key): id for id, key in await turn.tx.fetch(sql.seen, sorted(pairs))}
+    for target, key, id in await turn.tx.fetch(sql.seen_by_holders, sorted(by_key)) if by_key else ():
+        seen.setdefault((by_key[target, key], key), id)
+    return seen
 
 
 def _target(request: Deliver | SignalWithStart | Publish) -> str:
@@ -136,12 +152,13 @@ def _target(request: Deliver | SignalWithStart | Publish) -> str:
             return ""  # a broadcast has no target
 
 
-def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
+def _deliver(turn: Turn, request: Deliver, seen: _Seen) -> None:
     row = turn.locks.find(request.target)
     if row is not None and request.dedup_key is not None and (row.id, request.dedup_key) in seen:
-        request.result = Delivery("duplicate", row.id)
-        turn.history.near_miss("signal", request.target, request.name, "duplicate", row.id)
-        _report(turn, request, f"duplicate: {row.id} has seen the dedup key {request.dedup_key!r}")
+        seen_by = seen[row.id, request.dedup_key]
+        request.result = Delivery("duplicate", seen_by)
+        turn.history.near_miss("signal", request.target, request.name, "duplicate", seen_by)
+        _report(turn, request, f"duplicate: {seen_by} has seen the dedup key {request.dedup_key!r}")
     elif row is None or row.terminal or row.kind == "task":
         request.result = _no_target(request.target, row)
         reason, id = ("missing", None) if row is None else ("finished", row.id)
@@ -149,7 +166,7 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
         _report(turn, request, str(request.result))
     else:
         if request.dedup_key is not None:
-            seen.add((row.id, request.dedup_key))
+            seen[row.id, request.dedup_key] = row.id
         if row.kind in INTERPRETED:
             woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)
         else:
@@ -159,7 +176,7 @@ def _deliver(turn: Turn, request: Deliver, seen: set[tuple[str, str]]) -> None:
 
 
 def _deliver_with_start(
-    turn: Turn, request: SignalWithStart, seen: set[tuple[str, str]], seen_before: dict[SignalWithStart, str]
+    turn: Turn, request: SignalWithStart, seen: _Seen, seen_before: dict[SignalWithStart, str]
 ) -> None:
     key = request.item.correlation_key or ""
     if request in seen_before:
@@ -175,7 +192,7 @@ def _deliver_with_start(
         if (row.id, request.dedup_key) in seen:
             turn.history.near_miss("signal", key, request.name, "duplicate", row.id)
             return
-        seen.add((row.id, request.dedup_key))
+        seen[row.id, request.dedup_key] = row.id
     request.was_delivered = True
     if row.kind in INTERPRETED:
         woke = run_signals.deliver(turn, row, request.name, request.payload, request.dedup_key)

@@ -71,7 +71,7 @@ _COLUMNS: Final = (
 def _deliveries(requests: Sequence[Request]) -> _Values | None:
     """The requests as columns; None if one of them is of another kind, or has run before in vain."""
     rows: list[tuple[str | None, ...]] = []
-    has_keys = False
+    has_keys = is_in_bucket = False
     for request in requests:
         if type(request) is SettleAwakeable:
             settle = request.settle
@@ -92,8 +92,11 @@ def _deliveries(requests: Sequence[Request]) -> _Values | None:
                 None, None, None, None, None,
             ))  # fmt: skip
             has_keys = has_keys or not is_generated_id(request.target)
+            is_in_bucket = is_in_bucket or request.is_in_bucket
         else:
             return None
+    if has_keys and is_in_bucket:  # the function does not know what earlier holders of a key have seen
+        return None
     columns = zip(*rows, strict=True) if rows else [None] * len(_COLUMNS)
     return {"has_keys": has_keys, **dict(zip(_COLUMNS, columns, strict=True))}
 

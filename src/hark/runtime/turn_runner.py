@@ -3,7 +3,8 @@
     Conflicted          rolled back by the database: the turn runs again whole
     Lost in COMMIT      the database is asked what became of the transaction
     Lost, Full          nothing can be written: callers get an error after a while, outcomes are kept and tried again
-    any other error     the turn is halved, in order, until the request that causes it fails alone
+    any other error     the turn is halved, in order, until the request that causes it fails alone; signals from NATS
+                        all fail, because their reader tries them again in their order
 
 What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
 """
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
-from hark.kernel.requests import Capacity, Commit, HandBack, Request, TakeNote
+from hark.kernel.requests import Capacity, Commit, Deliver, HandBack, Request, TakeNote
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
@@ -246,6 +247,9 @@ class TurnRunner:
         """A request that the store refuses must not fail the others: halve, in order, until it is alone."""
         if not items:
             raise error
+        items = self._answer_bucket(items, error)
+        if not items:
+            return
         if len(items) > 1:
             half = len(items) // 2
             await self.run(items[:half], claim=False)
@@ -263,6 +267,23 @@ class TurnRunner:
             answer_all([(item.reply, error)])
         else:
             _log.error("%s failed: %s", type(request).__name__, reason(error), exc_info=error)
+
+    def _answer_bucket(self, items: list[Queued], error: Exception) -> list[Queued]:
+        """Answer the signals from NATS with the error, those in the queue too: if the store took them again in the
+        middle of the halving, the later ones would overtake the earlier ones (S10). Returns the other items."""
+        answers: list[tuple[Reply[Any], Any]] = []
+
+        def keep(item: Queued) -> bool:
+            if item.reply is None or not isinstance(item.request, Deliver) or not item.request.is_in_bucket:
+                return True
+            answers.append((item.reply, error))
+            return False
+
+        kept = [item for item in items if keep(item)]
+        if answers:
+            self._clerk.queue.keep(keep)
+            answer_all(answers)
+        return kept
 
 
 def _make_work(requests: Sequence[Request]) -> bool:

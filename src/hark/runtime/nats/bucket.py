@@ -12,6 +12,8 @@ import re
 import secrets
 from typing import Any, Final
 
+import msgspec
+import nats.errors
 from msgspec import Struct
 
 from hark.runtime.nats.connection import ApiError, Connection
@@ -19,6 +21,7 @@ from hark.runtime.nats.connection import ApiError, Connection
 VALUES_PER_KEY: Final = 2**31 - 1  # the largest number that clients with 32 bits can read
 MOST_UNACKNOWLEDGED: Final = 1000
 _NOT_FOUND: Final = 404
+_INFO: Final = 2.0  # seconds; a request that the user is not allowed to make is not answered
 _ACK_WAIT: Final = 86_400_000_000_000  # ns: a value is not sent again, a new reader begins with its own consumer
 _CONSUMER: Final = re.compile(r"hark-(\d+)-[0-9a-f]+")
 
@@ -35,6 +38,30 @@ class Stream(Struct, frozen=True):
     last: int
     size: int  # bytes
     most: int  # bytes; -1: no limit of its own
+    values: int
+    most_values: int  # -1: no limit
+    storage: str  # "file" or "memory"
+    replicas: int
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it has reached half of one of its own limits."""
+        return _is_above(self.size, self.most, 0.5) or _is_above(self.values, self.most_values, 0.5)
+
+
+class Limits(Struct, frozen=True):
+    """What JetStream stores for the account, and how much it may store, in bytes; -1: no limit."""
+
+    used: int
+    most: int
+
+    @property
+    def is_almost_reached(self) -> bool:
+        return _is_above(self.used, self.most, 0.75)
+
+
+def _is_above(number: int, most: int, part: float) -> bool:
+    return most > 0 and number > part * most
 
 
 class Consumer(Struct, frozen=True, order=True):
@@ -44,6 +71,22 @@ class Consumer(Struct, frozen=True, order=True):
     name: str
     floor: int  # everything up to this sequence is committed to SQL
     unread: int  # values that are not acknowledged
+    waiting: int  # requests for values that wait at the server
+    sent: int  # up to which sequence values were sent to its process
+
+
+class StoredValue(Struct, frozen=True):
+    """A value as the API shows it."""
+
+    sequence: int
+    key: str
+    time: str  # when it was put, as JetStream writes it
+
+    @property
+    def is_readable(self) -> bool:
+        """False if the key is not UTF-8: the API shows another character for such bytes, and the NATS client ends the
+        connection when it receives them."""
+        return "\N{REPLACEMENT CHARACTER}" not in self.key
 
 
 class SignalBucket:
@@ -136,6 +179,21 @@ class SignalBucket:
             if not rows or offset >= page["total"]:
                 return sorted(found)
 
+    async def is_waited_for(self) -> bool:
+        """Whether a process waits for values. A reader does, except while it commits. That of a process that has ended
+        counts for the rest of its request if a program subscribes to everything."""
+        return any(consumer.waiting for consumer in await self.consumers())
+
+    async def has_consumer(self, name: str) -> bool:
+        """Whether a consumer is still there. A process that takes over deletes those of the others."""
+        try:
+            await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
+        except ApiError as error:
+            if error.code == _NOT_FOUND:
+                return False
+            raise
+        return True
+
     async def floor(self, name: str) -> int:
         """Up to which sequence this consumer has acknowledged everything."""
         found = await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
@@ -168,8 +226,8 @@ class SignalBucket:
 
     # -- values -----------------------------------------------------------------------------------
 
-    async def time_of(self, sequence: int) -> tuple[int, str] | None:
-        """The first value from this sequence on: its sequence and its time, as JetStream writes it; None at the end."""
+    async def first_from(self, sequence: int) -> StoredValue | None:
+        """The first value from this sequence on; None at the end."""
         question = {"seq": sequence, "next_by_subj": f"{self.prefix}>"}
         try:
             found = (await self._connection.ask(f"STREAM.MSG.GET.{self.stream}", question))["message"]
@@ -177,7 +235,20 @@ class SignalBucket:
             if error.code == _NOT_FOUND:
                 return None
             raise
-        return found["seq"], found["time"]
+        return StoredValue(found["seq"], found["subject"].removeprefix(self.prefix), found["time"])
+
+    async def limits(self, stream: Stream) -> Limits | None:
+        """Those of the account, for a stream of this kind; None if this user may not ask for them."""
+        try:
+            answer = await self._connection.request("$JS.API.INFO", timeout=_INFO)
+        except (nats.errors.NoRespondersError, nats.errors.TimeoutError):
+            return None
+        found = msgspec.json.decode(answer.data)
+        account = (found.get("tiers") or {}).get(f"R{stream.replicas}", found)
+        kind = "memory" if stream.storage == "memory" else "storage"
+        if kind not in account or "limits" not in account:
+            return None
+        return Limits(account[kind], account["limits"].get(f"max_{kind}", -1))
 
     async def purge_before(self, sequence: int) -> int:
         """Remove all values below this sequence. Returns how many there were."""
@@ -189,9 +260,17 @@ def _from(sequence: int) -> dict[str, Any]:
 
 
 def _stream(found: dict[str, Any]) -> Stream:
-    state = found["state"]
+    state, config = found["state"], found["config"]
     return Stream(
-        found["created"], state["first_seq"], state["last_seq"], state["bytes"], found["config"].get("max_bytes", -1)
+        created=found["created"],
+        first=state["first_seq"],
+        last=state["last_seq"],
+        size=state["bytes"],
+        most=config.get("max_bytes", -1),
+        values=state["messages"],
+        most_values=config.get("max_msgs", -1),
+        storage=config.get("storage", "file"),
+        replicas=config.get("num_replicas", 1),
     )
 
 
@@ -200,7 +279,14 @@ def _consumer(found: dict[str, Any]) -> Consumer | None:
     if match is None:
         return None
     unread = found["num_pending"] + found["num_ack_pending"]
-    return Consumer(int(match[1]), found["name"], found["ack_floor"]["stream_seq"], unread)
+    return Consumer(
+        number=int(match[1]),
+        name=found["name"],
+        floor=found["ack_floor"]["stream_seq"],
+        unread=unread,
+        waiting=found.get("num_waiting", 0),
+        sent=found["delivered"]["stream_seq"],
+    )
 
 
 def _wrong(config: dict[str, Any]) -> dict[str, dict[str, Any]]:

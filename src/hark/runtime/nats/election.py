@@ -1,7 +1,8 @@
 """Which process reads the bucket: one at a time, so that the signals of one client are committed in order (S10).
 
-The reader answers requests on a subject; the others ask every second. If no process answers, because the reader has
-stopped or died, or it does not answer in time, because it is paused, the first to notice takes over: it makes a new
+The reader answers requests on a subject; the others ask every second. NATS says at once that nothing subscribes to the
+subject, or, if another program does (`nats sub '>'`), JetStream shows that no process waits for values. If no process
+reads, or the reader does not answer in time, because it is paused, the first to notice takes over: it makes a new
 consumer, which begins behind everything that was acknowledged, and deletes the earlier ones. The earlier reader, if it
 still lives, cannot fetch anything more.
 
@@ -23,7 +24,9 @@ from hark.runtime.nats.bucket import SignalBucket, Stream
 from hark.runtime.nats.connection import Connection
 
 _ASK: Final = 1.0  # seconds between two questions, and for an answer
+_NO_RESPONDERS: Final = "503"
 _WORDS: Final = 9  # of the subject on which a value is acknowledged
+_FEWER: Final = 10  # times fewer values at a time after a reader that ended before it acknowledged them
 _MOST_UNANSWERED: Final = 3  # questions in a row: then the reader is paused, or cut off
 
 
@@ -33,9 +36,9 @@ def reader_subject(bucket: str) -> str:
 
 
 class ReaderState(msgspec.Struct):
-    """What the reader answers."""
+    """What the reader answers. `is_stuck` has no default, so that no answer of another program is taken for one."""
 
-    is_stuck: bool = False  # it has failed to commit for a while; another process may be able to
+    is_stuck: bool  # it has failed to commit for a while; another process may be able to
     last_error: str | None = None
 
 
@@ -43,13 +46,33 @@ async def ask_reader(connection: Connection, bucket: str) -> ReaderState | None:
     """What the process that reads the bucket says of itself; None if no process reads it.
 
     Raises:
-        nats.errors.TimeoutError: It does not answer in time.
+        nats.errors.TimeoutError: A process waits for values, and does not answer in time.
     """
+    inbox, answers = connection.new_inbox(), asyncio.Queue[Msg]()
+    subscription = await connection.subscribe(inbox, answers.put)
     try:
-        answer = await connection.request(reader_subject(bucket), timeout=_ASK)
-    except nats.errors.NoRespondersError:
+        await connection.publish(reader_subject(bucket), reply=inbox)
+        async with asyncio.timeout(_ASK):
+            return await _first_state(answers)
+    except TimeoutError:
+        if await SignalBucket(connection, bucket).is_waited_for():
+            raise nats.errors.TimeoutError from None
         return None
-    return msgspec.json.decode(answer.data, type=ReaderState)
+    finally:
+        await connection.unsubscribe(subscription)
+
+
+async def _first_state(answers: asyncio.Queue[Msg]) -> ReaderState | None:
+    """The first answer of a reader; None if NATS says that there is none. Others may answer too, for example a stream
+    that stores everything on `hark.>`."""
+    while True:
+        answer = await answers.get()
+        if (answer.headers or {}).get("Status") == _NO_RESPONDERS:
+            return None
+        try:
+            return msgspec.json.decode(answer.data, type=ReaderState)
+        except msgspec.DecodeError:
+            continue
 
 
 async def wait_until_needed(connection: Connection, bucket: str) -> None:
@@ -86,13 +109,26 @@ def position_of(value: Msg) -> ValuePosition:
     return ValuePosition(int(words[5 + shift]), int(words[6 + shift]), words[7 + shift])
 
 
+class Unacknowledged(NamedTuple):
+    """The values that were sent to the readers before, and that none of them has acknowledged.
+
+    One of them may have ended the connection: the NATS client does not survive a key that is not UTF-8. Then each
+    reader asks for fewer of them at a time than the one before, until the value is the first. The first is looked at
+    without receiving it, and left out if it cannot be received."""
+
+    up_to: int  # sequence
+    batch: int  # how many of them to ask for at a time
+    unreadable: tuple[str, ...] = ()  # keys that are left out
+
+
 class Term:
     """The time in which this process reads: the consumer of its own, on a stream that was created at one time."""
 
-    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream) -> None:
+    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream, before: Unacknowledged) -> None:
         self.bucket = bucket
         self.consumer = consumer
         self.stream = stream
+        self.before = before
 
     def dedup_key(self, position: ValuePosition) -> str:
         """What tells a value from all others: a wiped server counts sequences from 1 again, and one that lost its last
@@ -107,6 +143,7 @@ async def take_over(bucket: SignalBucket) -> Term | None:
     floor = max((consumer.floor for consumer in earlier), default=0)
     # A floor above the last value belongs to values that the server has lost: which of the others are new is not known.
     start = floor + 1 if 0 < floor <= stream.last else None
+    start, before = await _look_at_unacknowledged(bucket, start, max((one.sent for one in earlier), default=0))
     number = earlier[-1].number + 1 if earlier else 1
     mine = await bucket.add_consumer(number, start)
     present = await bucket.consumers()
@@ -116,4 +153,19 @@ async def take_over(bucket: SignalBucket) -> Term | None:
         return None
     for consumer in present[:-1]:
         await bucket.delete_consumer(consumer.name)
-    return Term(bucket, mine, stream)
+    return Term(bucket, mine, stream, before)
+
+
+async def _look_at_unacknowledged(
+    bucket: SignalBucket, start: int | None, sent: int
+) -> tuple[int | None, Unacknowledged]:
+    """Where to begin, and what was sent from there on before; `start` is the first value that is not acknowledged."""
+    unreadable: list[str] = []
+    while sent >= (start or 1):
+        first = await bucket.first_from(start or 1)
+        if first is None or first.is_readable:
+            break
+        unreadable.append(first.key)
+        start = first.sequence + 1
+    left = sent + 1 - (start or 1)
+    return start, Unacknowledged(sent, max(1, left // _FEWER), tuple(unreadable))

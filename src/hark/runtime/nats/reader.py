@@ -1,8 +1,9 @@
 """Reader: brings the values of the bucket into SQL, in their order, and acknowledges them after the commit.
 
-What has arrived since the last commit goes into the clerk together, so a burst of puts is a few turns. If the database
-does not answer, nothing is acknowledged, and the same values are tried again before any later one. Which process reads
-is decided in election.py; what a value means in incoming.py.
+What has arrived since the last commit goes into the clerk together, so a burst of puts is a few turns. A value is given
+up only for an error that is certain for the value itself, for example that its run does not exist. After all other
+errors nothing is acknowledged, and the same values are tried again before any later one. Which process reads is decided
+in election.py; what a value means in incoming.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from hark.kernel.requests import Deliver
-from hark.model.errors import HarkError, NotOpen, StoreUnavailable
+from hark.model.errors import InvalidInput, NoTarget, NotOpen, StoreUnavailable
 from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.model.values import Delivery
@@ -69,6 +70,7 @@ class Reader:
         self._uncommitted_since: float | None = None
         self._logged = 0  # refusals in this period
         self._logged_since = 0.0
+        self._failure_logged = -_LOG_PERIOD  # when an unexpected error of the database was logged
 
     async def run(self) -> None:
         """Read for as long as the connection lasts.
@@ -99,6 +101,8 @@ class Reader:
 
     async def _read(self, term: Term) -> None:
         _log.info("Reading signals from the NATS bucket %r.", self._bucket.name)
+        for key in term.before.unreadable:
+            self._refuse(key, "the key is not UTF-8")
         cleaning = asyncio.create_task(clean_for_ever(term, self._keep))
         self._counters.is_reader = True
         try:
@@ -115,7 +119,8 @@ class Reader:
             while True:
                 values = await fetch.next()
                 if values:
-                    await self._commit_all(term, values)
+                    if not await self._commit_all(term, values):
+                        return
                     await self._connection.publish(values[-1].reply, b"+ACK")  # and with it all before
                 if fetch.is_replaced:
                     return
@@ -124,8 +129,9 @@ class Reader:
 
     # -- values -----------------------------------------------------------------------------------
 
-    async def _commit_all(self, term: Term, values: Sequence[Msg]) -> None:
-        """Commit these values; those that are not signals, or that Hark refuses, must not block those behind them."""
+    async def _commit_all(self, term: Term, values: Sequence[Msg]) -> bool:
+        """Commit these values; those that are not signals, or that Hark refuses, must not block those behind them.
+        Returns False if another process has taken over before all of them were committed."""
         waiting: list[tuple[str, Deliver]] = []
         for value in values:
             if not is_signal(value.headers):
@@ -137,13 +143,29 @@ class Reader:
             except BadSignal as refusal:
                 self._refuse(key, str(refusal))
         self._uncommitted_since = time.monotonic()
+        try:
+            return await self._commit_in_order(term, waiting)
+        finally:
+            self._uncommitted_since = None
+
+    async def _commit_in_order(self, term: Term, waiting: list[tuple[str, Deliver]]) -> bool:
+        most = len(waiting)
         while waiting:
-            waiting = await self._try_commit(waiting)
-        self._uncommitted_since = None
+            left = await self._try_commit(waiting[:most])
+            waiting = left + waiting[most:]
+            # After a failure one signal shows whether the database takes any.
+            most = 1 if left else len(waiting)
+            # If a reader went on that has been replaced, it would answer as stuck in the place of its successor.
+            if left and not await term.bucket.has_consumer(term.consumer):
+                return False
+        return True
 
     async def _try_commit(self, waiting: list[tuple[str, Deliver]]) -> list[tuple[str, Deliver]]:
         """Commit signals. Returns those to try again: from the first that the database did not take, in order. What
-        was committed behind it is then a duplicate."""
+        was committed behind it is then a duplicate.
+
+        Only an error that is certain for the signal itself refuses it. A table that is missing, a privilege that was
+        revoked or a mistake of our own may be corrected, and a signal that is acknowledged is gone."""
         outcomes = await self._commit([request for _, request in waiting])
         for place, ((key, _), outcome) in enumerate(zip(waiting, outcomes, strict=True)):
             match outcome:
@@ -151,18 +173,24 @@ class Reader:
                     self._counters.received["duplicate"] += 1
                 case Delivery():
                     self._counters.received["delivered"] += 1
-                case StoreUnavailable():
-                    self._counters.last_error = str(outcome)
-                    await asyncio.sleep(_TRY_AGAIN)
-                    return waiting[place:]
+                case NoTarget() | InvalidInput():
+                    self._refuse(key, reason(outcome))
                 case NotOpen():
                     raise outcome
-                case HarkError():
-                    self._refuse(key, reason(outcome))
                 case _:
-                    _log.error("The NATS key %r cannot be delivered.", key, exc_info=outcome)
-                    self._refuse(key, reason(outcome))
+                    self._note_failure(key, outcome)
+                    await asyncio.sleep(_TRY_AGAIN)
+                    return waiting[place:]
         return []
+
+    def _note_failure(self, key: str, error: BaseException) -> None:
+        self._counters.last_error = reason(error)
+        now = time.monotonic()
+        # That the database does not answer is in the log already.
+        if not isinstance(error, StoreUnavailable) and now - self._failure_logged >= _LOG_PERIOD:
+            self._failure_logged = now
+            text = "The NATS key %r cannot be delivered, and those behind it wait: %s. It is tried again."
+            _log.error(text, key, reason(error), exc_info=error)
 
     def _refuse(self, key: str, why: str) -> None:
         self._counters.received["refused"] += 1
@@ -189,6 +217,7 @@ class _Fetch:
         self._news = asyncio.Event()
         self._left = 0  # of the present request
         self._next = 1  # the next number that the consumer counts
+        self._sequence = 0  # of the last value that has arrived
         self.is_replaced = False  # the consumer is gone
 
     async def begin(self) -> None:
@@ -213,14 +242,17 @@ class _Fetch:
         values: list[Msg] = []
         while self._arrived:
             message = self._arrived.popleft()
-            status = (message.headers or {}).get("Status") if not message.data else None
-            if status is None:
-                if position_of(message).nth != self._next:
+            if message.subject != self._inbox:  # values have the subject of their key; a client may set any header
+                position = position_of(message)
+                if position.nth != self._next:
                     raise ConnectionLost("values were lost on the way")
                 self._next += 1
+                self._sequence = position.sequence
                 self._left -= 1
                 values.append(message)
-            elif status != _IDLE:
+                continue
+            status = (message.headers or {}).get("Status")
+            if status is not None and status != _IDLE:
                 self._left = 0
                 self._end_request(status, str((message.headers or {}).get("Description", "")).strip())
         return values
@@ -233,9 +265,10 @@ class _Fetch:
             raise ConnectionLost(f"the server sends no values: {status} {about}")
 
     async def _request(self) -> None:
-        self._left = _BATCH
+        before = self._term.before
+        self._left = _BATCH if self._sequence >= before.up_to else min(_BATCH, before.batch)
         question = {
-            "batch": _BATCH,
+            "batch": self._left,
             "expires": int(_EXPIRES * _SECOND),
             "idle_heartbeat": int(_HEARTBEAT * _SECOND),
             "max_bytes": max(8 << 20, 2 * self._connection.max_payload),

@@ -12,7 +12,8 @@ seen = Sql(
     """
 )
 
-# S9: which kept instance of a correlation key has seen this dedup key; if several have, the latest comes last.
+# S9: which kept instance of a correlation key has seen this dedup key; if several have, the latest comes last. Also for
+# signals from NATS, which may be read again after the holder has changed.
 seen_by_holders = Sql(
     """
     SELECT r.key, r.dedup_key, i.id FROM {rows: key text, dedup_key text}
