@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from hark.app.door_access import DoorAccess
 from tests.doors.support_cli import CliResult, run_cli, run_process, store_options
 from tests.nats.processes import HARK, ROOT, Workers
 from tests.nats.support import Collector, until_collected, until_reader
+from tests.support.http import serving
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client
 from tests.support.nats_server import NatsServer
@@ -171,6 +173,21 @@ async def test_x6_what_happens_on_nats_is_in_the_metrics(
 
         await until(counted, "the figures", 30)
     assert (await asyncio.to_thread(lambda: Hark("sqlite://")._clerk.counters.nats)) is None
+
+
+async def test_x6_the_metrics_of_nats_are_numbers_in_the_text_format(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    """`True` is not a number there: Prometheus would drop all metrics of the process."""
+    app = Hark(sqlite_store.url, nats=Nats(nats_server.url, bucket=bucket))
+    async with app:
+        await until_reader(app)
+        async with serving(app) as http:
+            lines = (await http.get("/metrics")).text.splitlines()
+    samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert samples["hark_nats_connected"] == samples["hark_nats_reader"] == "1"
+    for name, value in samples.items():
+        assert math.isfinite(float(value)), name
 
 
 async def test_j10_processes_wake_each_other_over_nats(pg_store: Store, nats_server: NatsServer, bucket: str) -> None:
