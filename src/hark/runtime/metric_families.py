@@ -96,6 +96,8 @@ def _of_nats(counters: NatsCounters) -> list[Family]:
         Family("hark_nats_sent_total", "counter",
                "What this process has published on NATS: signals and chunks of streams; and what was dropped.",
                _by("kind", sent)),
+        Family("hark_nats_denied_total", "counter", "Messages of this process that the user may not publish on NATS.",
+               _one(counters.denied)),
     ]  # fmt: skip
 
 
