@@ -16,6 +16,7 @@ from hark import Hark, Nats
 from hark.runtime.nats import connection
 from hark.runtime.nats.connection import ConnectionLost, connected
 from tests.support.nats_server import NatsServer
+from tests.support.postgres import free_port
 from tests.support.stores import Store
 
 FILES = Path(__file__).parent / "files"
@@ -110,6 +111,13 @@ async def test_j10_an_app_closes_while_the_dns_does_not_answer(
         await asyncio.wait_for(asked.wait(), 30)
         began = time.monotonic()
     assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_j10_a_refused_connection_is_the_reason_also_if_the_host_has_several_addresses(host: str) -> None:
+    with pytest.raises(ConnectionLost, match=r"^connection refused\. Start nats-server there, or correct the URL$"):
+        async with connected(Nats(f"nats://{host}:{free_port()}")):
+            pass
 
 
 async def test_j10_a_host_name_that_does_not_exist_is_named_as_the_reason() -> None:

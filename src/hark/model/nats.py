@@ -19,6 +19,8 @@ from hark.model.errors import InvalidInput
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 
+WITHOUT_NATS: Final = "Hark works without it; signals that NATS has stored are read when it is back"
+"""What follows if NATS cannot be used, for the log and `hark doctor`."""
 _PORTS: Final = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEED_BYTES: Final = 36  # of a decoded nkey seed: its kind, 32 bytes, a checksum

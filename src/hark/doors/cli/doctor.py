@@ -15,12 +15,11 @@ from hark.doors.cli.output import colored, print_json, printable, when
 from hark.model.durations import duration
 from hark.model.errors import HarkError
 from hark.model.masking import masked
-from hark.model.nats import NatsReport
+from hark.model.nats import WITHOUT_NATS, NatsReport
 
 if TYPE_CHECKING:
     from hark.app import Hark
 
-_WITHOUT_NATS = "Hark works without it; signals that NATS has stored are read when it is back"
 _MAX_SKEW = 2.0  # seconds
 _MIN_SECRET = 16  # characters
 _LISTED = 10  # definitions
@@ -197,7 +196,7 @@ def _check_nats(report: NatsReport) -> Check:
     last = _last_error(report)
     unread = f"{_count(report.unread, 'unread signal')} in the bucket {report.bucket!r}"
     if report.problem is not None:
-        return Check("nats", "error", f"{report.address}: {report.problem}. {_WITHOUT_NATS}")
+        return Check("nats", "error", f"{report.address}: {report.problem}. {WITHOUT_NATS}")
     if report.settings:
         text = f"{where}: the bucket {report.bucket!r} {' and '.join(report.settings)}; a worker corrects this"
         return Check("nats", "error", text)

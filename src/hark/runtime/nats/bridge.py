@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 from hark.kernel.requests import Deliver
 from hark.model.errors import NotOpen
 from hark.model.log import get_logger
-from hark.model.nats import Nats
+from hark.model.nats import WITHOUT_NATS, Nats
 from hark.runtime.nats.bucket import BadBucket, SignalBucket
 from hark.runtime.nats.connection import (
     ApiError,
@@ -33,7 +33,7 @@ from hark.runtime.nats.connection import (
     jetstream_off,
 )
 from hark.runtime.nats.counters import NatsCounters
-from hark.runtime.nats.failures import WITHOUT_NATS, Denial
+from hark.runtime.nats.failures import Denial
 from hark.runtime.nats.outgoing import Outgoing
 from hark.runtime.nats.problem_log import ProblemLog
 from hark.runtime.nats.reader import Outcome, Reader

@@ -17,7 +17,6 @@ from hark.model.nats import Nats
 from hark.model.reasons import reason
 
 CLOSED: Final = "the server closed the connection"
-WITHOUT_NATS: Final = "Hark works without it; signals that NATS has stored are read when it is back"
 _REFUSED: Final = "connection refused. Start nats-server there, or correct the URL"
 _REFUSED_TEXT: Final = f"Errno {errno.ECONNREFUSED}"  # in an error about several addresses
 _UNREACHABLE: Final = (errno.EHOSTUNREACH, errno.ENETUNREACH)
