@@ -144,6 +144,13 @@ async def test_j10_a_credentials_file_is_accepted(sqlite_store: Store, tmp_path:
         report = await read_report(Nats(server.url, credentials=file))
         assert "is not a .creds file" in (report.problem or "")
         assert "hunter2" not in (report.problem or "")
+        file.write_text(
+            f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+            "-----BEGIN USER NKEY SEED-----\nSUhunter2\n------END USER NKEY SEED------\n"
+        )
+        report = await read_report(Nats(server.url, credentials=file))
+        assert "is not a .creds file" in (report.problem or "")
+        assert "hunter2" not in (report.problem or "")
 
 
 async def test_j10_a_server_with_tls_is_trusted_by_the_context_that_is_given(

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
 from hark import Dag, Hark, Nats
@@ -64,18 +65,10 @@ async def test_j10_a_missing_permission_is_logged_once_and_not_with_each_connect
     monkeypatch.setattr(reader, "_SILENT", 0.3)
     monkeypatch.setattr(bridge, "_TRY_AGAIN", 0.1)
     monkeypatch.setattr(bridge, "_LONGEST_PAUSE", 0.1)
-    attempts = 0
-    report = bridge.ProblemLog.report
-
-    def counted(*arguments: Any, **options: Any) -> None:
-        nonlocal attempts
-        attempts += 1
-        report(*arguments, **options)
-
-    monkeypatch.setattr(bridge.ProblemLog, "report", counted)
+    attempts = count_reports(monkeypatch)
     with server_that_denies(tmp_path, **denied) as server:
         async with make(sqlite_store, server):
-            await until(lambda: attempts >= 6, "some attempts", 60)
+            await until(lambda: len(attempts) >= 6, "some attempts", 60)
     said = [record.getMessage() for record in caplog.records if "NATS at" in record.getMessage()]
     assert len(said) == 1, said
     assert word in said[0]
@@ -83,6 +76,36 @@ async def test_j10_a_missing_permission_is_logged_once_and_not_with_each_connect
     assert caplog.text.count("Connected to NATS") <= 2
     if "INFO" in word:
         assert "Connected to NATS" not in caplog.text, "the bucket cannot be used"
+
+
+def count_reports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The problems that were found, logged or not; the list grows."""
+    found: list[str] = []
+    report = bridge.ProblemLog.report
+
+    def counted(self: bridge.ProblemLog, problem: str, **options: Any) -> None:
+        found.append(problem)
+        report(self, problem, **options)
+
+    monkeypatch.setattr(bridge.ProblemLog, "report", counted)
+    return found
+
+
+async def test_j10_a_bucket_that_cannot_be_read_is_logged_once_and_not_with_each_attempt(
+    sqlite_store: Store, own_server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hark")
+    monkeypatch.setattr(bridge, "_TRY_AGAIN", 0.1)
+    attempts = count_reports(monkeypatch)
+    client = await nats.connect(own_server.url)
+    js = client.jetstream()
+    await js.add_stream(name="KV_signals", subjects=["$KV.signals.>"], max_consumers=1)
+    await js.add_consumer("KV_signals", durable_name="of_another_program")
+    async with Hark(sqlite_store.url, nats=own_server.url):
+        await until(lambda: len(attempts) >= 6, "some attempts", 30)
+    await client.close()
+    assert caplog.text.count("maximum consumers limit reached") == 1
+    assert caplog.text.count("Connected to NATS") <= 2
 
 
 @pytest.mark.parametrize("subject", ["stream.>", "$JS.ACK.>", "$KV.>"])

@@ -195,15 +195,15 @@ class NatsBridge:
             except NotOpen:
                 await asyncio.Event().wait()  # the app closes, and cancels this
             except JetStreamOff:
-                self._problems.report(
-                    f"NATS at {self._options.address}: {jetstream_off()}. No signals are read from there."
-                )
+                self._report_bucket(jetstream_off(), lasting=False)
             except (ApiError, BadBucket) as error:
-                is_lasting = isinstance(error, NotAllowed)
-                self._problems.report(
-                    f"NATS at {self._options.address}: {error}. No signals are read from there.", lasting=is_lasting
-                )
+                # With a bucket that exists and cannot be read, or may not be, the next attempt seems to succeed too.
+                self._report_bucket(str(error), lasting=ready.is_set() or isinstance(error, NotAllowed))
             await asyncio.sleep(_TRY_AGAIN)
+
+    def _report_bucket(self, problem: str, *, lasting: bool) -> None:
+        text = f"NATS at {self._options.address}: {problem}. No signals are read from there."
+        self._problems.report(text, lasting=lasting)
 
     async def _commit(self, requests: Sequence[Deliver]) -> list[Outcome]:
         """Deliver signals in one turn. The outcome of each is what `Hark.signal` returns or raises."""

@@ -105,7 +105,7 @@ class Connection:
         self._asked: set[str] = set()  # subjects of requests, in lower case
         self._refused: dict[str, Denial] = {}  # those of them that the user may not make
         self.denial: Denial | None = None
-        """What the user may not do, if the server has said so; the last of them."""
+        """Why requests are not answered, if the user may not send them, or not receive the answers."""
 
     async def open(self, limit: float) -> None:
         """Connect, within a number of seconds.
@@ -162,7 +162,8 @@ class Connection:
         if denial is None:
             self._problem = error
             return
-        self.denial = denial
+        if denial.subject.lower().startswith(("$js.api.", "_inbox.")):
+            self.denial = denial
         if denial.subject.lower() in self._asked:
             self._refused[denial.subject.lower()] = denial
         else:

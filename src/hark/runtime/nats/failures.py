@@ -5,6 +5,7 @@ The texts of the operating system and of the client differ by event loop and by 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import re
 import socket
@@ -22,7 +23,7 @@ _REFUSED_TEXT: Final = f"Errno {errno.ECONNREFUSED}"  # in an error about severa
 _UNREACHABLE: Final = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 _ENDS: Final = (
     nats.errors.UnexpectedEOF, nats.errors.ConnectionClosedError, ConnectionResetError, BrokenPipeError,
-    ConnectionAbortedError,
+    ConnectionAbortedError, asyncio.CancelledError,
 )  # fmt: skip
 _DENIED: Final = re.compile(r'permissions violation for (publish|subscription)\b[^"]*"([^"]+)"', re.IGNORECASE)
 
@@ -71,9 +72,16 @@ def explain(error: BaseException, options: Nats, limit: float) -> str:
         return f"no answer within {limit:g} s"
     if "expecting INFO" in text:
         return "the program that listens there is not a NATS server. Correct the URL"
-    if options.credentials is not None and not isinstance(error, OSError):
+    if options.credentials is not None and _is_about_file(error):
         return f"{options.credentials} is not a .creds file with a user and its seed. Create it again"
     return _explain_os_error(error, text, options) if isinstance(error, OSError) else text
+
+
+def _is_about_file(error: BaseException) -> bool:
+    """The client raises errors of any type for a malformed .creds file; for all else its own, or one of the system."""
+    return isinstance(error, nats.errors.InvalidUserCredentialsError) or not isinstance(
+        error, OSError | nats.errors.Error
+    )
 
 
 def _what_to_check(options: Nats) -> str:
