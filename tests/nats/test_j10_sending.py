@@ -1,10 +1,12 @@
 """J10: what Hark sends survives the end of a connection, and what cannot be sent is counted."""
 
-import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
 from hark import Dag, Hark, Nats
@@ -103,7 +105,7 @@ async def test_j10_streams_and_wake_ups_need_no_jetstream(
                 await task.put_stream(n)
 
         app.register(dag)
-        async with plain_listener(server, "stream.>", "hark.signals.wake") as seen, app, app.worker():
+        async with listening(server, "stream.>", "hark.signals.wake") as seen, app, app.worker():
             instance = await app.start(Collector)
             await app.signal(instance, "s", 1)
             await (await app.start("streaming")).result(timeout=30)
@@ -118,29 +120,22 @@ async def test_j10_streams_and_wake_ups_need_no_jetstream(
                 await until(lambda: len(entries) == 1, "the signal, which has waited for the bucket", 30)
 
 
-class plain_listener:
+@asynccontextmanager
+async def listening(server: NatsServer, *subjects: str) -> AsyncIterator[list[str]]:
     """The subjects of the messages that a program sees; the list grows."""
+    seen: list[str] = []
 
-    def __init__(self, server: NatsServer, *subjects: str) -> None:
-        self._server = server
-        self._subjects = subjects
+    async def note(message: Any) -> None:
+        seen.append(message.subject)
 
-    async def __aenter__(self) -> list[str]:
-        import nats
+    async def say_nothing(error: Exception) -> None:
+        """The server goes away in between."""
 
-        seen: list[str] = []
-
-        async def note(message: Any) -> None:
-            seen.append(message.subject)
-
-        async def say_nothing(error: Exception) -> None:
-            pass
-
-        self._client = await nats.connect(self._server.url, error_cb=say_nothing)
-        for subject in self._subjects:
-            await self._client.subscribe(subject, cb=note)
-        await self._client.flush()
-        return seen
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.wait_for(self._client.close(), 10)
+    client = await nats.connect(server.url, error_cb=say_nothing)
+    for subject in subjects:
+        await client.subscribe(subject, cb=note)
+    await client.flush()
+    try:
+        yield seen
+    finally:
+        await client.close()
