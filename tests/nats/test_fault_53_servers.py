@@ -50,6 +50,8 @@ async def test_j10_fault_53_a_server_that_restarts_in_the_middle_of_a_load_loses
             await until_collected(store, instance, number)
             end(own_server)
             await until(lambda: "cannot be used" in caplog.text, "the log to say so", 30)
+            assert "EOF" not in caplog.text
+            assert "Errno" not in caplog.text
             assert (await app.signal(instance, "other", 1)).status == "stored", "SQL delivers meanwhile"
             caplog.clear()
             own_server.start()
@@ -160,6 +162,7 @@ async def test_j10_fault_53_an_app_opens_and_works_without_a_server_and_connects
     async with collecting(store, server) as (app, instance):
         assert time.monotonic() - began < 5
         await until(lambda: "cannot be used" in caplog.text, "the log to say so", 30)
+        assert "connection refused. Start nats-server there, or correct the URL" in caplog.text
         assert "Trying again" in caplog.text
         await app.signal(instance, "s", "over SQL")
         with server:

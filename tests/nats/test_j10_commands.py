@@ -2,6 +2,11 @@
 
 import asyncio
 import json
+import math
+import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +19,7 @@ from hark.app.door_access import DoorAccess
 from tests.doors.support_cli import CliResult, run_cli, run_process, store_options
 from tests.nats.processes import HARK, Workers, start_worker
 from tests.nats.support import Collector, until_collected, until_reader
+from tests.support.http import serving
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client
 from tests.support.nats_server import NatsServer
@@ -47,7 +53,9 @@ async def test_d4_doctor_reports_the_server_the_bucket_and_what_is_unread(store:
             await client.put("nobody.s", "1")
             await client.put(f"{instance.id}.s", "1")
             await until_collected(store, instance, 1)
-        assert "the last error of its reader: The key 'nobody.s' was refused" in (await doctor(store, *nats))[1]
+        assert f"read by process {os.getpid()} on {socket.gethostname()}" in text
+        text_after = (await doctor(store, *nats))[1]
+        assert re.search(r"; its last error, \d+ s ago: The key 'nobody.s' was refused", text_after), text_after
     assert await doctor(store, *nats) == (
         "warning",
         f"{text.split(',')[0]}, 0 unread signals in the bucket 'signals', and no process reads it; start a worker with "
@@ -67,15 +75,72 @@ async def test_d4_doctor_reports_a_server_that_is_down_paused_or_without_jetstre
     server = NatsServer(tmp_path, jetstream=False)
     secret = server.url.replace("//", "//hark:hunter2@")
     status, text = await doctor(sqlite_store, "--nats", secret)
-    assert (status, "Connect call failed" in text) == ("error", True)
+    assert (status, text) == (
+        "error",
+        f"{server.url}: connection refused. Start nats-server there, or correct the URL. Hark works without it; "
+        "signals that NATS has stored are read when it is back",
+    )
     monkeypatch.setenv("HARK_NATS", secret)
     with server:
         assert "JetStream is off" in (await doctor(sqlite_store))[1]
         monkeypatch.setattr("hark.runtime.nats.connection._CONNECT", 0.5)
+        assert "JetStream is off" in (await doctor(sqlite_store))[1], (
+            "the limit is long enough for a server that answers"
+        )
         server.pause()
         status, text = await doctor(sqlite_store)
-        assert (status, "no answer within" in text) == ("error", True), text
+        assert (status, "no answer within 0.5 s" in text) == ("error", True), text
         assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    ("way", "url", "part"),
+    [
+        ("--nats", "", "it is empty"),
+        ("--nats", "http://h", "the scheme"),
+        ("--nats", "a,", "an item of the list"),
+        ("HARK_NATS", "nats://h:0", "the port"),
+    ],
+)
+def test_d4_doctor_reports_a_malformed_url_and_goes_on_with_the_other_checks(
+    sqlite_store: Store, way: str, url: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_cli("migrate", *store_options(sqlite_store)).code == 0
+    if way == "HARK_NATS":
+        monkeypatch.setenv(way, url)
+    result = run_cli("doctor", "--json", *store_options(sqlite_store), *([way, url] if way == "--nats" else []))
+    checks = {check["check"]: check for check in json.loads(result.out)}
+    assert result.code == 1
+    assert checks["nats"]["status"] == "error"
+    assert checks["nats"]["text"].startswith(f"{way}: The NATS URL is malformed: {part}")
+    assert (checks["store"]["status"], checks["secret"]["status"]) == ("ok", "ok")
+
+
+async def test_d4_doctor_says_that_the_reader_does_not_answer(
+    sqlite_store: Store, own_server: NatsServer, tmp_path: Path
+) -> None:
+    with Workers(sqlite_store, own_server, tmp_path) as workers:
+        worker = workers.start()
+        await worker.until_reads()
+        worker.process.send_signal(signal.SIGSTOP)
+        status, text = await doctor(sqlite_store, "--nats", own_server.url)
+    assert (status, "the process that reads it does not answer" in text) == ("error", True), text
+    assert "commit" not in text
+
+
+async def test_d4_an_error_of_the_connection_is_forgotten_when_it_works_again(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    server = NatsServer(tmp_path)
+    app = Hark(sqlite_store.url, nats=server.url)
+    counters = app._clerk.counters.nats
+    assert counters is not None
+    async with app:
+        await until(lambda: counters.last_error, "the error", 30)
+        with server:
+            await until_reader(app)
+            status, text = await doctor(sqlite_store, "--nats", server.url)
+            assert (status, "last error" in text) == ("ok", False), text
 
 
 def test_d4_doctor_says_nothing_of_nats_if_it_is_not_used(sqlite_store: Store) -> None:
@@ -160,6 +225,7 @@ async def test_x6_what_happens_on_nats_is_in_the_metrics(
             return await figures() == {
                 "hark_nats_connected": 1,
                 "hark_nats_connects_total": 1,
+                "hark_nats_denied_total": 0,
                 "hark_nats_reader": 1,
                 "hark_nats_received_total delivered": 1,
                 "hark_nats_received_total duplicate": 0,
@@ -171,6 +237,21 @@ async def test_x6_what_happens_on_nats_is_in_the_metrics(
 
         await until(counted, "the figures", 30)
     assert (await asyncio.to_thread(lambda: Hark("sqlite://")._clerk.counters.nats)) is None
+
+
+async def test_x6_the_metrics_of_nats_are_numbers_in_the_text_format(
+    sqlite_store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    """`True` is not a number there: Prometheus would drop all metrics of the process."""
+    app = Hark(sqlite_store.url, nats=Nats(nats_server.url, bucket=bucket))
+    async with app:
+        await until_reader(app)
+        async with serving(app) as http:
+            lines = (await http.get("/metrics")).text.splitlines()
+    samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert samples["hark_nats_connected"] == samples["hark_nats_reader"] == "1"
+    for name, value in samples.items():
+        assert math.isfinite(float(value)), name
 
 
 async def test_j10_processes_wake_each_other_over_nats(pg_store: Store, nats_server: NatsServer, bucket: str) -> None:

@@ -93,7 +93,7 @@ async def test_j10_a_password_or_token_is_accepted_in_the_url_and_as_an_option_a
         async with app:
             await until(lambda: REFUSED in caplog.text, "the log to say so", 30)
         report = await read_report(wrong)
-    assert report.problem == REFUSED
+    assert report.problem == f"{REFUSED}. Check the user and the password"
     assert "hunter2" not in "".join(map(repr, (caplog.text, nats, wrong, report)))
 
 
@@ -105,7 +105,7 @@ async def test_j10_an_nkey_is_accepted(sqlite_store: Store, tmp_path: Path) -> N
         await connects(sqlite_store, server, nats)
         assert mine not in repr(nats)
         report = await read_report(Nats(server.url, nkey_seed=seed(nkeys.PREFIX_BYTE_USER)))
-        assert report.problem == REFUSED
+        assert REFUSED in (report.problem or "")
 
 
 async def test_j10_a_credentials_file_is_accepted(sqlite_store: Store, tmp_path: Path) -> None:
@@ -140,8 +140,17 @@ async def test_j10_a_credentials_file_is_accepted(sqlite_store: Store, tmp_path:
     )
     with NatsServer(tmp_path, config=config) as server:
         await connects(sqlite_store, server, Nats(server.url, credentials=file))
-        report = await read_report(Nats(server.url, credentials=tmp_path / "missing.creds"))
-        assert "missing.creds" in (report.problem or "")
+        file.write_text("hunter2\n")
+        report = await read_report(Nats(server.url, credentials=file))
+        assert "is not a .creds file" in (report.problem or "")
+        assert "hunter2" not in (report.problem or "")
+        file.write_text(
+            f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+            "-----BEGIN USER NKEY SEED-----\nSUhunter2\n------END USER NKEY SEED------\n"
+        )
+        report = await read_report(Nats(server.url, credentials=file))
+        assert "is not a .creds file" in (report.problem or "")
+        assert "hunter2" not in (report.problem or "")
 
 
 async def test_j10_a_server_with_tls_is_trusted_by_the_context_that_is_given(
@@ -185,7 +194,10 @@ async def test_j10_a_user_with_the_permissions_of_the_guide_can_do_everything(
 
             await until(is_empty, "what was read to be removed", 30)
         report = await read_report(Nats(server.url, user="less", password="x"))
-        assert "permissions violation" in (report.problem or "").lower()
+        assert report.problem == (
+            'the user may not publish to "$JS.API.STREAM.INFO.KV_signals". Give the user the permissions in '
+            "docs/nats.md"
+        )
 
 
 @pytest.mark.parametrize(
@@ -197,6 +209,87 @@ def test_j10_a_malformed_url_is_refused_without_being_shown(url: Any) -> None:
     assert "hunter2" not in str(caught.value)
     assert "nats://" in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("", "it is empty"),
+        ("nats://a,", "an item of the list is empty"),
+        ("http://a", "the scheme"),
+        ("nats://a:0", "the port"),
+        ("nats://a:99999", "the port"),
+        ("nats://a:x", "the port"),
+        ("nats://:4222", "no host"),
+        ("nats://a b", "a space"),
+        ("nats://[a", "the host"),
+        ("nats://a/b", "behind the host"),
+        ("nats://:secret@a", "the password has no user"),
+        ("nats://u:p@a,nats://v:p@b", "different credentials"),
+    ],
+)
+def test_j10_an_error_says_which_part_of_a_url_is_wrong(url: str, part: str) -> None:
+    with pytest.raises(InvalidInput, match=part):
+        Nats(url)
+
+
+SEED = seed(nkeys.PREFIX_BYTE_USER)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "expected"),
+    [
+        ("nats://hark@h", {"password": "pw"}, ("hark", "pw", None)),
+        ("nats://hark:pw@h", {"user": "hark"}, ("hark", "pw", None)),
+        ("nats://hark:pw@h", {"user": "hark", "password": "pw"}, ("hark", "pw", None)),
+        ("nats://hark:@h", {}, ("hark", "", None)),
+        ("nats://t@h", {}, (None, None, "t")),
+        ("nats://t@h", {"token": "t"}, (None, None, "t")),
+        ("nats://hark:pw@a,nats://b", {}, ("hark", "pw", None)),
+    ],
+)
+def test_j10_what_the_options_leave_out_is_taken_from_the_url(
+    url: str, options: dict[str, Any], expected: tuple[str | None, ...]
+) -> None:
+    found = Nats(url, **options)
+    assert (found.user, found.password, found.token) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "why"),
+    [
+        ("nats://hark:pw@h", {"user": "other"}, "the user in the URL"),
+        ("nats://hark:pw@h", {"password": "other"}, "the password in the URL"),
+        ("nats://hark@h", {"user": "hark"}, "no password"),
+        ("h", {"user": "hark"}, "no password"),
+        ("h", {"password": "pw"}, "no user"),
+        ("h", {"user": "hark", "password": "pw", "token": "t"}, "user and token"),
+        ("nats://hark:pw@h", {"token": "t"}, "user and token"),
+        ("h", {"token": "t", "nkey_seed": SEED}, "token and nkey_seed"),
+        ("h", {"user": "hark", "password": b"hunter2"}, "give text"),
+        ("h", {"nkey_seed": "SUhunter2"}, "not the seed"),
+        ("h", {"nkey_seed": SEED[:-1]}, "not the seed"),
+        ("h", {"nkey_seed": SEED[:-1] + ("A" if SEED[-1] != "A" else "Q")}, "not the seed"),
+        ("h", {"nkey_seed": seed(nkeys.PREFIX_BYTE_ACCOUNT)}, "not the seed"),
+        ("h", {"nkey_seed": "SUhünter2"}, "not the seed"),
+        ("h", {"nkey_seed": b"SUhunter2"}, "not the seed"),
+        ("h", {"credentials": "/nowhere/missing.creds"}, "missing.creds'.: the file does not exist"),
+        ("h", {"credentials": "/tmp"}, "is a directory"),
+        ("h", {"credentials": 5}, "give the path"),
+        ("ws://h", {"tls": ssl.create_default_context()}, "wss://"),
+    ],
+)
+def test_j10_incomplete_or_contradictory_credentials_are_refused_and_not_dropped(
+    url: str, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why) as caught:
+        Nats(url, **options)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_j10_a_sound_seed_is_accepted() -> None:
+    for _ in range(20):
+        Nats("h", nkey_seed=seed(nkeys.PREFIX_BYTE_USER))
 
 
 @pytest.mark.parametrize("options", [{"bucket": "a.b"}, {"bucket": ""}, {"keep": -1}, {"bucket": 5}])
@@ -219,4 +312,6 @@ def test_j10_the_parts_of_a_url() -> None:
         5,
     )
     assert at_url(Nats("nats://u:p@a"), "nats://t@c").token == "t"
+    assert at_url(Nats("nats://a", nkey_seed=SEED), "nats://t@c").nkey_seed is None
+    assert at_url(Nats("nats://a", nkey_seed=SEED), "nats://c").nkey_seed == SEED
     assert NatsReport("a", "b").problem is None

@@ -36,7 +36,9 @@ class NatsOption:
         if nats is None:
             return
         if not isinstance(nats, str | Nats):
-            raise InvalidInput("nats=: give the URL of a NATS server, for example nats://localhost:4222, or Nats(…).")
+            raise InvalidInput(
+                "Hark(nats=…): give the URL of a NATS server, for example nats://localhost:4222, or Nats(…)."
+            )
         if isinstance(nats, Nats):
             self.options = nats
         else:

@@ -5,19 +5,25 @@ Credentials are taken out of the URL at once: what is left of it can be shown in
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import ssl
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from hark.model.errors import InvalidInput
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 
+WITHOUT_NATS: Final = "Hark works without it; signals that NATS has stored are read when it is back"
+"""What follows if NATS cannot be used, for the log and `hark doctor`."""
 _PORTS: Final = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SEED_BYTES: Final = 36  # of a decoded nkey seed: its kind, 32 bytes, a checksum
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -26,7 +32,8 @@ class Nats:
 
     Args:
         url: The address of the server, or those of a cluster, separated by commas. It may have a user and a password
-            (`nats://user:password@host`) or a token (`nats://token@host`).
+            (`nats://user:password@host`) or a token (`nats://token@host`). With `tls://`, nothing is sent to a server
+            that does not offer TLS.
 
     Attributes:
         servers: The addresses, without credentials.
@@ -35,14 +42,16 @@ class Nats:
         token: A token instead of a user.
         nkey_seed: The seed of an nkey, as text that begins with SU.
         credentials: The path of a `.creds` file.
-        tls: The TLS context for servers that need more than the certificates of the system.
+        tls: The TLS context for servers that need more than the certificates of the system. Also with `nats://`,
+            nothing is sent then to a server that does not offer TLS.
         bucket: The KV bucket that signals are put into. It belongs to one store.
         keep: How long a value that was read stays in the bucket, in seconds or as a `timedelta`.
         send_signals: Whether signals that this app sends are put into the bucket too, for other programs to see.
         wake_ups: Whether processes with the same store wake each other over NATS, besides what the database offers.
 
     Raises:
-        InvalidInput: A value is malformed.
+        InvalidInput: A value is malformed, credentials are incomplete or of two kinds, or there is no such `.creds`
+            file.
 
     Example:
         Hark("postgresql://localhost/shop", nats=Nats("tls://nats.internal", credentials="/run/secrets/hark.creds"))
@@ -79,11 +88,15 @@ class Nats:
         if not (isinstance(bucket, str) and _BUCKET.fullmatch(bucket)):
             raise InvalidInput(f"Nats(bucket={bucket!r}): give 1 to 64 characters of A-Z a-z 0-9 _ -")
         micros(keep, "keep of Nats", zero=True)
-        if user is None and password is None and token is None:
-            user, password, token = found
+        given = _Login(user, password, token).combined_with(found)
+        _check_one_kind(given, nkey_seed, credentials)
+        _check_seed(nkey_seed)
+        _check_file(credentials)
+        if tls is not None and any(server.startswith("ws://") for server in servers):
+            raise InvalidInput("Nats(tls=…): ws:// has no TLS. Write wss://, or leave out tls=.")
         values = dict(
-            servers=servers, user=user, password=password, token=token, nkey_seed=nkey_seed, credentials=credentials,
-            tls=tls, bucket=bucket, keep=keep, send_signals=send_signals, wake_ups=wake_ups,
+            servers=servers, user=given.user, password=given.password, token=given.token, nkey_seed=nkey_seed,
+            credentials=credentials, tls=tls, bucket=bucket, keep=keep, send_signals=send_signals, wake_ups=wake_ups,
         )  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -104,15 +117,14 @@ class Nats:
 
 def at_url(options: Nats, url: str) -> Nats:
     """The same options for another server. Credentials are those of the URL, if it has some."""
-    other = Nats(url)
-    credentials = options if other.user is None and other.token is None else other
+    keeps = _split(url)[1] == _Login()
     return Nats(
         url,
-        user=credentials.user,
-        password=credentials.password,
-        token=credentials.token,
-        nkey_seed=options.nkey_seed,
-        credentials=options.credentials,
+        user=options.user if keeps else None,
+        password=options.password if keeps else None,
+        token=options.token if keeps else None,
+        nkey_seed=options.nkey_seed if keeps else None,
+        credentials=options.credentials if keeps else None,
         tls=options.tls,
         bucket=options.bucket,
         keep=options.keep,
@@ -136,43 +148,138 @@ class NatsReport:
     """Values in it that are not committed yet."""
     is_read: bool = False
     """Whether a process reads it."""
+    reader: str = ""
+    """That process, for example "process 4711 on host-a"."""
+    is_silent: bool = False
+    """It does not answer."""
     is_stuck: bool = False
-    """That process has failed to commit for a while."""
+    """It has failed to commit for a while."""
     last_error: str | None = None
-    """The last error of that process."""
+    """Its last error, until it has noticed that things work again."""
+    error_age: float | None = None
+    """How long ago that was, in seconds."""
 
 
-_Found = tuple[str | None, str | None, str | None]  # user, password, token
+class _Login(NamedTuple):
+    """Credentials that are text. A name alone, in a URL, is a token, or the user of a password that is an option."""
+
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+    def combined_with(self, url: _Login) -> _Login:
+        """The options, and what they leave out of the URL. Nothing that was given is dropped.
+
+        Raises:
+            InvalidInput: Both have the same part, with different values, or one part is missing.
+        """
+        for name, value in self._asdict().items():
+            if not isinstance(value, str | None):
+                raise InvalidInput(f"Nats({name}=…): give text, not {type(value).__name__}.")
+        if url.token is not None and (self.user is not None or self.password is not None):
+            url = _Login(user=url.token)
+        parts: list[str | None] = []
+        for name, mine, other in zip(self._fields, self, url, strict=True):
+            if mine is not None and other is not None and mine != other:
+                raise InvalidInput(f"Nats(…): the {name} in the URL is not that of {name}=. Give one of them.")
+            parts.append(other if mine is None else mine)
+        found = _Login(*parts)
+        if found.user is not None and found.password is None:
+            raise InvalidInput("Nats(…): the user has no password. Give both: nats://user:password@host, or password=.")
+        if not found.user and found.password is not None:
+            raise InvalidInput("Nats(…): the password has no user. Give both: nats://user:password@host, or user=.")
+        return found
 
 
-def _split(url: object) -> tuple[tuple[str, ...], _Found]:
-    """The addresses of a URL without credentials, and the credentials of the first that has some.
+def _check_one_kind(login: _Login, nkey_seed: object, credentials: object) -> None:
+    """The client would use one kind of credentials, and drop the others without a word."""
+    kinds = {"user": login.user, "token": login.token, "nkey_seed": nkey_seed, "credentials": credentials}
+    given = [name for name, value in kinds.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidInput(f"Nats(…): there are credentials of several kinds, {' and '.join(given)}. Give one kind.")
+
+
+def _check_seed(seed: object) -> None:
+    """A seed is 36 bytes in base32: its kind, the seed, and a checksum of both. An error does not show it."""
+    if seed is None:
+        return
+    try:
+        raw = base64.b32decode(f"{seed}======"[: 8 * -(-len(str(seed)) // 8)])
+    except (binascii.Error, ValueError):
+        raw = b""
+    is_sound = len(raw) == _SEED_BYTES and binascii.crc_hqx(raw[:-2], 0) == int.from_bytes(raw[-2:], "little")
+    if not (isinstance(seed, str) and seed.startswith("SU") and is_sound):
+        raise InvalidInput(
+            "Nats(nkey_seed=…): this is not the seed of a user. Give the whole seed as text, 58 characters that begin "
+            "with SU, for example from `nsc generate nkey --user`."
+        )
+
+
+def _check_file(path: object) -> None:
+    if path is None:
+        return
+    if not isinstance(path, str | PathLike):
+        raise InvalidInput("Nats(credentials=…): give the path of a .creds file.")
+    file = fspath(path)
+    if not Path(str(file)).is_file():
+        what = "is a directory" if Path(str(file)).is_dir() else "does not exist"
+        raise InvalidInput(f"Nats(credentials={str(file)!r}): the file {what}. Give the path of a .creds file.")
+
+
+def _split(url: object) -> tuple[tuple[str, ...], _Login]:
+    """The addresses of a URL without credentials, and the credentials that it has.
 
     An error never shows the URL: one that is malformed may have its password anywhere.
     """
     if not isinstance(url, str) or not url.strip():
-        raise InvalidInput("nats=: give the URL of a NATS server, for example nats://localhost:4222.")
+        raise _malformed("it is empty" if isinstance(url, str) else "it is not text")
     servers: list[str] = []
-    found: _Found = (None, None, None)
-    for one in url.split(","):
-        text = one.strip() if "://" in one else f"nats://{one.strip()}"
-        try:
-            parts = urlsplit(text)
-            host, port = parts.hostname or "", parts.port
-        except ValueError:
-            raise _malformed() from None
-        if parts.scheme not in _PORTS or not host or parts.path.strip("/") or parts.query or parts.fragment:
-            raise _malformed()
-        if found == (None, None, None) and parts.username:
-            user, password = unquote(parts.username), None if parts.password is None else unquote(parts.password)
-            found = (None, None, user) if password is None else (user, password, None)
-        shown = f"[{host}]" if ":" in host else host
-        servers.append(f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}")
+    found = _Login()
+    for item in url.split(","):
+        text = item.strip() if "://" in item else f"nats://{item.strip()}"
+        if not item.strip():
+            raise _malformed("an item of the list is empty; remove the comma")
+        host, port, parts = _host_and_port(text)
+        login = _login(parts)
+        if login != _Login() != found != login:
+            raise InvalidInput("Nats(…): the servers have different credentials. Hark uses one user for all of them.")
+        found = found if login == _Login() else login
+        servers.append(f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}")
     return tuple(servers), found
 
 
-def _malformed() -> InvalidInput:
+def _host_and_port(text: str) -> tuple[str, int, SplitResult]:
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+    except ValueError:
+        raise _malformed("the host is not a name or an address") from None
+    if parts.scheme not in _PORTS:
+        raise _malformed("the scheme is not nats, tls, ws or wss")
+    if not host:
+        raise _malformed("there is no host")
+    if any(char.isspace() or not char.isprintable() for char in host):
+        raise _malformed("the host has a space or a control character in it")
+    try:
+        port = _PORTS[parts.scheme] if parts.port is None else parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise _malformed("the port is not a number from 1 to 65535")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise _malformed("there is something behind the host and the port")
+    return host, port, parts
+
+
+def _login(parts: SplitResult) -> _Login:
+    user = unquote(parts.username or "")
+    if parts.password is None:
+        return _Login(token=user or None)
+    return _Login(user=user, password=unquote(parts.password))
+
+
+def _malformed(what: str) -> InvalidInput:
     return InvalidInput(
-        "nats=: the URL is malformed. Write nats://host:4222, or tls://, ws:// or wss://, and special characters in a "
-        "password as %XX."
+        f"The NATS URL is malformed: {what}. Write nats://host:4222, or tls://, ws:// or wss://, and special "
+        "characters in a password as %XX."
     )

@@ -86,16 +86,18 @@ def _of_nats(counters: NatsCounters) -> list[Family]:
     sent = {kind: counters.sent[kind] for kind in ("chunk", "dropped", "signal")}
     return [
         Family("hark_nats_connected", "gauge", "Whether this process is connected to NATS.",
-               _one(counters.is_connected)),
+               _one(int(counters.is_connected))),
         Family("hark_nats_connects_total", "counter", "How often this process has connected to NATS.",
                _one(counters.connects)),
         Family("hark_nats_reader", "gauge", "Whether this process is the one that reads signals from NATS.",
-               _one(counters.is_reader)),
+               _one(int(counters.is_reader))),
         Family("hark_nats_received_total", "counter", "Signals that this process has read from NATS, by outcome.",
                _by("outcome", received)),
         Family("hark_nats_sent_total", "counter",
                "What this process has published on NATS: signals and chunks of streams; and what was dropped.",
                _by("kind", sent)),
+        Family("hark_nats_denied_total", "counter", "Messages of this process that the user may not publish on NATS.",
+               _one(counters.denied)),
     ]  # fmt: skip
 
 

@@ -4,18 +4,21 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
 from hark.doors.cli.commands import command
-from hark.doors.cli.engine import open_engine
+from hark.doors.cli.engine import open_engine, use_nats
 from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.cli.output import colored, print_json, printable, when
 from hark.model.durations import duration
 from hark.model.errors import HarkError
 from hark.model.masking import masked
-from hark.model.nats import NatsReport
+from hark.model.nats import WITHOUT_NATS, NatsReport
+
+if TYPE_CHECKING:
+    from hark.app import Hark
 
 _MAX_SKEW = 2.0  # seconds
 _MIN_SECRET = 16  # characters
@@ -46,11 +49,10 @@ def doctor(options: Options, nats: NatsUrl = None) -> None:
 
     checks = [_check_python()]
     try:
-        with open_engine(options, "read", nats) as hark:
+        with open_engine(options, "read") as hark:
             if isinstance(hark, Hark):
                 checks += diagnose(DoorAccess(hark).health().result())
-                if (report := DoorAccess(hark).nats_report().result()) is not None:
-                    checks.append(_check_nats(report))
+                checks += _check_server(hark, nats)
                 checks.append(_check_secret(os.environ.get("HARK_SECRET")))
             else:
                 hark.list(limit=1).result()
@@ -176,21 +178,44 @@ def _check_waits(facts: dict[str, Any]) -> Check:
     return Check("waits", "ok", text)
 
 
+def _check_server(hark: "Hark", url: str | None) -> list[Check]:
+    """What is to be said of NATS; nothing if it is not used."""
+    from hark.app.door_access import DoorAccess
+
+    try:
+        use_nats(hark, url)
+    except HarkError as error:
+        return [Check("nats", "error", str(error))]
+    report = DoorAccess(hark).nats_report().result()
+    return [] if report is None else [_check_nats(report)]
+
+
 def _check_nats(report: NatsReport) -> Check:
     where = f"NATS {report.server_version} at {report.address}".replace("  ", " ")
-    last = "" if report.last_error is None else f"; the last error of its reader: {report.last_error}"
+    reader = report.reader or "a process"
+    last = _last_error(report)
     unread = f"{_count(report.unread, 'unread signal')} in the bucket {report.bucket!r}"
     if report.problem is not None:
-        return Check("nats", "error", f"{report.address}: {report.problem}; signals wait there, and all else goes on")
+        return Check("nats", "error", f"{report.address}: {report.problem}. {WITHOUT_NATS}")
     if report.settings:
         text = f"{where}: the bucket {report.bucket!r} {' and '.join(report.settings)}; a worker corrects this"
         return Check("nats", "error", text)
     if not report.is_read:
         text = f"{where}, {unread}, and no process reads it; start a worker with the option nats, or with `--nats`"
         return Check("nats", "error" if report.unread else "warning", text)
+    if report.is_silent:
+        text = f"{where}, {unread}; the process that reads it does not answer. Another one takes over in a few seconds"
+        return Check("nats", "error", f"{text}; if that one is the only one, start it again")
     if report.is_stuck:
-        return Check("nats", "error", f"{where}, {unread}, which its reader cannot commit{last}")
-    return Check("nats", "ok", f"{where}, {unread}{last}")
+        return Check("nats", "error", f"{where}, {unread}, which {reader} cannot commit{last}")
+    return Check("nats", "ok", f"{where}, {unread}, read by {reader}{last}")
+
+
+def _last_error(report: NatsReport) -> str:
+    if report.last_error is None:
+        return ""
+    age = "" if report.error_age is None else f", {duration(report.error_age)} ago"
+    return f"; its last error{age}: {report.last_error}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -85,10 +85,19 @@ def local_app(options: Options) -> "Hark":
 
 
 def use_nats(app: "Hark", url: str | None) -> None:
-    """Let an app use the NATS server of `--nats` or `HARK_NATS`; both override the app's own."""
+    """Let an app use the NATS server of `--nats` or `HARK_NATS`; both override the app's own.
+
+    Raises:
+        InvalidInput: The URL is malformed; the text says where it was given.
+        MissingExtra: The NATS client is not installed.
+    """
     from hark.app.door_access import DoorAccess
 
-    DoorAccess(app).use_nats(url if url is not None else os.environ.get("HARK_NATS") or None)
+    given = url if url is not None else os.environ.get("HARK_NATS") or None
+    try:
+        DoorAccess(app).use_nats(given)
+    except InvalidInput as error:
+        raise InvalidInput(f"{'HARK_NATS' if url is None else '--nats'}: {error}") from None
 
 
 def local_only_app(options: Options, command: str) -> "Hark":

@@ -9,9 +9,13 @@ bucket        the stream behind the bucket, and its consumers
 election      which process reads
 reader        from the bucket into SQL
 incoming      what a value means
-outgoing      from SQL to the bucket, to the subjects of streams, and to other processes
+outgoing      what waits to be sent
+senders       from there to the bucket, to the subjects of streams, and to other processes
 cleaning      what was read is removed
 keys          how runs, names and tasks are written
+failures      why NATS cannot be used, and what to do
+problem_log   what the log says of that
+counters      what the metrics say
 report        what `hark doctor` says
 
 Imported by apps that have the option `nats` only.

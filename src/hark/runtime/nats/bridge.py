@@ -12,7 +12,8 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from nats.aio.msg import Msg
@@ -20,12 +21,23 @@ from nats.aio.msg import Msg
 from hark.kernel.requests import Deliver
 from hark.model.errors import NotOpen
 from hark.model.log import get_logger
-from hark.model.nats import Nats
+from hark.model.nats import WITHOUT_NATS, Nats
 from hark.runtime.nats.bucket import BadBucket, SignalBucket
-from hark.runtime.nats.connection import ApiError, Connection, ConnectionLost, JetStreamOff, connected, jetstream_off
+from hark.runtime.nats.connection import (
+    ApiError,
+    Connection,
+    ConnectionLost,
+    JetStreamOff,
+    NotAllowed,
+    connected,
+    jetstream_off,
+)
 from hark.runtime.nats.counters import NatsCounters
-from hark.runtime.nats.outgoing import Outgoing, Sender, wake_up_subject
+from hark.runtime.nats.failures import Denial
+from hark.runtime.nats.outgoing import Outgoing
+from hark.runtime.nats.problem_log import ProblemLog
 from hark.runtime.nats.reader import Outcome, Reader
+from hark.runtime.nats.senders import SignalSender, StreamSender, wake_up_subject
 from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:
@@ -35,8 +47,8 @@ _log = get_logger()
 _FIRST_PAUSE: Final = 0.1  # seconds before the second attempt to connect; each further pause is twice as long
 _LONGEST_PAUSE: Final = 5.0
 _TRY_AGAIN: Final = 5.0  # seconds until a bucket that cannot be used is tried again
-_SAY_AGAIN: Final = 60.0  # seconds until the same problem is logged again
 _LAST_ITEMS: Final = 1.0  # seconds to send what is left when the app closes
+_END: Final = 5.0  # seconds for the thread to end; it is a daemon, and is left behind then
 
 
 class NatsBridge:
@@ -49,11 +61,13 @@ class NatsBridge:
         self.counters = counters
         self.outgoing = Outgoing(options, self.counters)
         self._connection: Connection | None = None
-        self._logged = ("", 0.0)  # the present problem, and when it was logged
+        self._signals: SignalSender | None = None  # while there is a bucket
+        self._problems = ProblemLog(counters)
 
     async def run(self) -> None:
         """For as long as the app is open."""
         loop, stop = asyncio.new_event_loop(), asyncio.Event()
+        loop.set_default_executor(_DaemonThreads())
         thread = threading.Thread(target=self._main, args=(loop, stop), name="hark-nats", daemon=True)
         thread.start()
         try:
@@ -61,7 +75,7 @@ class NatsBridge:
         finally:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(stop.set)
-            await asyncio.to_thread(thread.join)
+            await asyncio.to_thread(thread.join, _END)
 
     def _main(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -76,11 +90,16 @@ class NatsBridge:
         await asyncio.gather(connecting, return_exceptions=True)
 
     async def _send_rest(self) -> None:
-        while self._connection is not None and self.outgoing:
+        while self._connection is not None and self._has_rest():
             await asyncio.sleep(0.005)
         if self._connection is not None:
             with contextlib.suppress(ConnectionLost):
                 await self._connection.flush()
+
+    def _has_rest(self) -> bool:
+        if self._signals is not None and (self.outgoing.has_signals or self._signals.has_unanswered):
+            return True
+        return self.outgoing.has_chunks
 
     # -- connections ------------------------------------------------------------------------------
 
@@ -89,13 +108,11 @@ class NatsBridge:
         while True:
             began = time.monotonic()
             try:
-                async with connected(self._options) as connection:
-                    self._solve(f"Connected to NATS {connection.server_version} at {self._options.address}.")
-                    await self._use(connection)
+                async with connected(self._options, self._note_denial) as connection:
+                    await self._use_as_allowed(connection)
             except ConnectionLost as lost:
-                self._report(
-                    f"NATS at {self._options.address} cannot be used: {lost}. Signals that are put there wait, and all "
-                    "else goes on. Trying again."
+                self._problems.report(
+                    f"NATS at {self._options.address} cannot be used: {lost}. {WITHOUT_NATS}. Trying again."
                 )
             except Exception:
                 _log.exception("The connection to NATS failed with an unexpected error; it is made again.")
@@ -103,6 +120,27 @@ class NatsBridge:
                 pause = _FIRST_PAUSE
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _use_as_allowed(self, connection: Connection) -> None:
+        """Read and send until the connection fails. If the server is silent because the user may not do something, it
+        is that which is logged."""
+        try:
+            await self._use(connection)
+        except ConnectionLost:
+            if connection.is_closed or connection.denial is None:
+                raise
+            self._report_denial(connection.denial)
+
+    def _note_denial(self, denial: Denial) -> None:
+        """The server refuses a message or a subscription."""
+        if denial.verb == "publish":
+            self.counters.denied += 1
+            if self._signals is not None:
+                self._signals.drop_denied(denial)
+        self._report_denial(denial)
+
+    def _report_denial(self, denial: Denial) -> None:
+        self._problems.report(f"NATS at {self._options.address}: {denial}.", kind=denial.kind, lasting=True)
 
     async def _use(self, connection: Connection) -> None:
         """Read and send until the connection fails."""
@@ -113,7 +151,11 @@ class NatsBridge:
         self.counters.is_connected = True
         self.counters.connects += 1
         ready = asyncio.Event()  # there is a bucket
-        parts = (connection.wait_closed(), self._read(connection, ready), self._send(connection, ready))
+        streams = StreamSender(connection, self.outgoing, self._options.bucket, self.counters)
+        parts = (
+            connection.wait_closed(), self._read(connection, ready), streams.run(),
+            self._send_signals(connection, ready),
+        )  # fmt: skip
         tasks = [asyncio.create_task(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -129,9 +171,13 @@ class NatsBridge:
     async def _hint(self, message: Msg) -> None:
         self._clerk.hint()
 
-    async def _send(self, connection: Connection, ready: asyncio.Event) -> None:
+    async def _send_signals(self, connection: Connection, ready: asyncio.Event) -> None:
         await ready.wait()
-        await Sender(connection, self.outgoing, self._options.bucket, self.counters).run()
+        self._signals = SignalSender(connection, self.outgoing, self._options.bucket, self.counters)
+        try:
+            await self._signals.run()
+        finally:
+            self._signals = None
 
     # -- signals ----------------------------------------------------------------------------------
 
@@ -143,15 +189,21 @@ class NatsBridge:
             )
             try:
                 await bucket.ensure()
+                self._problems.solve(f"Connected to NATS {connection.server_version} at {connection.server}.")
                 ready.set()
                 await reader.run()
             except NotOpen:
                 await asyncio.Event().wait()  # the app closes, and cancels this
             except JetStreamOff:
-                self._report(f"NATS at {self._options.address}: {jetstream_off()}. No signals are read from there.")
+                self._report_bucket(jetstream_off(), lasting=False)
             except (ApiError, BadBucket) as error:
-                self._report(f"NATS at {self._options.address}: {error}. No signals are read from there.")
+                # With a bucket that exists and cannot be read, or may not be, the next attempt seems to succeed too.
+                self._report_bucket(str(error), lasting=ready.is_set() or isinstance(error, NotAllowed))
             await asyncio.sleep(_TRY_AGAIN)
+
+    def _report_bucket(self, problem: str, *, lasting: bool) -> None:
+        text = f"NATS at {self._options.address}: {problem}. No signals are read from there."
+        self._problems.report(text, lasting=lasting)
 
     async def _commit(self, requests: Sequence[Deliver]) -> list[Outcome]:
         """Deliver signals in one turn. The outcome of each is what `Hark.signal` returns or raises."""
@@ -169,16 +221,23 @@ class NatsBridge:
                 outcomes.append(error)
         return outcomes
 
-    # -- the log ----------------------------------------------------------------------------------
 
-    def _report(self, problem: str) -> None:
-        """Log a problem: once, and again after a while if it lasts."""
-        self.counters.last_error = problem
-        text, at = self._logged
-        if problem != text or time.monotonic() - at > _SAY_AGAIN:
-            self._logged = (problem, time.monotonic())
-            _log.warning("%s", problem)
+class _DaemonThreads(ThreadPoolExecutor):
+    """Runs each call in a daemon thread. The loop looks up host names in its executor: a DNS that does not answer must
+    keep neither the app nor the process from ending."""
 
-    def _solve(self, text: str) -> None:
-        self._logged = ("", 0.0)
-        _log.info("%s", text)
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=run, name="hark-nats-dns", daemon=True).start()
+        return future

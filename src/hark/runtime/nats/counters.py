@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections import Counter
 
-from msgspec import Struct, field
 
-
-class NatsCounters(Struct):
+class NatsCounters:
     """Written on the NATS thread, read from any."""
 
-    is_connected: bool = False
-    is_reader: bool = False
-    connects: int = 0
-    """How often a connection was made."""
-    received: Counter[str] = field(default_factory=Counter)
-    """Signals that were read from the bucket, by what became of them."""
-    sent: Counter[str] = field(default_factory=Counter)
-    """What was published, by kind, and what was dropped."""
-    last_error: str | None = None
+    def __init__(self) -> None:
+        self.is_connected = False
+        self.is_reader = False
+        self.connects = 0
+        """How often a connection was made."""
+        self.received: Counter[str] = Counter()
+        """Signals that were read from the bucket, by what became of them."""
+        self.sent: Counter[str] = Counter()
+        """What was published, by kind, and what was dropped."""
+        self.denied = 0
+        """Messages that the user may not publish."""
+        self._last_error: tuple[str, float] | None = None
+
+    @property
+    def last_error(self) -> str | None:
+        """The last error, until it is known that things work again."""
+        return None if self._last_error is None else self._last_error[0]
+
+    @last_error.setter
+    def last_error(self, text: str | None) -> None:
+        self._last_error = None if text is None else (text, time.monotonic())
+
+    @property
+    def process(self) -> str:
+        """This process, for people."""
+        return f"process {os.getpid()} on {socket.gethostname()}"
+
+    @property
+    def error_age(self) -> float | None:
+        """How long ago the last error was, in seconds."""
+        found = self._last_error
+        return None if found is None else time.monotonic() - found[1]

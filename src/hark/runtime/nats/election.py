@@ -40,6 +40,8 @@ class ReaderState(msgspec.Struct):
 
     is_stuck: bool  # it has failed to commit for a while; another process may be able to
     last_error: str | None = None
+    error_age: float | None = None  # seconds
+    process: str = ""  # which process it is, for people
 
 
 async def ask_reader(connection: Connection, bucket: str) -> ReaderState | None:

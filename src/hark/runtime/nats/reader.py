@@ -96,7 +96,8 @@ class Reader:
         """Tell another process that this one reads."""
         since = self._uncommitted_since
         stuck = since is not None and time.monotonic() - since > _STUCK
-        state = ReaderState(is_stuck=stuck, last_error=self._counters.last_error)
+        counters = self._counters
+        state = ReaderState(stuck, counters.last_error, counters.error_age, counters.process)
         await self._connection.publish(question.reply, msgspec.json.encode(state))
 
     async def _read(self, term: Term) -> None:

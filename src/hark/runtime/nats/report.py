@@ -35,8 +35,8 @@ async def _look(connection: Connection, report: NatsReport) -> None:
     try:
         state = await ask_reader(connection, report.bucket)
     except nats.errors.TimeoutError:
-        report.is_read = report.is_stuck = True
-        report.last_error = "it does not answer"
+        report.is_read = report.is_silent = True
         return
     if state is not None:
-        report.is_read, report.is_stuck, report.last_error = True, state.is_stuck, state.last_error
+        report.is_read, report.reader, report.is_stuck = True, state.process, state.is_stuck
+        report.last_error, report.error_age = state.last_error, state.error_age
