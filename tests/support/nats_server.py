@@ -1,6 +1,7 @@
 """A real NATS server from a wheel, on loopback TCP, that can be stopped, killed, paused, wiped and restarted."""
 
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -86,6 +87,7 @@ class NatsServer:
         """The server accepts connections, and does nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)  # it may run on for a moment, and answer
 
     def resume(self) -> None:
         assert self._process is not None

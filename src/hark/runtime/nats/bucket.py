@@ -16,7 +16,7 @@ import msgspec
 import nats.errors
 from msgspec import Struct
 
-from hark.runtime.nats.connection import ApiError, Connection
+from hark.runtime.nats.connection import ApiError, Connection, NotAllowed
 
 VALUES_PER_KEY: Final = 2**31 - 1  # the largest number that clients with 32 bits can read
 MOST_UNACKNOWLEDGED: Final = 1000
@@ -49,7 +49,7 @@ class Stream(Struct, frozen=True):
         return _is_above(self.size, self.most, 0.5) or _is_above(self.values, self.most_values, 0.5)
 
 
-class Limits(Struct, frozen=True):
+class AccountStorage(Struct, frozen=True):
     """What JetStream stores for the account, and how much it may store, in bytes; -1: no limit."""
 
     used: int
@@ -237,18 +237,18 @@ class SignalBucket:
             raise
         return StoredValue(found["seq"], found["subject"].removeprefix(self.prefix), found["time"])
 
-    async def limits(self, stream: Stream) -> Limits | None:
+    async def limits(self, stream: Stream) -> AccountStorage | None:
         """Those of the account, for a stream of this kind; None if this user may not ask for them."""
         try:
             answer = await self._connection.request("$JS.API.INFO", timeout=_INFO)
-        except (nats.errors.NoRespondersError, nats.errors.TimeoutError):
+        except (nats.errors.NoRespondersError, nats.errors.TimeoutError, NotAllowed):
             return None
         found = msgspec.json.decode(answer.data)
         account = (found.get("tiers") or {}).get(f"R{stream.replicas}", found)
         kind = "memory" if stream.storage == "memory" else "storage"
         if kind not in account or "limits" not in account:
             return None
-        return Limits(account[kind], account["limits"].get(f"max_{kind}", -1))
+        return AccountStorage(account[kind], account["limits"].get(f"max_{kind}", -1))
 
     async def purge_before(self, sequence: int) -> int:
         """Remove all values below this sequence. Returns how many there were."""

@@ -249,14 +249,35 @@ class Connection:
         except nats.errors.NoRespondersError:
             raise
         except nats.errors.TimeoutError:
-            # The server does not answer a request that the user may not send, but reports it.
-            if (denial := self._refused.pop(subject.lower(), None)) is not None:
-                raise NotAllowed(denial) from None
-            raise
+            raise self._unanswered(subject) from None
         except (nats.errors.Error, OSError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and not self._closed.is_set():
                 raise
             raise self._lost(error) from error
+
+    async def request_until(self, subject: str, accept: Callable[[Msg], bool], *, timeout: float) -> Msg:
+        """As `request`, on a subject on which other programs may answer too: the first answer that is accepted."""
+        self._asked.add(subject.lower())
+        inbox, answers = self.new_inbox(), asyncio.Queue[Msg]()
+        subscription = await self.subscribe(inbox, answers.put)
+        try:
+            await self.publish(subject, reply=inbox)
+            async with asyncio.timeout(timeout):
+                while True:
+                    answer = await answers.get()
+                    if (answer.headers or {}).get("Status") == _NO_RESPONDERS:
+                        raise nats.errors.NoRespondersError
+                    if accept(answer):
+                        return answer
+        except TimeoutError:
+            raise self._unanswered(subject) from None
+        finally:
+            await self.unsubscribe(subscription)
+
+    def _unanswered(self, subject: str) -> Exception:
+        """The server does not answer a request that the user may not send, but reports it."""
+        denial = self._refused.pop(subject.lower(), None)
+        return nats.errors.TimeoutError() if denial is None else NotAllowed(denial)
 
     async def ask(self, subject: str, question: Any = None) -> dict[str, Any]:
         """Ask the JetStream API, for example "STREAM.INFO.KV_signals".
@@ -292,6 +313,7 @@ class Connection:
             raise self._lost(error) from error
 
 
+_NO_RESPONDERS: Final = "503"
 _JETSTREAM_OFF_CODES: Final = (10039, 10076)  # not enabled for the account, or for the server
 
 

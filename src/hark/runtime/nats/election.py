@@ -24,7 +24,6 @@ from hark.runtime.nats.bucket import SignalBucket, Stream
 from hark.runtime.nats.connection import Connection
 
 _ASK: Final = 1.0  # seconds between two questions, and for an answer
-_NO_RESPONDERS: Final = "503"
 _WORDS: Final = 9  # of the subject on which a value is acknowledged
 _FEWER: Final = 10  # times fewer values at a time after a reader that ended before it acknowledged them
 _MOST_UNANSWERED: Final = 3  # questions in a row: then the reader is paused, or cut off
@@ -49,32 +48,26 @@ async def ask_reader(connection: Connection, bucket: str) -> ReaderState | None:
 
     Raises:
         nats.errors.TimeoutError: A process waits for values, and does not answer in time.
+        NotAllowed: The user may not ask.
     """
-    inbox, answers = connection.new_inbox(), asyncio.Queue[Msg]()
-    subscription = await connection.subscribe(inbox, answers.put)
     try:
-        await connection.publish(reader_subject(bucket), reply=inbox)
-        async with asyncio.timeout(_ASK):
-            return await _first_state(answers)
-    except TimeoutError:
-        if await SignalBucket(connection, bucket).is_waited_for():
-            raise nats.errors.TimeoutError from None
+        answer = await connection.request_until(reader_subject(bucket), _is_of_reader, timeout=_ASK)
+    except nats.errors.NoRespondersError:
         return None
-    finally:
-        await connection.unsubscribe(subscription)
+    except nats.errors.TimeoutError:
+        if await SignalBucket(connection, bucket).is_waited_for():
+            raise
+        return None
+    return msgspec.json.decode(answer.data, type=ReaderState)
 
 
-async def _first_state(answers: asyncio.Queue[Msg]) -> ReaderState | None:
-    """The first answer of a reader; None if NATS says that there is none. Others may answer too, for example a stream
-    that stores everything on `hark.>`."""
-    while True:
-        answer = await answers.get()
-        if (answer.headers or {}).get("Status") == _NO_RESPONDERS:
-            return None
-        try:
-            return msgspec.json.decode(answer.data, type=ReaderState)
-        except msgspec.DecodeError:
-            continue
+def _is_of_reader(answer: Msg) -> bool:
+    """Others may answer too, for example a stream that stores everything on `hark.>`."""
+    try:
+        msgspec.json.decode(answer.data, type=ReaderState)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 async def wait_until_needed(connection: Connection, bucket: str) -> None:
