@@ -81,7 +81,7 @@ async def test_j10_fault_53_the_first_signals_of_a_wiped_server_are_not_taken_fo
 
 
 async def test_j10_fault_53_a_bucket_that_is_deleted_and_made_again_is_read_again(
-    sqlite_store: Store, own_server: NatsServer
+    sqlite_store: Store, own_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with collecting(sqlite_store, own_server) as (app, instance):
         for n in range(3):
@@ -90,6 +90,9 @@ async def test_j10_fault_53_a_bucket_that_is_deleted_and_made_again_is_read_agai
                 await client.put(f"{instance.id}.s", str(n))
                 assert await until_collected(sqlite_store, instance, n + 1) == list(range(n + 1))
                 await client.js.delete_stream("KV_signals")
+        assert caplog.text.count("The NATS bucket 'signals' is a new one") == 2, (
+            "once for each that was deleted and read"
+        )
 
 
 async def test_j10_fault_53_a_paused_server_delays_and_loses_nothing(

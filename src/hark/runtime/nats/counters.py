@@ -22,6 +22,8 @@ class NatsCounters:
         """What was published, by kind, and what was dropped."""
         self.denied = 0
         """Messages that the user may not publish."""
+        self.stream_created: str | None = None
+        """When the stream was created that this process has read last: another one is not the same bucket."""
         self._last_error: tuple[str, float] | None = None
 
     @property

@@ -102,6 +102,13 @@ class Reader:
 
     async def _read(self, term: Term) -> None:
         _log.info("Reading signals from the NATS bucket %r.", self._bucket.name)
+        if self._counters.stream_created not in (None, term.stream.created):
+            _log.warning(
+                "The NATS bucket %r is a new one: the last one was deleted, or the server was wiped. Signals in the last "
+                "one that were not read are lost.",
+                self._bucket.name,
+            )
+        self._counters.stream_created = term.stream.created
         for key in term.before.unreadable:
             self._refuse(key, "the key is not UTF-8")
         cleaning = asyncio.create_task(clean_for_ever(term, self._keep))
