@@ -104,8 +104,8 @@ class Reader:
         _log.info("Reading signals from the NATS bucket %r.", self._bucket.name)
         if self._counters.stream_created not in (None, term.stream.created):
             _log.warning(
-                "The NATS bucket %r is a new one: the last one was deleted, or the server was wiped. Signals in the last "
-                "one that were not read are lost.",
+                "The NATS bucket %r is a new one: the last one was deleted, or the server was wiped. Signals that were "
+                "not read before that are lost.",
                 self._bucket.name,
             )
         self._counters.stream_created = term.stream.created
