@@ -7,6 +7,7 @@ on the next one, with the same id, so the server drops a repeat. A chunk of a st
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final
 
 import msgspec
@@ -38,7 +39,7 @@ class _ChunkData(msgspec.Struct):
 _chunk: Final = msgspec.json.Decoder(_ChunkData).decode
 
 
-class _Sender:
+class _Sender(ABC):
     """Waits for items in the queue."""
 
     def __init__(self, connection: Connection, outgoing: Outgoing, counters: NatsCounters) -> None:
@@ -63,8 +64,9 @@ class _Sender:
         finally:
             self._outgoing.ignore(wake)
 
+    @abstractmethod
     async def _send_all(self) -> None:
-        raise NotImplementedError
+        """Publish what waits."""
 
     def _drop_large(self, what: str, run: str) -> None:
         self._counters.sent["dropped"] += 1
