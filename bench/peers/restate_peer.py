@@ -8,6 +8,7 @@ when the code of the service has run; its last record is not awaited.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -56,7 +57,7 @@ async def parked(context: restate.Context, number: int) -> Any:
 @asynccontextmanager
 async def serving(kind: str) -> AsyncIterator[int]:
     """Run the service; yields its port."""
-    app, port, stop = restate.app([service]), free_port(), asyncio.Event()
+    app, [port], stop = restate.app([service]), free_ports(1), asyncio.Event()
     if kind == "granian":
         server = Server(
             app, address="127.0.0.1", port=port, interface="asginl", http=HTTPModes.http2, log_enabled=False
@@ -76,10 +77,10 @@ async def serving(kind: str) -> AsyncIterator[int]:
 @asynccontextmanager
 async def restate_running(partitions: int, suspend: bool) -> AsyncIterator[tuple[int, int]]:
     """Run the server of Restate; yields the ports of its ingress and its admin API."""
-    ingress, admin = free_port(), free_port()
+    ingress, admin, node = free_ports(3)
     with tempfile.TemporaryDirectory(prefix="hark-bench-restate-") as home:
         settings = {
-            "LISTEN_MODE": "tcp", "BIND_IP": "127.0.0.1", "BIND_PORT": free_port(), "BASE_DIR": home,
+            "LISTEN_MODE": "tcp", "BIND_IP": "127.0.0.1", "BIND_PORT": node, "BASE_DIR": home,
             "ADMIN__BIND_PORT": admin, "INGRESS__BIND_PORT": ingress, "DISABLE_TELEMETRY": "true", "LOG_FILTER": "off",
             "DEFAULT_NUM_PARTITIONS": partitions, "WORKER__INVOKER__CONCURRENT_INVOCATIONS_LIMIT": 10_000,
             "WORKER__INVOKER__INACTIVITY_TIMEOUT": "0s" if suspend else "10m",
@@ -95,10 +96,13 @@ async def restate_running(partitions: int, suspend: bool) -> AsyncIterator[tuple
             await process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Different ones: all are held until the last is found."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 async def register(admin: int, port: int) -> None:
