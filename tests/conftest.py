@@ -27,7 +27,7 @@ _SERVER = pytest.StashKey[Postgres]()
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("crash", "browser")  # each test in them has the marker of this name
 # Opening a store that does not exist is a part of what these prove, or of how they begin.
-_WITHOUT_TABLES = ("crash/*", "store/*", "doors/test_cli_*", "doors/test_x3_masked_credentials.py")
+WITHOUT_TABLES = ("crash/*", "store/*", "doors/test_cli_*", "doors/test_x3_masked_credentials.py")
 _PARAMETRIZED = ("database", "module_database")
 
 
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for folder in _MARKED_FOLDERS:
             if item.path.is_relative_to(_TESTS / folder):
                 item.add_marker(folder)
-        if any(item.path.match(f"tests/{pattern}") for pattern in _WITHOUT_TABLES):
+        if any(item.path.match(f"tests/{pattern}") for pattern in WITHOUT_TABLES):
             item.add_marker("no_tables")
     if config.getoption("--store"):
         others = [item for item in items if not {*_PARAMETRIZED} & {*getattr(item, "fixturenames", ())}]
