@@ -129,7 +129,7 @@ async def test_fault_70_a_call_whose_connection_is_cut_is_applied_once(
     assert proxy.accidents == 1
     assert in_one_call[0], "the turn that was cut was not one call"
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
     assert await query(pg_store, "SELECT attempt, crashes FROM instances") == [(0, 0)]
 
 
@@ -146,7 +146,7 @@ async def test_fault_70_a_call_between_begin_and_commit_is_applied_once(
     assert proxy.accidents == 1
     assert in_one_call[0], "the turn that was cut was not one call"
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
 
 
 async def test_fault_70_a_call_that_the_server_reads_after_the_client_is_gone_does_not_happen(
@@ -163,7 +163,7 @@ async def test_fault_70_a_call_that_the_server_reads_after_the_client_is_gone_do
     await late.arrived.wait()
     await speaker.say("next")
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
 
 
 @pytest.mark.parametrize("accident", [cut_before, cut_reply], ids=["before the call", "after the call"])
@@ -205,13 +205,13 @@ async def test_fault_70_a_call_that_waits_for_a_lock_when_its_connection_is_cut_
         await other.close()
     await saying
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
 
 
 async def _waits_for_a_lock(store: Store) -> bool:
     found = await query(
         store,
         "SELECT 1 FROM pg_stat_activity WHERE application_name = 'hark clerk' AND wait_event_type = 'Lock' "
-        "AND query LIKE '%one_call_turn%'",
+        "AND query LIKE '%call_turn_v%'",
     )
     return bool(found)

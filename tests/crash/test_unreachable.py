@@ -69,7 +69,7 @@ async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_datab
         await handle.result(timeout=60)
     await app.__aexit__()
     assert [life.what for life in workers.trace()] == ["start 0", "end 0"]
-    assert await query(workers.store, "SELECT count(*) FROM signals") == [(0,)]
+    assert await query(workers.store, "SELECT count(*) FROM inbox") == [(0,)]
 
 
 @pytest.mark.parametrize("busy", ["with nothing to do", "with a step running", "with a commit in doubt"])
@@ -124,7 +124,7 @@ async def test_x5_a_connection_that_stops_responding_is_abandoned(proxy: Proxy, 
         await asyncio.wait_for(app.signal("patient", "tick", "told"), 60)
         assert await patient.result(timeout=60) == "told"
     await app.__aexit__()
-    assert await query(workers.store, "SELECT count(*) FROM signals") == [(1,)]
+    assert await query(workers.store, "SELECT count(*) FROM inbox") == [(1,)]
 
 
 @pytest.mark.parametrize("call", ["a read", "a write", "a write behind an outcome", "a write in COMMIT"])
@@ -259,7 +259,7 @@ async def test_x5_a_database_that_is_slow_after_an_outage_is_asked_about_a_commi
             await asyncio.wait_for(app.signal("patient", "tick", dedup_key="1"), 60)
         told = True
         await until(lambda: has_signalled(app), "the clerk to go on")
-    assert await query(pg_store, "SELECT dedup_key FROM signals ORDER BY 1") == [("1",), ("2",)]
+    assert await query(pg_store, "SELECT dedup_key FROM inbox ORDER BY 1") == [("1",), ("2",)]
 
 
 async def has_signalled(app: Hark) -> bool:

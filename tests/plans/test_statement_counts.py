@@ -79,7 +79,7 @@ from tests.support.turns import (
 )
 
 MANY = 200
-_TABLES = ("instances", "tags", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "starts")
+_TABLES = ("instances", "tags", "inbox", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "triggers")
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 
@@ -708,13 +708,13 @@ async def test_a_one_call_turn_is_one_round_trip_and_three_with_several_requests
 async def _run_in_one_call(t: Table, calls: OneCalls, requests: list[Request], room: Capacity) -> TurnResult:
     """Run a turn, which must be one call, or BEGIN, one call and COMMIT."""
     sent: list[str] = []
-    with (await t.store._writer()).query_logger(lambda query: sent.append(" ".join(query.query.split())[:27])):
+    with (await t.store._writer()).query_logger(lambda query: sent.append(" ".join(query.query.split())[:26])):
         found = await calls.run(t.store, requests, room)
         assert found is not None
         tx, turn = found
         await tx.commit()
         await asyncio.sleep(0)  # the driver logs in a callback of the loop
-    call = ["SELECT * FROM one_call_turn"]
+    call = ["SELECT * FROM call_turn_v1"]
     assert sent == (call if len(requests) <= 1 else ["BEGIN", *call, "COMMIT"])
     return turn
 

@@ -248,7 +248,7 @@ async def test_x7_consumed_signals_of_a_long_lived_instance_are_removed(store: S
         await app.signal("reader", "other", {"kept": True})
         await app.advance(DAY)
         assert await app.forget(before=now_of(app)) == []
-        left = await query(store, "SELECT name, payload, dedup_key FROM signals ORDER BY seq")
+        left = await query(store, "SELECT name, payload, dedup_key FROM inbox ORDER BY seq")
         assert left == [
             ("news", "null", "k0"),
             ("news", "null", "k1"),
@@ -271,7 +271,7 @@ async def test_x7_signals_consumed_after_the_cutoff_keep_their_payload(store: St
         await app.signal("reader", "news", "younger")
         await app.drain()
         await app.forget(before=limit)
-        assert await query(store, "SELECT payload FROM signals ORDER BY seq") == [('"young"',), ('"younger"',)]
+        assert await query(store, "SELECT payload FROM inbox ORDER BY seq") == [('"young"',), ('"younger"',)]
 
 
 async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
@@ -284,7 +284,7 @@ async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
         await app.advance(DAY)
         for left in (3, 1, 0):
             await app.forget(before=now_of(app), limit=2)
-            assert await query(store, "SELECT count(*) FROM signals") == [(left,)]
+            assert await query(store, "SELECT count(*) FROM inbox") == [(left,)]
 
 
 async def test_x7_history_can_be_exported_first(store: Store) -> None:

@@ -34,7 +34,7 @@ async def _scheduled(stage: Stage, **options: Any) -> None:
 
 
 async def _row(stage: Stage) -> Any:
-    return await stage.eye.fetchrow("SELECT * FROM starts")
+    return await stage.eye.fetchrow("SELECT * FROM triggers")
 
 
 async def _queued(stage: Stage) -> Claim:
@@ -124,7 +124,7 @@ async def test_t2_changes_of_several_schedules_in_any_order_do_not_deadlock(stag
         theirs = [ChangeSchedule(verb="trigger", name="a"), _put("c"), _put("new")]
 
         async def check(first: TurnResult, second: TurnResult) -> None:
-            rows = {row["name"]: row for row in await stage.eye.fetch("SELECT * FROM starts")}
+            rows = {row["name"]: row for row in await stage.eye.fetch("SELECT * FROM triggers")}
             assert sorted(rows) == ["b", "c", "new"]
             assert rows["c"]["paused"]
             assert rows["b"]["last_id"] is not None

@@ -27,8 +27,8 @@ from tests.support.turns import TickingClock, rules
 Requests = Callable[[], Sequence[Request]]
 Shown = dict[str, Any]
 _TABLES = (
-    "instances", "signals", "waits", "awakeables", "journal", "events", "misses", "buckets", "broadcasts", "deliveries",
-    "messages", "tombstones", "workers", "starts", "tags", "definitions",
+    "instances", "inbox", "waits", "awakeables", "journal", "events", "misses", "buckets", "broadcasts", "deliveries",
+    "messages", "tombstones", "workers", "triggers", "tags", "definitions",
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ class BothWays:
         numbers: dict[int, int] = {}  # the place of each inserted inbox row in its own inbox, below zero
         for table in _TABLES:
             rows = [dict(row) for row in await tx._db.fetch(f"SELECT * FROM {table}")]
-            shown[table] = _shown_rows(rows, tx.xid, tx.now, numbers if table == "signals" else {})
+            shown[table] = _shown_rows(rows, tx.xid, tx.now, numbers if table == "inbox" else {})
         shown["claims"] = sorted((_shown_claim(claim, numbers) for claim in result.claims), key=lambda c: str(c["id"]))
         if not requests:  # claims that a turn woke itself have no queue position yet
             shown["order of claims"] = [claim.id for claim in result.claims]

@@ -60,8 +60,8 @@ _MATTER = {
     "kept_messages", "seen_messages", "starts_by_event", "insert_messages", "forget_expired_messages",
     "one_call_turn",
 }  # fmt: skip
-_TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
-           "tombstones", "misses", "starts", "messages")  # fmt: skip
+_TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
+           "tombstones", "misses", "triggers", "messages")  # fmt: skip
 _EMPTY = "".join(f"DELETE FROM {table};" for table in _TABLES)
 _TRUNCATE = f"TRUNCATE {', '.join(_TABLES)}"
 _CONTENT = {table: f"SELECT {', '.join(columns)} FROM {table}" for table, columns in TABLES.items()}

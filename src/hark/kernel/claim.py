@@ -225,7 +225,7 @@ async def _take(turn: Turn, capacity: Capacity, granted: list[Candidate]) -> Non
 
 def _new_claim(row: Any, capacity: Capacity) -> Claim:
     claim = Claim(*row)
-    claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
+    claim.counted, claim.has_inbox_rows = bool(claim.counted), bool(claim.has_inbox_rows)
     claim.traits = capacity.lanes[claim.lane]
     return claim
 
@@ -237,11 +237,13 @@ async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
     claims = {
         claim.id: claim
         for claim in result.claims
-        if claim.has_signals or (claim.traits.waits_while_executing and claim.epoch > 1)
+        if claim.has_inbox_rows or (claim.traits.waits_while_executing and claim.epoch > 1)
     }
-    readers = {id: NO_SIGNALS if claim.kind in INTERPRETED else 0 for id, claim in claims.items() if claim.has_signals}
+    readers = {
+        id: NO_SIGNALS if claim.kind in INTERPRETED else 0 for id, claim in claims.items() if claim.has_inbox_rows
+    }
     for request in result.ran_ahead:
-        if turn.rows[request.claim.id].has_signals:
+        if turn.rows[request.claim.id].has_inbox_rows:
             readers[request.claim.id] = read_before(request.claim, request.decision)
     result.inboxes = await load_inboxes(turn.tx, readers, turn.inbox.complete)
     unread = []

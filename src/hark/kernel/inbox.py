@@ -30,7 +30,7 @@ class Inbox:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
         self._posts: list[_Post] = []
-        self._unmarked: set[str] = set()  # rows whose `has_signals` must still be set
+        self._unmarked: set[str] = set()  # rows whose `has_inbox_rows` must still be set
         self.complete: dict[str, list[InboxRow]] = {}  # inboxes that hold nothing but what this turn posted
         self.woken: set[str] = set()
         self.executing: set[str] = set()  # executing receivers: a function may wait for this while it runs
@@ -47,9 +47,9 @@ class Inbox:
     ) -> bool:
         """Add a row to an inbox. Returns True when it wakes the instance."""
         self._posts.append((row.id, kind, name, wait_id, payload, dedup_key))
-        if not row.has_signals:
+        if not row.has_inbox_rows:
             self.complete[row.id] = []
-            row.has_signals = True
+            row.has_inbox_rows = True
             self._unmarked.add(row.id)
         if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):
             row.status = "runnable"
@@ -63,8 +63,8 @@ class Inbox:
 
     def mark(self, row: LockedRow) -> None:
         """A row that is in the store already was added to this inbox."""
-        if not row.has_signals:
-            row.has_signals = True
+        if not row.has_inbox_rows:
+            row.has_inbox_rows = True
             self._unmarked.add(row.id)
         self.complete.pop(row.id, None)
 
@@ -93,7 +93,7 @@ class Inbox:
             self._posts = []
         self._unmarked -= self.woken  # the claims, which come last, write these
         if self._unmarked:
-            await self._tx.fetch(sql.mark_has_signals, ids=sorted(self._unmarked))
+            await self._tx.fetch(sql.mark_has_inbox_rows, ids=sorted(self._unmarked))
             self._unmarked = set()
 
     async def _insert(self) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hark.model.activation import JournalRow
 
-_COLUMN: Final = "\x1d"  # as in store/migrations/postgres/0018_quicker_calls.sql
+_COLUMN: Final = "\x1d"  # as in store/schema/functions.sql
 _ITEM: Final = "\x1f"
 _COLUMNS: Final = 6
 

@@ -1,6 +1,6 @@
 """The one-call turn: signals and answers to parked instances, and claims, as one call of a function in the database.
 
-The function (store/migrations/postgres/0018_quicker_calls.sql) does what the phases of turn.py do in the most frequent
+The function (store/schema/functions.sql) does what the phases of turn.py do in the most frequent
 case: a few requests, each for an instance of its own, which is parked, waits for just this and can be claimed by this
 worker. In any other case the transaction is rolled back, and the turn runs in the ordinary way. This file decides which
 requests are sent to the function, and reads what it returns. It refuses nothing: errors are left to turn.py.

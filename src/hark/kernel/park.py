@@ -116,7 +116,7 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
     unread: list[tuple[str, int]] = []
     for request in requests:
         claim, decision = request.claim, request.decision
-        if turn.rows[claim.id].has_signals:
+        if turn.rows[claim.id].has_inbox_rows:
             handed[claim.id] = frozenset(decision.handed)
             unread.append((claim.id, read_before(claim, decision)))  # what a function knows answers none of its waits
     answered: set[str] = set()

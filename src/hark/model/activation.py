@@ -98,7 +98,7 @@ TASK_TRAITS: Final = Traits(creates_awakeables=True, waits_while_executing=True)
 class Claim(Struct):
     """An instance handed to a worker for one activation, with everything that the activation may read.
 
-    Its first fields mirror the columns of `statements.claim`, in that order.
+    Its first fields, up to `now`, are columns of `instances`: CLAIM_COLUMNS, from which the statements are made.
     """
 
     id: str
@@ -116,7 +116,7 @@ class Claim(Struct):
     parent_id: str | None
     parent_wait: str | None
     counted: bool
-    has_signals: bool
+    has_inbox_rows: bool
     visit: int
     crashes: int
     rate_limit: str | None
@@ -152,7 +152,7 @@ class Claim(Struct):
         self.rate_limit, self.weight = None, 1.0
         if decision.has_undo is not None:
             self.on_cancel = UNDO if decision.has_undo else None
-        self.has_signals = self.has_signals or inbox is not None
+        self.has_inbox_rows = self.has_inbox_rows or inbox is not None
         self.waits, self.children = waits or [], children or []
         self.give(inbox or [])
 
@@ -161,3 +161,7 @@ class Claim(Struct):
         self.inbox = inbox
         if inbox:
             self.read_to = inbox[-1].seq
+
+
+CLAIM_COLUMNS: Final = Claim.__struct_fields__[: Claim.__struct_fields__.index("now")]
+"""The columns of a claim. Every statement and function that claims returns them in this order."""

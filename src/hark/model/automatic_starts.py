@@ -42,7 +42,7 @@ class AutomaticStart(Struct, frozen=True, kw_only=True):
     catch_up: int = 1
 
     def id(self, definition: str) -> str:
-        """The key of its row in `starts`. Schedules are one namespace; of the others each element has its own."""
+        """The key of its row in `triggers`. Schedules are one namespace; of the others each element has its own."""
         return f"schedule:{self.name}" if self.kind == "schedule" else f"{self.kind}:{definition}:{self.element}"
 
 

@@ -215,18 +215,27 @@ class PostgresStore:
             )
             if not await db.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self._schema):
                 await db.execute(f'CREATE SCHEMA "{self._schema}"')
-            # Not IF NOT EXISTS, which requires the right to create even if there is nothing to do.
-            if not await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations"):
-                await db.execute("CREATE TABLE migrations (version integer PRIMARY KEY)")
-            current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations")
-            for number, _, script in migrate.missing("postgres", current):
+            for number, _, script in migrate.missing("postgres", await self._version(db)):
                 await db.execute(script)
                 await db.execute("INSERT INTO migrations (version) VALUES ($1)", number)
+            # Not only CREATE OR REPLACE, which requires the right to create even if there is nothing to do.
+            for name, script in migrate.functions("postgres"):
+                if not await db.fetchval("SELECT to_regproc($1)", f"{self._schema}.{name}"):
+                    await db.execute(script)
+
+    async def _version(self, db: asyncpg.Connection) -> int:
+        """The version of the tables in this schema; 0 if there are none."""
+        found = await db.fetch(
+            "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = $1 AND c.relname IN ('migrations', 'inbox')",
+            self._schema,
+        )
+        tables = {name for (name,) in found}
+        migrate.check_released(tables)
+        return await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if tables else 0
 
     async def _check_version(self, db: asyncpg.Connection) -> None:
-        exists = await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations")
-        current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if exists else 0
-        migrate.check_current("postgres", current)
+        migrate.check_current("postgres", await self._version(db))
 
     async def close(self) -> None:
         if self._announcing:

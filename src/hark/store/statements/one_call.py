@@ -1,14 +1,17 @@
-"""A whole turn as one call of a function in the database (0018_quicker_calls.sql)."""
+"""A whole turn as one call of a function in the database (store/schema/functions.sql)."""
 
 from __future__ import annotations
 
+from hark.model.activation import CLAIM_COLUMNS
 from hark.store.sql import Sql
+
+_CLAIMED = ", ".join(CLAIM_COLUMNS)
 
 # S1, A1, M10: deliver and claim, or only claim. `now` is 0, and the function reads the clock, unless tests own it.
 # `position` is the least one that the turn may have.
 one_call_turn = Sql(
     """
-    SELECT * FROM one_call_turn(
+    SELECT * FROM call_turn_v1(
         :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
         :events::text[], :statuses::text[], :answers::text[], :errors::text[], :answered_by::text[], :schemas::text[],
         :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer,
@@ -28,10 +31,8 @@ proof_of_call = Sql(
 
 # X5: what a worker holds, as the store has it: claims of a call whose answer was lost are among it.
 held = Sql(
-    """
-    SELECT id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace, lane, scheduled_at
+    f"""
+    SELECT {_CLAIMED}
     FROM instances WHERE lease_owner = :owner::text
     """
 )

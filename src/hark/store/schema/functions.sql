@@ -15,11 +15,7 @@
 --
 -- A call of one request, or of none, is a transaction of its own. If the connection is lost meanwhile, the event with the
 -- number `_call` proves that it has committed.
-DROP FUNCTION one_call_turn(
-    text[], boolean, text[], text[], text[], text[], text[], text[], text[], text[], text[], text[], text, text[], text[],
-    integer[], integer, bigint, bigint, bigint);
-
-CREATE FUNCTION one_call_turn(
+CREATE OR REPLACE FUNCTION call_turn_v1(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
     _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[], _call bigint,
@@ -27,7 +23,7 @@ CREATE FUNCTION one_call_turn(
 RETURNS TABLE (
     id text, definition text, version integer, kind text, queue text, priority integer, step text, state text,
     attempt integer, epoch bigint, correlation_key text, concurrency_key text, parent_id text, parent_wait text,
-    counted boolean, has_signals boolean, visit integer, crashes integer, rate_limit text, weight double precision,
+    counted boolean, has_inbox_rows boolean, visit integer, crashes integer, rate_limit text, weight double precision,
     on_cancel text, cancel_reason text, trace text, lane text, scheduled_at bigint,
     inbox text, waits text, journal text, awakeable text, unknown_schema text,
     turn_now bigint, turn_tx bigint, turn_position bigint)
@@ -136,7 +132,7 @@ BEGIN
                     _asked.claimed_by, _asked.due_at)::text;
             ELSE
                 IF _dedup_keys[_nth] IS NOT NULL THEN
-                    PERFORM FROM signals s WHERE s.instance_id = _row.id AND s.dedup_key = _dedup_keys[_nth];
+                    PERFORM FROM inbox s WHERE s.instance_id = _row.id AND s.dedup_key = _dedup_keys[_nth];
                     IF FOUND THEN
                         RETURN;
                     END IF;
@@ -145,7 +141,7 @@ BEGIN
             END IF;
 
             -- Invariant 4: as `insert_signals`.
-            INSERT INTO signals (instance_id, kind, name, payload, dedup_key, at)
+            INSERT INTO inbox (instance_id, kind, name, payload, dedup_key, at)
             VALUES (_row.id, _kinds[_nth], _names[_nth], _payloads[_nth], _dedup_keys[_nth], turn_now)
             RETURNING seq INTO _seq;
             INSERT INTO events (tx, instance_id, type, data, at, call)
@@ -154,28 +150,28 @@ BEGIN
 
         IF _owner IS NULL THEN
             -- As `wake`.
-            UPDATE instances AS i SET status = 'runnable', since = turn_position, due_at = NULL, has_signals = true,
+            UPDATE instances AS i SET status = 'runnable', since = turn_position, due_at = NULL, has_inbox_rows = true,
                 updated_at = turn_now
             WHERE i.id = _row.id;
             id := _row.id;
         ELSE
             -- X2, invariant 2: as `claim`.
             UPDATE instances AS i SET status = 'executing', lease_owner = _owner, epoch = i.epoch + 1, due_at = NULL,
-                has_signals = (i.has_signals OR i.status <> 'runnable'), updated_at = turn_now
+                has_inbox_rows = (i.has_inbox_rows OR i.status <> 'runnable'), updated_at = turn_now
             WHERE i.id = _ids[_nth]
             RETURNING i.id, i.definition, i.version, i.kind, i.queue, i.priority, i.step, i.state, i.attempt, i.epoch,
-                i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_signals, i.visit,
+                i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_inbox_rows, i.visit,
                 i.crashes, i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at
             INTO id, definition, version, kind, queue, priority, step, state, attempt, epoch,
-                correlation_key, concurrency_key, parent_id, parent_wait, counted, has_signals, visit,
+                correlation_key, concurrency_key, parent_id, parent_wait, counted, has_inbox_rows, visit,
                 crashes, rate_limit, weight, on_cancel, cancel_reason, trace, lane, scheduled_at;
             inbox := NULL;
-            IF _targets IS NOT NULL AND NOT _row.has_signals THEN
+            IF _targets IS NOT NULL AND NOT _row.has_inbox_rows THEN
                 inbox := json_build_array(json_build_array(
                     _seq, _kinds[_nth], _names[_nth], NULL, _payloads[_nth], turn_now))::text;
-            ELSIF has_signals THEN
+            ELSIF has_inbox_rows THEN
                 SELECT json_agg(json_build_array(s.seq, s.kind, s.name, s.wait_id, s.payload, s.at) ORDER BY s.seq)::text
-                INTO inbox FROM signals s WHERE s.instance_id = _ids[_nth] AND s.consumed_at IS NULL;
+                INTO inbox FROM inbox s WHERE s.instance_id = _ids[_nth] AND s.consumed_at IS NULL;
             END IF;
             journal := NULL;
             IF kind = 'workflow' AND epoch > 1 AND (_in_memory IS NULL OR id <> ALL (_in_memory)) THEN
@@ -189,7 +185,7 @@ BEGIN
                     || E'\x1d' || coalesce(
                         string_agg(j.seq || E'\x1f' || j.error, E'\x1f') FILTER (WHERE j.error IS NOT NULL), '')
                 INTO journal FROM (
-                    SELECT l.* FROM journal l WHERE l.instance_id = _ids[_nth] AND l.visit = one_call_turn.visit
+                    SELECT l.* FROM journal l WHERE l.instance_id = _ids[_nth] AND l.visit = call_turn_v1.visit
                     ORDER BY l.visit, l.seq) j;
             END IF;
         END IF;
