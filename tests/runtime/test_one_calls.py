@@ -34,7 +34,7 @@ class FakeStore:
         self.has_one_calls = has_one_calls
         self.begun: list[FakeTx] = []
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> FakeTx:
+    async def begin(self, *, one_call: bool = False, alone: bool = False) -> FakeTx:
         assert one_call
         assert alone, "one request is a transaction of its own"
         self.begun.append(FakeTx())

@@ -66,7 +66,7 @@ class OneCalls:
         self._skipped_last = 0  # how many were not, after the last vain call
 
     async def run(
-        self, store: Store, requests: Sequence[Request], capacity: Capacity | None, *, express: bool = False
+        self, store: Store, requests: Sequence[Request], capacity: Capacity | None
     ) -> tuple[Tx, TurnResult] | None:
         """Carry out a turn that only has these requests and claims. None: nothing has happened, and the turn has to run
         in the ordinary way."""
@@ -80,7 +80,7 @@ class OneCalls:
             return None
         alone = len(requests) <= _MOST_ALONE
         values["call"] = call = random.getrandbits(62) if alone else None
-        tx = await store.begin(one_call=True, alone=alone, express=express)
+        tx = await store.begin(one_call=True, alone=alone)
         result: TurnResult | None
         try:
             result = await run_one_call_turn(tx, requests, capacity, values)

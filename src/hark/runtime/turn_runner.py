@@ -12,10 +12,9 @@ What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
@@ -55,11 +54,8 @@ class TurnRunner:
         claim: bool,
         sweep: bool = False,
         marks: bool = False,
-        queues: Container[str] | None = None,
-    ) -> bool:
-        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail.
-
-        `queues`: those that it claims for; None: all. Returns whether it has claimed what it could."""
+    ) -> None:
+        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail."""
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
@@ -71,8 +67,6 @@ class TurnRunner:
             if worker is not None and self._may_claim(requests, plain):
                 capacity = worker.capacity(commits)
                 if capacity is not None:
-                    if queues is not None:
-                        capacity.free = {queue: slots for queue, slots in capacity.free.items() if queue in queues}
                     capacity.backlog = self._clerk.work_left.claimable or self._clerk.work_left.backlog_waits
             self.committing = {commit.claim.id for commit in commits}
             try:
@@ -94,7 +88,7 @@ class TurnRunner:
                 await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
                 if not items:
                     self._trouble = None
-                    return False
+                    return
                 # The first attempt takes what it takes: a large turn is not an outage.
                 allowed = since + caller_errors.PATIENCE - time.monotonic()
                 allowed = max(0.0, allowed) if any(item.reply is not None for item in items) else None
@@ -102,13 +96,10 @@ class TurnRunner:
             except Exception as error:
                 self._trouble = None
                 await self._halve(items, error)
-                return False
+                return
         self._trouble = None
-        self._clerk.finish_turn(
-            result, items, claimed=capacity is not None, swept=sweep, marks=marks, full_queues_only=queues is not None
-        )
+        self._clerk.finish_turn(result, items, claimed=capacity is not None, swept=sweep, marks=marks)
         self.committing = set()
-        return capacity is not None
 
     def _may_claim(self, requests: Sequence[Request], plain: bool) -> bool:
         left = self._clerk.work_left
@@ -163,12 +154,6 @@ class TurnRunner:
         result = TurnResult(self._clerk.now(), 0)
         result.pending.left_claimable = True
         return result
-
-    async def hand_back_claims(self, call: UnknownCall) -> None:
-        """After a connection that was lost in an express turn, which has no requests: hand back what it claimed."""
-        with contextlib.suppress(StoreFault):  # nothing has to be answered
-            await self._finish_unknown(call, [])
-        self._trouble = None
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT.

@@ -98,7 +98,6 @@ class PostgresStore:
         self.poll = 1.0
         self._db: asyncpg.Connection | None = None
         self._session: Any = None  # of `_db`: the number and the start of its server process
-        self._express: tuple[asyncpg.Connection, Any] | None = None  # the same for express turns, once there was one
         self._listener: asyncpg.Connection | None = None
         self._hint: Callable[[], None] = lambda: None
         self._idle_readers: list[asyncpg.Connection] = []
@@ -130,7 +129,7 @@ class PostgresStore:
     # -- connecting -------------------------------------------------------------------------------
 
     async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
-        """Open a connection with the settings of its role: clerk, express, reader, listener, lease or migrate."""
+        """Open a connection with the settings of its role: clerk, reader, listener, lease or migrate."""
         wait = f"{int(self._timeout * 900)}ms"  # the server's own error comes first
         settings = {
             "search_path": self._schema,
@@ -146,7 +145,7 @@ class PostgresStore:
         }
         if readonly:
             settings["default_transaction_read_only"] = "on"
-        if role in ("clerk", "express", "reader"):
+        if role in ("clerk", "reader"):
             settings |= _PLANS
         migrating = role == "migrate"  # before there is a lease: may wait while another process migrates a large table
         db = await asyncpg.connect(
@@ -232,12 +231,11 @@ class PostgresStore:
         if self._announcing:
             with contextlib.suppress(*FAULTS):
                 await self._announcing
-        express = self._express[0] if self._express is not None else None
-        for db in [self._db, express, self._listener, *self._idle_readers]:
+        for db in [self._db, self._listener, *self._idle_readers]:
             if db is not None and not db.is_closed():
                 with contextlib.suppress(*FAULTS):
                     await db.close(timeout=2)
-        self._db = self._express = self._listener = None
+        self._db = self._listener = None
         self._idle_readers.clear()
 
     async def _writer(self) -> asyncpg.Connection:
@@ -245,12 +243,6 @@ class PostgresStore:
             self._was_cut = self._was_cut or self._db is not None
             self._db, self._session = await self._new_writer("clerk")
         return self._db
-
-    async def _express_writer(self) -> tuple[asyncpg.Connection, Any]:
-        if self._express is None or self._express[0].is_closed():
-            self._was_cut = self._was_cut or self._express is not None
-            self._express = await self._new_writer("express")
-        return self._express
 
     async def _new_writer(self, role: str) -> tuple[asyncpg.Connection, Any]:
         """A connection for turns, and its session."""
@@ -267,10 +259,7 @@ class PostgresStore:
 
     # -- turns ------------------------------------------------------------------------------------
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> PostgresTx:
-        if express:  # it claims, and writes no position
-            db, session = await self._express_writer()
-            return PostgresTx(db, self._clock() if self._clock else 0, 0, 0, session, alone=alone)
+    async def begin(self, *, one_call: bool = False, alone: bool = False) -> PostgresTx:
         db = await self._writer()
         now = xid = 0
         try:

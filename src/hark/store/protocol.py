@@ -215,7 +215,7 @@ class Store(Protocol):
         """Close all connections. Called once, when no other coroutine of the store is running. Must not raise."""
         ...
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> Tx:
+    async def begin(self, *, one_call: bool = False, alone: bool = False) -> Tx:
         """Begin a turn. The clerk has ended the one before, so a store needs one write connection.
 
         A connection that was lost is replaced here.
@@ -225,7 +225,6 @@ class Store(Protocol):
                 the transaction; the kernel sets them. Only if the store `has_one_calls`.
             alone: With `one_call`: the call is a transaction of its own, without BEGIN and COMMIT; `commit` and
                 `rollback` do nothing, and a lost connection raises LostCall.
-            express: With `alone`: on a connection of its own, while another turn may run. It claims, and nothing else.
 
         Raises:
             Conflicted: Another process has the only write lock for too long.

@@ -337,7 +337,7 @@ class SqliteStore:
                 db.close()
         self._db = self._reader = None
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> SqliteTx:
+    async def begin(self, *, one_call: bool = False, alone: bool = False) -> SqliteTx:
         assert self._db is not None
         assert not one_call
         await self._take_write_lock(self._db)
