@@ -34,9 +34,8 @@ class FakeStore:
         self.has_one_calls = has_one_calls
         self.begun: list[FakeTx] = []
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False) -> FakeTx:
+    async def begin(self, *, one_call: bool = False) -> FakeTx:
         assert one_call
-        assert alone, "one request is a transaction of its own"
         self.begun.append(FakeTx())
         return self.begun[-1]
 

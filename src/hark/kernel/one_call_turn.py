@@ -51,15 +51,7 @@ def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values 
         return None
     in_memory = capacity.in_memory if capacity is not None else {}
     known = [id for id in deliveries["targets"] or () if id in in_memory]
-    return {**deliveries, **worker, "in_memory": known or None, "call": None}
-
-
-def target_of(request: Request) -> str:
-    """The id or key of the instance that a request in a call is for."""
-    if isinstance(request, SettleAwakeable):
-        return instance_of(request.settle.awakeable) or ""
-    assert isinstance(request, Deliver)
-    return request.target
+    return {**deliveries, **worker, "in_memory": known or None}
 
 
 _COLUMNS: Final = (
@@ -135,8 +127,7 @@ async def run_one_call_turn(
         values: What `one_call` returned.
 
     Returns:
-        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way. With
-        one request, or none, nothing has been written then.
+        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way.
     """
     found = await tx.fetch(sql.one_call_turn, **values)
     if len(found) == len(requests) == 1 and (schema := found[0][_UNKNOWN_SCHEMA]) is not None:
@@ -147,8 +138,7 @@ async def run_one_call_turn(
         found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
     if not found or len(found) < len(requests) or found[-1][_UNKNOWN_SCHEMA] is not None:
         return None
-    stopped = len(found) > 1 and found[-1][0] is None  # at a claim that the ordinary turn has to make
-    if stopped and values["call"] is None:
+    if len(found) > 1 and found[-1][0] is None:  # stopped at a claim that the ordinary turn has to make
         return None
     *_, tx.now, tx.xid, tx.position = found[0]
     result = TurnResult(tx.now, tx.xid)
@@ -162,8 +152,6 @@ async def run_one_call_turn(
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
-        if stopped:  # a call that is a transaction of its own has committed the claims before
-            result.pending.left_claimable = True
     for request, row in zip(requests, found, strict=False):
         _answer(request, row, tx.now)
     return result

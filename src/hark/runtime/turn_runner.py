@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
-from hark.kernel.requests import Capacity, Commit, Deliver, HandBack, Request, TakeNote
+from hark.kernel.requests import Capacity, Commit, Deliver, Request, TakeNote
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.runtime import caller_errors
-from hark.runtime.one_calls import OneCalls, UnknownCall
+from hark.runtime.one_calls import OneCalls
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued
 from hark.store import statements as sql
@@ -74,7 +74,7 @@ class TurnRunner:
                 async with asyncio.timeout(allowed) as limit:
                     result = await self._attempt(
                         items, requests, capacity, limit,
-                        in_one_call=allowed is None and not sweep and not marks,  # no call that a timeout may end
+                        in_one_call=not sweep and not marks,
                         sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain,
                     )  # fmt: skip
                 break
@@ -113,10 +113,7 @@ class TurnRunner:
         limit: asyncio.Timeout,
         **how: bool,
     ) -> TurnResult:
-        try:
-            tx, result = await self._run_turn(requests, capacity, **how)
-        except UnknownCall as call:
-            return await self._finish_unknown(call, items)
+        tx, result = await self._run_turn(requests, capacity, **how)
         limit.reschedule(None)  # what becomes of a COMMIT has to be known
         try:
             await tx.commit()
@@ -140,20 +137,6 @@ class TurnRunner:
         except BaseException:
             await tx.rollback()
             raise
-
-    async def _finish_unknown(self, call: UnknownCall, items: list[Queued]) -> TurnResult:
-        """After a connection that was lost in a call that is a transaction of its own."""
-        store = self._clerk.store
-        committed = await self._find_out(lambda: call.outcome(store), items)
-        known = self._clerk.worker.executing() if self._clerk.worker is not None else {}
-        strays = [claim for claim in call.held if known.get(claim.id) != claim.epoch]
-        if strays:  # claimed by the call, as far as another process has not reclaimed them since
-            self._clerk.queue.add(HandBack(claims=strays), None)
-        if not committed:
-            raise Conflicted("the call did not happen")
-        result = TurnResult(self._clerk.now(), 0)
-        result.pending.left_claimable = True
-        return result
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT.

@@ -12,9 +12,6 @@
 -- Each statement of the function has a snapshot of its own under READ COMMITTED, so what is read after the lock is what
 -- the lock protects (invariant 3). A statement for each instance is right here: there are a few, and each statement for
 -- a list costs twice as much for one.
---
--- A call of one request, or of none, is a transaction of its own. If the connection is lost meanwhile, the event with the
--- number `_call` proves that it has committed.
 DROP FUNCTION one_call_turn(
     text[], boolean, text[], text[], text[], text[], text[], text[], text[], text[], text[], text[], text, text[], text[],
     integer[], integer, bigint, bigint, bigint);
@@ -22,7 +19,7 @@ DROP FUNCTION one_call_turn(
 CREATE FUNCTION one_call_turn(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
-    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[], _call bigint,
+    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[],
     _clock bigint, _least_position bigint)
 RETURNS TABLE (
     id text, definition text, version integer, kind text, queue text, priority integer, step text, state text,
@@ -148,8 +145,8 @@ BEGIN
             INSERT INTO signals (instance_id, kind, name, payload, dedup_key, at)
             VALUES (_row.id, _kinds[_nth], _names[_nth], _payloads[_nth], _dedup_keys[_nth], turn_now)
             RETURNING seq INTO _seq;
-            INSERT INTO events (tx, instance_id, type, data, at, call)
-            VALUES (turn_tx, _row.id, _kinds[_nth], _events[_nth], turn_now, _call);
+            INSERT INTO events (tx, instance_id, type, data, at)
+            VALUES (turn_tx, _row.id, _kinds[_nth], _events[_nth], turn_now);
         END IF;
 
         IF _owner IS NULL THEN
