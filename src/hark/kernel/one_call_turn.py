@@ -15,11 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from hark.kernel.deliver import is_generated_id
-from hark.kernel.joined_journal import read_joined
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
-from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.activation import Claim, InboxRow, JournalRow, WaitRow
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
@@ -182,9 +181,5 @@ def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> 
     if row[_WAITS] is not None:
         claim.waits = [WaitRow(*item) for item in _rows(row[_WAITS])]
     if row[_JOURNAL] is not None:
-        lines = read_joined(row[_JOURNAL])
-        if lines is None:  # not here: the call may have committed itself, and nothing after it may fail the turn
-            claim.is_journal_unread = True
-        else:
-            claim.journal = lines
+        claim.journal = [JournalRow(*line) for line in _rows(row[_JOURNAL])]
     return claim

@@ -132,7 +132,7 @@ class Claim(Struct):
     waits: list[WaitRow] = field(default_factory=list)
     children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
-    is_journal_unread: bool = False  # its function was in the memory of the worker, or its journal could not be read
+    is_journal_unread: bool = False  # its function was in the memory of the worker
     session: Any = None  # what an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
     span: Any = None  # of this activation, when tracing is configured (runtime/tracing.py)

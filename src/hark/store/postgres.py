@@ -78,8 +78,8 @@ def check_url(url: str) -> None:
 class PostgresStore:
     """A Store in one schema of a PostgreSQL database.
 
-    It holds three kinds of connections (writer, listener, readers) with the state of each; what they share, reconnecting
-    and the time after it, would otherwise be passed around.
+    It holds three kinds of connections (writer, listener, readers) with the state of each; what they share,
+    reconnecting and the time after it, would otherwise be passed around.
     """
 
     durable = True

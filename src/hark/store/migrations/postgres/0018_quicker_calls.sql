@@ -1,6 +1,6 @@
 -- The function of 0017, quicker. What is new: a claim of one target is locked and read in one statement, which returns the
 -- row as it is after the lock; an inbox that was empty is not read after its first row; the journal of a function that the
--- worker has in memory is not read, and others are returned as joined columns. It has other parameters: a process of an
+-- worker has in memory is not read. It has other parameters: a process of an
 -- older version does not find its function, and uses ordinary turns.
 --
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
@@ -176,18 +176,8 @@ BEGIN
             END IF;
             journal := NULL;
             IF kind = 'workflow' AND epoch > 1 AND (_in_memory IS NULL OR id <> ALL (_in_memory)) THEN
-                -- Joined columns, which kernel/joined_journal.py reads: in JSON a line would cost twice as much, here and
-                -- there (FINDINGS 84). Most entries are the number of their line, and most lines are runs.
-                SELECT max(j.seq)
-                    || E'\x1d' || string_agg(CASE j.entry WHEN j.seq THEN '' ELSE j.entry::text END, E'\x1f')
-                    || E'\x1d' || string_agg(CASE j.kind WHEN 'run' THEN '' ELSE j.kind END, E'\x1f')
-                    || E'\x1d' || string_agg(coalesce(j.name, ''), E'\x1f')
-                    || E'\x1d' || string_agg(coalesce(j.value, ''), E'\x1f')
-                    || E'\x1d' || coalesce(
-                        string_agg(j.seq || E'\x1f' || j.error, E'\x1f') FILTER (WHERE j.error IS NOT NULL), '')
-                INTO journal FROM (
-                    SELECT l.* FROM journal l WHERE l.instance_id = _ids[_nth] AND l.visit = one_call_turn.visit
-                    ORDER BY l.visit, l.seq) j;
+                SELECT json_agg(json_build_array(j.seq, j.entry, j.kind, j.name, j.value, j.error) ORDER BY j.seq)::text
+                INTO journal FROM journal j WHERE j.instance_id = _ids[_nth] AND j.visit = one_call_turn.visit;
             END IF;
         END IF;
         RETURN NEXT;
