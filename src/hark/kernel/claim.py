@@ -3,6 +3,9 @@
 A step that returned `Next` keeps its claim and runs ahead after this commit, unless a claimable row of its queue is
 more urgent, or equally urgent and waiting longer while no slot is free. Then that row gets the slot, and the step is
 queued behind all others; the slot of its concurrency key comes free too.
+
+`store/schema/functions.sql` repeats the claim and what it reads for the call turn; tests/kernel/test_one_call_turns.py
+compares both.
 """
 
 from __future__ import annotations

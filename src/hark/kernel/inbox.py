@@ -1,7 +1,10 @@
 """Write to inboxes and read them.
 
-`Inbox.post` is the only path by which anything wakes an instance (invariant 4): signals, broadcasts, messages,
-settled awakeables, fired deadlines and finished children all use it, under the lock of their receiver.
+`Inbox.post` and `Inbox.move` are the paths by which anything wakes an instance (invariant 4): signals, broadcasts,
+messages, settled awakeables, fired deadlines and finished children use them, under the lock of their receiver.
+
+`store/schema/functions.sql` repeats the inbox row and the wake-up for the call turn;
+tests/kernel/test_one_call_turns.py compares both.
 """
 
 from __future__ import annotations

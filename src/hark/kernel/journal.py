@@ -2,6 +2,9 @@
 
 Lines commit with everything else of their turn. The result of an effect (a delivery, a started id, an error) is known
 only in the turn that carries it out, so its line is completed here, in the same commit.
+
+`store/schema/functions.sql` repeats the read of a journal for the call turn; tests/kernel/test_one_call_turns.py
+compares both.
 """
 
 from __future__ import annotations

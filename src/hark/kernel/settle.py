@@ -7,6 +7,9 @@ itself. Any other answer is validated beside the turns (`TurnResult.to_validate`
 not wait for it; an effect cannot leave its outcome and is validated in the turn, within the same limits of work
 (model/validation.py). An answer that does not match the schema, or comes from a person who was not asked, is refused
 and changes nothing (A8).
+
+`store/schema/functions.sql` repeats the settlement for the call turn; tests/kernel/test_one_call_turns.py compares
+both.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class WaitRow(Struct, gc=False):
 
     def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
         """Whether an inbox row answers this wait: a directed row the wait it names, any other the waits without a key
-        that have its kind and name (invariant 16)."""
+        that have its kind and name (invariant 16). `store/schema/functions.sql` repeats this rule for the call turn."""
         if wait_id is not None:
             return wait_id == self.id
         return kind == self.kind and name == self.name and self.key is None
@@ -132,7 +132,7 @@ class Claim(Struct):
     waits: list[WaitRow] = field(default_factory=list)
     children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
-    is_journal_unread: bool = False  # its function was in the memory of the worker, or its journal could not be read
+    is_journal_unread: bool = False  # its function was in the memory of the worker
     session: Any = None  # what an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
     span: Any = None  # of this activation, when tracing is configured (runtime/tracing.py)

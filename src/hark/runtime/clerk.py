@@ -28,7 +28,6 @@ from hark.runtime.answer_validation import AnswerValidation
 from hark.runtime.completions import Completions
 from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
-from hark.runtime.express_turns import ExpressTurns
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.missing_code import MissingCode
 from hark.runtime.one_calls import OneCalls
@@ -129,7 +128,6 @@ class Clerk:
         self.answers = AnswerValidation(self.loop, self.queue)
         self.work_left = WorkLeft()
         self.turns = TurnRunner(self, rules, OneCalls(one_call_turns))
-        self.express = ExpressTurns(self, OneCalls(one_call_turns))
         self.others = OtherProcesses(self, lease=lease, retention=retention)
         self.completions = Completions(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
@@ -306,12 +304,7 @@ class Clerk:
     async def _run_next_turn(self) -> None:
         # The items are released when this returns: a reply that was dropped unread logs its error when it is freed.
         items = self._next_turn()
-        sweep, marks = self._is_due(), self.work_left.marks
-        full = self.express.queues_for(items) if not sweep and not marks else None
-        if full:
-            await self.express.run_beside(items, full)
-        elif await self.turns.run(items, claim=True, sweep=sweep, marks=marks):
-            self.express.all_claimed()
+        await self.turns.run(items, claim=True, sweep=self._is_due(), marks=self.work_left.marks)
 
     def _next_turn(self) -> list[Queued]:
         return self.queue.take(_MOST_CROWDED if self.store.has_other_writers() else _MOST)
@@ -355,7 +348,6 @@ class Clerk:
         claimed: bool,
         swept: bool,
         marks: bool,
-        full_queues_only: bool = False,
     ) -> None:
         """Pass on the result of a turn that has committed: to the worker, the callers and the other processes."""
         waited = time.monotonic() - items[0].at if items else 0.0
@@ -375,9 +367,7 @@ class Clerk:
         # Known before the callers are answered: a drain asks for it then. A cancel frees slots that its own turn could
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
-        self.work_left.update(
-            result, freed=freed, claimed=claimed, swept=swept, marks=marks, full_queues_only=full_queues_only
-        )
+        self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
         if result.pending.for_other_workers:
             self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
@@ -394,13 +384,6 @@ class Clerk:
             self.loop.start(self.store.announce())
             if self.published is not None:
                 self.published.add_wake_up()
-
-    def finish_express_turn(self, result: TurnResult) -> None:
-        """Pass on the claims of an express turn, which does nothing but claim."""
-        self.counters.add(0, 0.0, len(result.claims), result.counts)
-        self._pass_to_worker(result, [])
-        if self.conditions.waiting and result.claims:
-            self.conditions.check_soon(self.store)
 
     def _warn_of_missing_code(self, result: TurnResult) -> None:
         """Rows are claimable that this worker cannot run, nor one outside that waits here: find out whether another one

@@ -12,21 +12,20 @@ What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.plain_turn import are_plain
-from hark.kernel.requests import Capacity, Commit, Deliver, HandBack, Request, TakeNote
+from hark.kernel.requests import Capacity, Commit, Deliver, Request, TakeNote
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.runtime import caller_errors
-from hark.runtime.one_calls import OneCalls, UnknownCall
+from hark.runtime.one_calls import OneCalls
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued
 from hark.store import statements as sql
@@ -55,11 +54,8 @@ class TurnRunner:
         claim: bool,
         sweep: bool = False,
         marks: bool = False,
-        queues: Container[str] | None = None,
-    ) -> bool:
-        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail.
-
-        `queues`: those that it claims for; None: all. Returns whether it has claimed what it could."""
+    ) -> None:
+        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail."""
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
@@ -71,8 +67,6 @@ class TurnRunner:
             if worker is not None and self._may_claim(requests, plain):
                 capacity = worker.capacity(commits)
                 if capacity is not None:
-                    if queues is not None:
-                        capacity.free = {queue: slots for queue, slots in capacity.free.items() if queue in queues}
                     capacity.backlog = self._clerk.work_left.claimable or self._clerk.work_left.backlog_waits
             self.committing = {commit.claim.id for commit in commits}
             try:
@@ -80,7 +74,7 @@ class TurnRunner:
                 async with asyncio.timeout(allowed) as limit:
                     result = await self._attempt(
                         items, requests, capacity, limit,
-                        in_one_call=allowed is None and not sweep and not marks,  # no call that a timeout may end
+                        in_one_call=not sweep and not marks,
                         sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain,
                     )  # fmt: skip
                 break
@@ -94,7 +88,7 @@ class TurnRunner:
                 await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
                 if not items:
                     self._trouble = None
-                    return False
+                    return
                 # The first attempt takes what it takes: a large turn is not an outage.
                 allowed = since + caller_errors.PATIENCE - time.monotonic()
                 allowed = max(0.0, allowed) if any(item.reply is not None for item in items) else None
@@ -102,13 +96,10 @@ class TurnRunner:
             except Exception as error:
                 self._trouble = None
                 await self._halve(items, error)
-                return False
+                return
         self._trouble = None
-        self._clerk.finish_turn(
-            result, items, claimed=capacity is not None, swept=sweep, marks=marks, full_queues_only=queues is not None
-        )
+        self._clerk.finish_turn(result, items, claimed=capacity is not None, swept=sweep, marks=marks)
         self.committing = set()
-        return capacity is not None
 
     def _may_claim(self, requests: Sequence[Request], plain: bool) -> bool:
         left = self._clerk.work_left
@@ -122,10 +113,7 @@ class TurnRunner:
         limit: asyncio.Timeout,
         **how: bool,
     ) -> TurnResult:
-        try:
-            tx, result = await self._run_turn(requests, capacity, **how)
-        except UnknownCall as call:
-            return await self._finish_unknown(call, items)
+        tx, result = await self._run_turn(requests, capacity, **how)
         limit.reschedule(None)  # what becomes of a COMMIT has to be known
         try:
             await tx.commit()
@@ -149,26 +137,6 @@ class TurnRunner:
         except BaseException:
             await tx.rollback()
             raise
-
-    async def _finish_unknown(self, call: UnknownCall, items: list[Queued]) -> TurnResult:
-        """After a connection that was lost in a call that is a transaction of its own."""
-        store = self._clerk.store
-        committed = await self._find_out(lambda: call.outcome(store), items)
-        known = self._clerk.worker.executing() if self._clerk.worker is not None else {}
-        strays = [claim for claim in call.held if known.get(claim.id) != claim.epoch]
-        if strays:  # claimed by the call, as far as another process has not reclaimed them since
-            self._clerk.queue.add(HandBack(claims=strays), None)
-        if not committed:
-            raise Conflicted("the call did not happen")
-        result = TurnResult(self._clerk.now(), 0)
-        result.pending.left_claimable = True
-        return result
-
-    async def hand_back_claims(self, call: UnknownCall) -> None:
-        """After a connection that was lost in an express turn, which has no requests: hand back what it claimed."""
-        with contextlib.suppress(StoreFault):  # nothing has to be answered
-            await self._finish_unknown(call, [])
-        self._trouble = None
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT.

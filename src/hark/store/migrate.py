@@ -11,6 +11,7 @@ import re
 from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
+from hark.model.activation import CLAIM_COLUMNS
 from hark.model.errors import InvalidInput, StoreTooNew
 from hark.store.protocol import Unmigrated
 
@@ -62,6 +63,8 @@ def functions(database: str) -> list[Function]:
     if database != "postgres":
         return []
     text = (_files() / "schema" / "functions.sql").read_text("utf-8")
+    for name, columns in {"claim": "{0}", "i_claim": "i.{0}", "claim_types": "{0} instances.{0}%TYPE"}.items():
+        text = text.replace(f"{{{name}}}", ", ".join(columns.format(column) for column in CLAIM_COLUMNS))
     return [Function(name, text) for name in _FUNCTION.findall(text)]
 
 

@@ -1,7 +1,5 @@
--- The function of 0017, quicker. What is new: a claim of one target is locked and read in one statement, which returns the
--- row as it is after the lock; an inbox that was empty is not read after its first row; the journal of a function that the
--- worker has in memory is not read, and others are returned as joined columns. It has other parameters: a process of an
--- older version does not find its function, and uses ordinary turns.
+-- The functions of PostgreSQL: the turn that is one call. A copy of what the kernel decides in the most frequent case,
+-- for its speed; tests/kernel/test_one_call_turns.py runs every turn both ways and compares what is in the store.
 --
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
 -- these instances for the worker `_owner`; without an owner, make them claimable. Without targets: claim what is
@@ -13,18 +11,19 @@
 -- the lock protects (invariant 3). A statement for each instance is right here: there are a few, and each statement for
 -- a list costs twice as much for one.
 --
--- A call of one request, or of none, is a transaction of its own. If the connection is lost meanwhile, the event with the
--- number `_call` proves that it has committed.
+-- The number in its name is its version: raise it with every change of the function, here and in
+-- store/statements/one_call.py. A process that opens the store creates the function that it lacks, beside that of the
+-- version before it, which other processes still call. A later migration drops functions that no version calls.
+-- {claim}, {i_claim} and {claim_types} are the columns of a claim (model/activation.py, CLAIM_COLUMNS).
+SET client_min_messages = warning;  -- without a notice for each %TYPE
+
 CREATE OR REPLACE FUNCTION call_turn_v1(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
-    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[], _call bigint,
+    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[],
     _clock bigint, _least_position bigint)
 RETURNS TABLE (
-    id text, definition text, version integer, kind text, queue text, priority integer, step text, state text,
-    attempt integer, epoch bigint, correlation_key text, concurrency_key text, parent_id text, parent_wait text,
-    counted boolean, has_inbox_rows boolean, visit integer, crashes integer, rate_limit text, weight double precision,
-    on_cancel text, cancel_reason text, trace text, lane text, scheduled_at bigint,
+    {claim_types},
     inbox text, waits text, journal text, awakeable text, unknown_schema text,
     turn_now bigint, turn_tx bigint, turn_position bigint)
 LANGUAGE plpgsql AS $$
@@ -144,8 +143,8 @@ BEGIN
             INSERT INTO inbox (instance_id, kind, name, payload, dedup_key, at)
             VALUES (_row.id, _kinds[_nth], _names[_nth], _payloads[_nth], _dedup_keys[_nth], turn_now)
             RETURNING seq INTO _seq;
-            INSERT INTO events (tx, instance_id, type, data, at, call)
-            VALUES (turn_tx, _row.id, _kinds[_nth], _events[_nth], turn_now, _call);
+            INSERT INTO events (tx, instance_id, type, data, at)
+            VALUES (turn_tx, _row.id, _kinds[_nth], _events[_nth], turn_now);
         END IF;
 
         IF _owner IS NULL THEN
@@ -159,12 +158,7 @@ BEGIN
             UPDATE instances AS i SET status = 'executing', lease_owner = _owner, epoch = i.epoch + 1, due_at = NULL,
                 has_inbox_rows = (i.has_inbox_rows OR i.status <> 'runnable'), updated_at = turn_now
             WHERE i.id = _ids[_nth]
-            RETURNING i.id, i.definition, i.version, i.kind, i.queue, i.priority, i.step, i.state, i.attempt, i.epoch,
-                i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_inbox_rows, i.visit,
-                i.crashes, i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at
-            INTO id, definition, version, kind, queue, priority, step, state, attempt, epoch,
-                correlation_key, concurrency_key, parent_id, parent_wait, counted, has_inbox_rows, visit,
-                crashes, rate_limit, weight, on_cancel, cancel_reason, trace, lane, scheduled_at;
+            RETURNING {i_claim} INTO {claim};
             inbox := NULL;
             IF _targets IS NOT NULL AND NOT _row.has_inbox_rows THEN
                 inbox := json_build_array(json_build_array(
@@ -175,18 +169,8 @@ BEGIN
             END IF;
             journal := NULL;
             IF kind = 'workflow' AND epoch > 1 AND (_in_memory IS NULL OR id <> ALL (_in_memory)) THEN
-                -- Joined columns, which kernel/joined_journal.py reads: in JSON a line would cost twice as much, here and
-                -- there (FINDINGS 84). Most entries are the number of their line, and most lines are runs.
-                SELECT max(j.seq)
-                    || E'\x1d' || string_agg(CASE j.entry WHEN j.seq THEN '' ELSE j.entry::text END, E'\x1f')
-                    || E'\x1d' || string_agg(CASE j.kind WHEN 'run' THEN '' ELSE j.kind END, E'\x1f')
-                    || E'\x1d' || string_agg(coalesce(j.name, ''), E'\x1f')
-                    || E'\x1d' || string_agg(coalesce(j.value, ''), E'\x1f')
-                    || E'\x1d' || coalesce(
-                        string_agg(j.seq || E'\x1f' || j.error, E'\x1f') FILTER (WHERE j.error IS NOT NULL), '')
-                INTO journal FROM (
-                    SELECT l.* FROM journal l WHERE l.instance_id = _ids[_nth] AND l.visit = call_turn_v1.visit
-                    ORDER BY l.visit, l.seq) j;
+                SELECT json_agg(json_build_array(j.seq, j.entry, j.kind, j.name, j.value, j.error) ORDER BY j.seq)::text
+                INTO journal FROM journal j WHERE j.instance_id = _ids[_nth] AND j.visit = call_turn_v1.visit;
             END IF;
         END IF;
         RETURN NEXT;

@@ -228,7 +228,6 @@ CREATE TABLE events (
     step        text,                                 -- The step at which it happened.
     data        text,                                 -- JSON: the details.
     at          bigint NOT NULL,                      -- The time of the turn.
-    call        bigint,                               -- The number of a call that commits itself.
     PRIMARY KEY (tx, seq)
 );
 

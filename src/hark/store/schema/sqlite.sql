@@ -226,8 +226,7 @@ CREATE TABLE events (
     type        text NOT NULL,                      -- The type (model/events.py).
     step        text,                               -- The step at which it happened.
     data        text,                               -- JSON: the details.
-    at          bigint NOT NULL,                    -- The time of the turn.
-    call        integer                             -- The number of a call that commits itself.
+    at          bigint NOT NULL                     -- The time of the turn.
 );
 
 -- The history of one instance.
