@@ -8,12 +8,14 @@ schema does not expect. What a released migration does never changes: a store ma
 from __future__ import annotations
 
 import re
-from importlib.resources.abc import Traversable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hark.model.activation import CLAIM_COLUMNS
 from hark.model.errors import InvalidInput, StoreTooNew
 from hark.store.protocol import Unmigrated
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _FUNCTION: Final = re.compile(r"CREATE OR REPLACE FUNCTION (\w+)\(")
 
