@@ -79,8 +79,8 @@ TASKS = {
     ),
     "sub-process": (
         _within(
-            "sub", _script("y", "${n + 1}"), '<serviceTask id="in" camunda:type="external" camunda:topic="work"/>',
-            ahead=ext(_mapping(_io("input", "=n", "own"), _io("output", "=y + own", "y"))),
+            "sub", _script("n", "${n + 1}"), '<serviceTask id="in" camunda:type="external" camunda:topic="work"/>',
+            ahead=ext(_mapping(_io("input", "=n", "own"), _io("output", "=n + own", "y"))),
             more='<subProcess id="event" triggeredByEvent="true"><startEvent id="never">'
             f"{TIMER.format('${wait}')}</startEvent></subProcess>",
         ),
