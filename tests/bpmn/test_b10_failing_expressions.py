@@ -91,6 +91,16 @@ TASKS = {
         + ext(_mapping(_io("input", "=item + n", "own")))
         + LOOP.format('camunda:collection="${items}" camunda:elementVariable="item"',
                       "<completionCondition>${nrOfCompletedInstances == 2}</completionCondition>") + "</serviceTask>",
+        '<boundaryEvent id="told" attachedToRef="each"><signalEventDefinition signalRef="other"/></boundaryEvent>'
+        f'<boundaryEvent id="late" attachedToRef="each">{TIMER.format("${wait}")}</boundaryEvent>',
+    ),
+    "event gateway": (
+        _within(
+            "sub", '<eventBasedGateway id="first"/>',
+            '<intermediateCatchEvent id="hear"><messageEventDefinition messageRef="pay"/></intermediateCatchEvent>',
+            more=f'<intermediateCatchEvent id="pause">{TIMER.format("${wait}")}</intermediateCatchEvent>'
+            '<sequenceFlow id="a" sourceRef="first" targetRef="pause"/>',
+        ),
         "",
     ),
     "one by one": (
@@ -175,6 +185,8 @@ async def _end(app: Harness, id: str) -> tuple[list[str], Any]:
     for _ in range(20):
         await app.drain()
         found = await app.get(id)
+        names = [wait.name for wait in found.waits if wait.name]
+        assert len(names) == len(set(names)), "it waits twice for one event"
         if found.status == "done":
             return errors, found.state["variables"]
         if found.status == "failed":

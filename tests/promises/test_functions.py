@@ -207,6 +207,7 @@ async def test_a_failed_run_raises_runfailed_live_and_on_replay(store: Store) ->
         await it.signal("go")
         await app.drain()
         assert await it.result() == "went on"
+        assert [event.type for event in await app.events(it)].count("error") == 1, "only the next commit records it"
     assert seen == ["tried", ("KeyError", "'no such thing'"), ("KeyError", "'no such thing'")]
 
 
