@@ -1,39 +1,89 @@
-"""The memory of the worker against the store: a check for lost steps around the COMMIT of an outcome (X8)."""
+"""The memory of the worker against the store: checks for lost steps around the COMMIT of an outcome (X8)."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from hark import Context, Done, Hark, Machine, Next, step
+from hark.store import statements
+from tests.support.inspect import pass_through_the_clerk
 from tests.support.stores import Store
 
 
 class Two(Machine):
+    """The instance `first` notices if it loses the only slot to another instance in the middle of its second step."""
+
+    app: Hark
+    begun: list[str]
+    second_step: asyncio.Event
+    checked: asyncio.Event
+
     @step
     async def start(self, ctx: Context) -> Next:
+        Two.begun.append(ctx.id)
         return Next(self.end)
 
     @step
     async def end(self, ctx: Context) -> Done:
-        return Done("both")
+        if ctx.id == "first":
+            Two.second_step.set()
+            await Two.checked.wait()
+            await Two.app.start(Two, id="second")
+            await pass_through_the_clerk(Two.app)
+        return Done(Two.begun[-1])
 
 
-async def test_x8_a_check_after_the_commit_of_an_outcome_does_not_abandon_its_live_step(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def app(store: Store) -> Hark:
+    Two.begun, Two.second_step, Two.checked = [], asyncio.Event(), asyncio.Event()
+    Two.app = Hark(store.url, **store.options)
+    Two.app.register(Two)
+    return Two.app
+
+
+async def test_x8_a_check_between_a_commit_and_its_report_does_not_abandon_the_live_step(
+    app: Hark, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is one epoch ahead of the worker then."""
-    app, checked = Hark(store.url, **store.options), []
-    app.register(Two)
-    commit = store.database.tx.commit
+    commit, checks = store.database.tx.commit, []
 
     async def commit_and_check(tx: Any) -> None:
         await commit(tx)
-        if committing := set(app._clerk.turns.committing):
-            checked.append(committing)
-            await app._clerk.others.find_lost_steps()
+        checks.extend(app._clerk.turns.committing)
+        await app._clerk.others.find_lost_steps()
 
     monkeypatch.setattr(store.database.tx, "commit", commit_and_check)
-    async with app, app.worker():
-        handle = await app.start(Two)
-        assert await handle.result(timeout=20) == "both"
-        assert checked == [{handle.id}] * 2
+    Two.checked.set()
+    async with app, app.worker({"default": 1}):
+        assert await (await app.start(Two, id="first")).result(timeout=20) == "first"
+    assert checks[:2] == ["first", "first"]
+
+
+async def test_x8_a_step_that_went_on_while_a_check_read_the_store_is_not_abandoned(
+    app: Hark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is one epoch ahead of what the check began with."""
+    loop, clerk = asyncio.get_running_loop(), app._clerk
+    async with app, app.worker({"default": 1}):
+        read = clerk.store.read
+
+        async def read_late(sql: Any, *args: Any, **values: Any) -> Any:
+            if sql is statements.epochs:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(Two.second_step.wait(), loop))
+            return await read(sql, *args, **values)
+
+        async def check() -> None:
+            await clerk.others.find_lost_steps()
+            loop.call_soon_threadsafe(Two.checked.set)
+
+        finish_turn = clerk.finish_turn
+
+        def finish_and_check(*args: Any, **how: Any) -> None:
+            finish_turn(*args, **how)
+            if clerk.worker.executing() == {"first": 1}:
+                clerk.loop.start(check())
+
+        monkeypatch.setattr(clerk.store, "read", read_late)
+        monkeypatch.setattr(clerk, "finish_turn", finish_and_check)
+        assert await (await app.start(Two, id="first")).result(timeout=20) == "first"
