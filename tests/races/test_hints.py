@@ -56,16 +56,11 @@ async def listening(store: Store, *definitions: type[Machine]) -> AsyncIterator[
 
 
 async def test_x8_a_cancel_by_another_process_reaches_the_running_step(pg_store: Store) -> None:
-    """Also if the last turn of its worker has committed the step before it, and no slot is free for another turn."""
     gate, ended = Gate(), asyncio.Event()
 
     class Busy(Machine):
         @step
-        async def start(self, ctx: Context) -> Next:
-            return Next(self.busy)
-
-        @step
-        async def busy(self, ctx: Context) -> Done:
+        async def start(self, ctx: Context) -> Done:
             try:
                 await gate.hold()
             except asyncio.CancelledError:
@@ -73,7 +68,7 @@ async def test_x8_a_cancel_by_another_process_reaches_the_running_step(pg_store:
                 raise
             return Done()
 
-    async with listening(pg_store, Busy) as worker, listening(pg_store) as other, worker.worker({"default": 1}):
+    async with listening(pg_store, Busy) as worker, listening(pg_store) as other, worker.worker():
         await worker.start(Busy, id="b")
         await asyncio.wait_for(gate.reached.wait(), SOON)
         await other.cancel("b")
