@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Cancel, HandBack, Retain, StartInstances
+from hark.kernel.requests import Cancel, HandBack, Reclaim, Retain, StartInstances
 from hark.model.activation import Claim
 from tests.support.turns import MINUTE, advance, capacity, done, new
 
@@ -79,3 +79,15 @@ async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_bo
     assert result.ran_ahead == [present]
     assert await turns.read("SELECT id, step FROM instances ORDER BY id") == [("other", "after-next"), ("x", "start")]
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'next'") == [("other",)]
+
+
+async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instance_from_its_owner(
+    turns_on_both: Any,
+) -> None:
+    turns = turns_on_both
+    zombie, _ = await two_owners(turns)
+    result = await turns.run(HandBack(claims=[zombie]), Reclaim(owners=["zombie"]), claim=capacity("third"))
+    assert result.claims == []
+    assert not result.pending.made_claimable
+    assert await turns.read("SELECT status, lease_owner, crashes FROM instances") == [("executing", "owner", 0)]
+    assert await turns.read("SELECT count(*) FROM events WHERE type IN ('handed_back', 'reclaimed')") == [(1,)]
