@@ -91,3 +91,11 @@ async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instanc
     assert not result.pending.made_claimable
     assert await turns.read("SELECT status, lease_owner, crashes FROM instances") == [("executing", "owner", 0)]
     assert await turns.read("SELECT count(*) FROM events WHERE type IN ('handed_back', 'reclaimed')") == [(1,)]
+
+
+async def test_x2_a_cancel_in_the_turn_of_a_hand_back_comes_before_it(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    _, owner = await two_owners(turns)
+    await turns.run(HandBack(claims=[owner]), Cancel(target="x"))
+    assert await turns.read("SELECT status FROM instances") == [("cancelled",)]
+    assert await turns.read("SELECT count(*) FROM events WHERE type = 'handed_back'") == [(1,)]
