@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from hark.kernel.plain_turn import run_plain_turn
 from hark.kernel.requests import Cancel, HandBack, Reclaim, Retain, StartInstances
 from hark.model.activation import Claim
 from tests.support.turns import MINUTE, advance, capacity, done, new
@@ -74,7 +75,9 @@ async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_bo
     zombie, _ = await two_owners(turns)
     [other] = (await turns.run(StartInstances(items=[new("other")]), claim=capacity("owner"))).claims
     late, present = advance(zombie), advance(other)
-    result = await turns.run(late, present, plain=True)
+    tx = await turns.store.begin()
+    result = await run_plain_turn(tx, [late, present])
+    await tx.commit()
     assert (late.fenced, late.result, present.fenced, present.result) == (True, None, False, True)
     assert result.ran_ahead == [present]
     assert await turns.read("SELECT id, step FROM instances ORDER BY id") == [("other", "after-next"), ("x", "start")]

@@ -1,11 +1,13 @@
 """The memory of the worker against the store: checks for lost steps around the COMMIT of an outcome (X8)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from hark import Context, Done, Hark, Machine, Next, step
+from hark.runtime.reply import Reply, answer_all
 from hark.store import statements
 from tests.support.inspect import pass_through_the_clerk
 from tests.support.stores import Store
@@ -15,6 +17,7 @@ class Two(Machine):
     """The instance `first` notices if it loses the only slot to another instance in the middle of its second step."""
 
     app: Hark
+    before_commit: Callable[[], Awaitable[None]] | None
     begun: list[str]
     second_step: asyncio.Event
     checked: asyncio.Event
@@ -22,6 +25,8 @@ class Two(Machine):
     @step
     async def start(self, ctx: Context) -> Next:
         Two.begun.append(ctx.id)
+        if Two.before_commit is not None:
+            await Two.before_commit()
         return Next(self.end)
 
     @step
@@ -36,7 +41,7 @@ class Two(Machine):
 
 @pytest.fixture
 def app(store: Store) -> Hark:
-    Two.begun, Two.second_step, Two.checked = [], asyncio.Event(), asyncio.Event()
+    Two.before_commit, Two.begun, Two.second_step, Two.checked = None, [], asyncio.Event(), asyncio.Event()
     Two.app = Hark(store.url, **store.options)
     Two.app.register(Two)
     return Two.app
@@ -46,7 +51,8 @@ async def test_x8_a_check_between_a_commit_and_its_report_does_not_abandon_the_l
     app: Hark, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is one epoch ahead of the worker then."""
-    commit, checks = store.database.tx.commit, []
+    commit = store.database.tx.commit
+    checks: list[str] = []
 
     async def commit_and_check(tx: Any) -> None:
         await commit(tx)
@@ -64,26 +70,27 @@ async def test_x8_a_step_that_went_on_while_a_check_read_the_store_is_not_abando
     app: Hark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker is one epoch ahead of what the check began with."""
-    loop, clerk = asyncio.get_running_loop(), app._clerk
+    loop, reading = asyncio.get_running_loop(), asyncio.Event()
     async with app, app.worker({"default": 1}):
-        read = clerk.store.read
+        clerk, read = app._clerk, app._clerk.store.read
 
         async def read_late(sql: Any, *args: Any, **values: Any) -> Any:
             if sql is statements.epochs:
+                loop.call_soon_threadsafe(reading.set)
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(Two.second_step.wait(), loop))
             return await read(sql, *args, **values)
 
-        async def check() -> None:
+        async def check(begun: Reply[None]) -> None:
+            answer_all([(begun, None)])
             await clerk.others.find_lost_steps()
             loop.call_soon_threadsafe(Two.checked.set)
 
-        finish_turn = clerk.finish_turn
-
-        def finish_and_check(*args: Any, **how: Any) -> None:
-            finish_turn(*args, **how)
-            if clerk.worker.executing() == {"first": 1}:
-                clerk.loop.start(check())
+        async def begin_check() -> None:
+            begun: Reply[None] = Reply()
+            clerk.spawn(check, begun)
+            await begun
+            await reading.wait()
 
         monkeypatch.setattr(clerk.store, "read", read_late)
-        monkeypatch.setattr(clerk, "finish_turn", finish_and_check)
+        monkeypatch.setattr(Two, "before_commit", staticmethod(begin_check))
         assert await (await app.start(Two, id="first")).result(timeout=20) == "first"
