@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import msgspec
 from msgspec import Struct
 
 from hark.kernel.result import Failed
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Decision, Finish, Park, Proceed, Redo
+from hark.model.decisions import Advance, Decision, Finish, Park, Proceed, Redo
 from hark.model.events import EventType
 from hark.model.failures import Failure
 from hark.model.names import from_micros
@@ -46,8 +46,10 @@ class History:
                 self._retried(claim, decision, self.now + delay if delay else None)
             case Finish(status="failed", error=error):
                 self._stopped(claim, decision, error)
-            case _:
+            case Advance() | Proceed() | Redo() | Park() | Finish():
                 self.events.append((claim.id, decision.label, decision.step, None))
+            case _ as never:
+                assert_never(never)
 
     def _retried(self, claim: Claim, decision: Decision, until: int | None) -> None:
         failure, attempt = decision.failure, claim.attempt
@@ -124,11 +126,8 @@ class History:
 
     def _next_attempt(self, decision: Decision, place: str | None) -> int | None:
         """The deadline of the wait that the outcome arms at this place."""
-        if place is not None and isinstance(decision.move, Park | Proceed):
-            for arm in decision.move.arm:
-                if arm.place == place:
-                    return arm.due(self.now)
-        return None
+        arms = () if place is None else decision.move.arm
+        return next((arm.due(self.now) for arm in arms if arm.place == place), None)
 
     def parked(self, claim: Claim, decision: Decision, waits: Iterable[WaitRow]) -> None:
         """The event of an instance that begins to wait: for what, and until when."""

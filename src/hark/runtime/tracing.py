@@ -34,7 +34,7 @@ from hark.kernel.requests import (
     StartInstances,
 )
 from hark.model.activation import Claim
-from hark.model.decisions import Decision, Finish, Proceed, runs_ahead
+from hark.model.decisions import Decision, Finish
 from hark.model.errors import NotOpen
 from hark.model.failures import Failure
 from hark.model.values import Delivery
@@ -247,7 +247,7 @@ class Tracing:
         """The code has returned an outcome: end the span, unless a function goes on after the commit."""
         activation: ActivationSpan = claim.span
         activation.running = False
-        if isinstance(decision.move, Proceed) and runs_ahead(decision.move):
+        if not decision.move.ends_step:
             return
         activation.span.set_attribute("hark.outcome", decision.label)
         if decision.failure is not None:
