@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from hark.model.events import EventType, OutcomeType
 from hark.model.failures import Failure
-from hark.model.values import WaitKind
+from hark.model.values import SettledStatus, WaitKind
 
 UNDO: Final = "undo"  # the step of a function that is being undone
 
@@ -98,7 +98,7 @@ class Settle(Struct, gc=False):
     """Effect: settle an awakeable."""
 
     awakeable: str
-    status: Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]  # CANCELLED: withdrawn by its own instance
+    status: SettledStatus  # CANCELLED: withdrawn by its own instance
     payload: str | None = None
     error: str | None = None
     by: str | None = None  # the person or program that answered
