@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, assert_never, get_args
 
 from msgspec import Struct, field
 
 from hark.model.decisions import UNDO, Decision
-from hark.model.values import Status, WaitKind
+from hark.model.values import RowKind, Status, WaitKind
 
 
 class ChildRow(Struct, gc=False):
@@ -26,11 +26,24 @@ class InboxRow(Struct, gc=False):
     """An unconsumed row of an inbox. `wait_id` is the wait it is directed to, if any."""
 
     seq: int
-    kind: str
+    kind: RowKind
     name: str
     wait_id: str | None
     payload: str
     at: int
+
+    @property
+    def addressee(self) -> str | None:
+        """The wait or the awakeable that it answers; None if what it answers is found by its kind and name."""
+        if self.wait_id is not None:
+            return self.wait_id
+        match self.kind:
+            case "awakeable":
+                return self.name
+            case "signal" | "broadcast" | "message" | "timer" | "children" | "control":
+                return None
+            case _ as never:
+                assert_never(never)
 
 
 class Arrived(Struct):
@@ -59,16 +72,70 @@ class WaitRow(Struct, gc=False):
     answers_each: bool = False  # of children: each end is an answer; its children are not read
 
     @property
+    def addressee(self) -> str:
+        """What the rows that answer it are directed to, if they are: its awakeable, or the wait itself."""
+        match self.kind:
+            case "awakeable":
+                return self.name or ""
+            case "signal" | "broadcast" | "message" | "timer" | "children":
+                return self.id
+            case _ as never:
+                assert_never(never)
+
+    @property
     def shown_key(self) -> str | None:
         """The key as people see it: that of a message. Other kinds use the column for themselves."""
-        return self.key if self.kind == "message" else None
+        match self.kind:
+            case "signal" | "broadcast" | "timer" | "awakeable" | "children":
+                return None
+            case "message":
+                return self.key
+            case _ as never:
+                assert_never(never)
 
-    def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
+    def answered_by(self, kind: RowKind, name: str, wait_id: str | None) -> bool:
         """Whether an inbox row answers this wait: a directed row the wait it names, any other the waits without a key
         that have its kind and name (invariant 16)."""
         if wait_id is not None:
             return wait_id == self.id
         return kind == self.kind and name == self.name and self.key is None
+
+
+def is_ended_from_outside(kind: WaitKind) -> bool:
+    """True when something from outside ends such a wait: a signal, a message or an answer. The others end by
+    themselves."""
+    match kind:
+        case "signal" | "broadcast" | "message" | "awakeable":
+            return True
+        case "timer" | "children":
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+def is_sent(kind: RowKind) -> bool:
+    """True when such a row was sent by name, with `hark signal`, `hark broadcast` or `hark message`."""
+    match kind:
+        case "signal" | "broadcast" | "message":
+            return True
+        case "timer" | "awakeable" | "children" | "control":
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+def _is_signal(kind: RowKind) -> bool:
+    match kind:
+        case "signal" | "broadcast":
+            return True
+        case "message" | "timer" | "awakeable" | "children" | "control":
+            return False
+        case _ as never:
+            assert_never(never)
+
+
+SIGNALS: Final = frozenset(kind for kind in get_args(RowKind) if _is_signal(kind))
+"""The kinds of the rows that a program receives as signals, by their name. Other rows answer the wait they are for."""
 
 
 class JournalRow(Struct, gc=False):

@@ -8,7 +8,7 @@ on any more.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -163,8 +163,12 @@ class _ProcessActivation:
                 if self._by_awakeable is None:
                     self._by_awakeable = {each.name: id for id, each in run.catchers.items()}
                 self._answered(self._by_awakeable.get(row.name, 0), payload)
-            case _:
+            case "broadcast" | "message" | "timer":
                 run.push("fire", None, (number_of(row.wait_id), payload))
+            case "signal":  # stays in the inbox for the tasks
+                pass
+            case _ as never:
+                assert_never(never)
 
     def _answered(self, id: int, answer: SettledAnswer) -> None:
         run = self._run
