@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, assert_never, get_args
 
 from msgspec import Struct, field
 
 from hark.model.decisions import UNDO, Decision
 from hark.model.values import RowKind, Status, WaitKind
+
+
+class KindTraits(Struct, frozen=True):
+    """What differs between the kinds of waits and rows outside the kernel, which has a class per kind (WAIT_KINDS)."""
+
+    from_outside: bool  # what ends such a wait comes from outside: a signal, a message, an answer
+    sent: bool  # such a row was sent by name: with `hark signal`, `hark broadcast` or `hark message`
+    is_signal: bool  # a program receives such a row as a signal; any other row answers the wait that it is for
+    to_awakeable: bool = False  # such a row is directed to the awakeable of its name
+    shows_key: bool = False  # the key of such a wait means something to people
+
+
+def _traits_of(kind: RowKind) -> KindTraits:
+    match kind:
+        case "signal" | "broadcast":
+            return KindTraits(from_outside=True, sent=True, is_signal=True)
+        case "message":
+            return KindTraits(from_outside=True, sent=True, is_signal=False, shows_key=True)
+        case "awakeable":
+            return KindTraits(from_outside=True, sent=False, is_signal=False, to_awakeable=True)
+        case "timer" | "children" | "control":
+            return KindTraits(from_outside=False, sent=False, is_signal=False)
+        case _ as never:
+            assert_never(never)
+
+
+KINDS: Final[Mapping[RowKind, KindTraits]] = {kind: _traits_of(kind) for kind in get_args(RowKind)}
+SIGNALS: Final = frozenset(kind for kind, traits in KINDS.items() if traits.is_signal)
 
 
 class ChildRow(Struct, gc=False):
@@ -37,13 +66,7 @@ class InboxRow(Struct, gc=False):
         """The wait or the awakeable that it answers; None if what it answers is found by its kind and name."""
         if self.wait_id is not None:
             return self.wait_id
-        match self.kind:
-            case "awakeable":
-                return self.name
-            case "signal" | "broadcast" | "message" | "timer" | "children" | "control":
-                return None
-            case _ as never:
-                assert_never(never)
+        return self.name if KINDS[self.kind].to_awakeable else None
 
 
 class Arrived(Struct):
@@ -74,24 +97,12 @@ class WaitRow(Struct, gc=False):
     @property
     def addressee(self) -> str:
         """What the rows that answer it are directed to, if they are: its awakeable, or the wait itself."""
-        match self.kind:
-            case "awakeable":
-                return self.name or ""
-            case "signal" | "broadcast" | "message" | "timer" | "children":
-                return self.id
-            case _ as never:
-                assert_never(never)
+        return self.name or "" if KINDS[self.kind].to_awakeable else self.id
 
     @property
     def shown_key(self) -> str | None:
         """The key as people see it: that of a message. Other kinds use the column for themselves."""
-        match self.kind:
-            case "signal" | "broadcast" | "timer" | "awakeable" | "children":
-                return None
-            case "message":
-                return self.key
-            case _ as never:
-                assert_never(never)
+        return self.key if KINDS[self.kind].shows_key else None
 
     def answered_by(self, kind: RowKind, name: str, wait_id: str | None) -> bool:
         """Whether an inbox row answers this wait: a directed row the wait it names, any other the waits without a key
@@ -99,43 +110,6 @@ class WaitRow(Struct, gc=False):
         if wait_id is not None:
             return wait_id == self.id
         return kind == self.kind and name == self.name and self.key is None
-
-
-def is_ended_from_outside(kind: WaitKind) -> bool:
-    """True when something from outside ends such a wait: a signal, a message or an answer. The others end by
-    themselves."""
-    match kind:
-        case "signal" | "broadcast" | "message" | "awakeable":
-            return True
-        case "timer" | "children":
-            return False
-        case _ as never:
-            assert_never(never)
-
-
-def is_sent(kind: RowKind) -> bool:
-    """True when such a row was sent by name, with `hark signal`, `hark broadcast` or `hark message`."""
-    match kind:
-        case "signal" | "broadcast" | "message":
-            return True
-        case "timer" | "awakeable" | "children" | "control":
-            return False
-        case _ as never:
-            assert_never(never)
-
-
-def _is_signal(kind: RowKind) -> bool:
-    match kind:
-        case "signal" | "broadcast":
-            return True
-        case "message" | "timer" | "awakeable" | "children" | "control":
-            return False
-        case _ as never:
-            assert_never(never)
-
-
-SIGNALS: Final = frozenset(kind for kind in get_args(RowKind) if _is_signal(kind))
-"""The kinds of the rows that a program receives as signals, by their name. Other rows answer the wait they are for."""
 
 
 class JournalRow(Struct, gc=False):

@@ -214,7 +214,21 @@ class Proceed(Struct, gc=False):
         return not (self.continue_as_new or self.arm or self.disarm or self.awakeables or self.fire_deadlines)
 
 
-class Redo(Struct, gc=False):
+class _GivesUpClaim(Struct, gc=False):
+    """A move after which the instance is claimed again, if it goes on."""
+
+    keep_slot: ClassVar[bool] = False
+    continue_as_new: ClassVar[bool] = False
+    ends_step: ClassVar[bool] = True
+
+    def runs_ahead(self) -> bool:
+        return False
+
+    def is_plain(self) -> bool:
+        return False
+
+
+class Redo(_GivesUpClaim, gc=False):
     """Run the same step again after `delay` µs, with `attempt` one higher if the label of the outcome is `retry`."""
 
     delay: int
@@ -222,19 +236,10 @@ class Redo(Struct, gc=False):
     asked: str = ""  # how the places of what it has asked begin: other questions of the task stay open
 
     arm: ClassVar[tuple[Arm, ...]] = ()
-    keep_slot: ClassVar[bool] = False
-    continue_as_new: ClassVar[bool] = False
-    ends_step: ClassVar[bool] = True
     parks: ClassVar[bool] = False
 
-    def runs_ahead(self) -> bool:
-        return False
 
-    def is_plain(self) -> bool:
-        return False
-
-
-class Park(Struct, gc=False):
+class Park(_GivesUpClaim, gc=False):
     """Wait without a slot. `disarm` names the waits to delete; None means all of them."""
 
     arm: tuple[Arm, ...] = ()
@@ -242,19 +247,10 @@ class Park(Struct, gc=False):
     awakeables: tuple[NewAwakeable, ...] = ()
     has_children: bool = True  # False: none of them runs now, although a wait for children is open
 
-    keep_slot: ClassVar[bool] = False
-    continue_as_new: ClassVar[bool] = False
-    ends_step: ClassVar[bool] = True
     parks: ClassVar[bool] = True
 
-    def runs_ahead(self) -> bool:
-        return False
 
-    def is_plain(self) -> bool:
-        return False
-
-
-class Finish(Struct, gc=False):
+class Finish(_GivesUpClaim, gc=False):
     """End the instance. While it is being cancelled, its status becomes `cancelled`, with the reason as its error."""
 
     status: Literal["done", "failed"]
@@ -264,16 +260,7 @@ class Finish(Struct, gc=False):
     keeps_undo: bool = False  # its undo could not finish: it is failed, also while it is cancelled, and can be retried
 
     arm: ClassVar[tuple[Arm, ...]] = ()
-    keep_slot: ClassVar[bool] = False
-    continue_as_new: ClassVar[bool] = False
-    ends_step: ClassVar[bool] = True
     parks: ClassVar[bool] = False
-
-    def runs_ahead(self) -> bool:
-        return False
-
-    def is_plain(self) -> bool:
-        return False
 
 
 Move = Advance | Proceed | Redo | Park | Finish

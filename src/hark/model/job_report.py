@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hark.model.activation import is_ended_from_outside
+from hark.model.activation import KINDS
 from hark.model.values import Instance, WaitKind
 
 
@@ -33,7 +33,7 @@ class TaskWait:
     @property
     def ended_from_outside(self) -> bool:
         """Whether something from outside ends it: a signal, a message or an answer."""
-        return is_ended_from_outside(self.kind)
+        return KINDS[self.kind].from_outside
 
 
 @dataclass(frozen=True, slots=True)

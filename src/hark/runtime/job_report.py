@@ -9,7 +9,7 @@ from typing import Any
 
 from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
 from hark.model import json
-from hark.model.activation import is_ended_from_outside
+from hark.model.activation import KINDS
 from hark.model.errors import InvalidInput, NotFound, no_instance
 from hark.model.job import JobSpec, TaskSpec
 from hark.model.job_report import JobReport, TaskReport, TaskWait
@@ -143,7 +143,7 @@ def _note(
 
 
 def _only_waits(below: Below) -> bool:
-    waits_outside = any(is_ended_from_outside(wait.kind) for wait in below.waits)
+    waits_outside = any(KINDS[wait.kind].from_outside for wait in below.waits)
     return not below.goes_on and (waits_outside or bool(below.missing))
 
 

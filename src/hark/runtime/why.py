@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
-from hark.model.activation import WaitRow, is_sent
+from hark.model.activation import KINDS, WaitRow
 from hark.model.errors import no_instance
 from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
@@ -351,7 +351,7 @@ async def _inbox(store: Store, row: WhyInstance, asked: set[tuple[str, str]]) ->
         return []
     found = []
     for kind, name, at in await store.read(reads.unconsumed_signals, id=row.id):
-        if (kind, name) in asked or not is_sent(kind):
+        if (kind, name) in asked or not KINDS[kind].sent:
             continue
         wanted = sorted(other for other, same in asked if same == name)
         if wanted:

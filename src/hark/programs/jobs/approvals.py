@@ -43,17 +43,9 @@ InvalidAnswer, and changes nothing."""
 
 
 async def ask(
-    claim: Claim,
-    services: JobServices,
-    run: str,
-    place: str,
-    *,
-    title: str,
-    description: str | None,
-    assignees: Sequence[str | None] | None,
-    schema: str = ANSWER_SCHEMA,
-    timeout: int | None = None,
-) -> TaskAwakeable:
+    claim: Claim, services: JobServices, run: str, place: str, *, title: str, description: str | None,
+    assignees: Sequence[str | None] | None, schema: str = ANSWER_SCHEMA, timeout: int | None = None,
+) -> TaskAwakeable:  # fmt: skip
     """Create the awakeable of the question, or read it: the same `place` of a task is the same question.
 
     `run`: the job that the task belongs to. `timeout` in µs."""
