@@ -24,8 +24,6 @@ from hark.model.errors import InvalidInput
 from hark.model.log import get_logger
 from hark.runtime import caller_errors, failure_log
 from hark.runtime.answer_validation import AnswerValidation
-from hark.runtime.completions import Completions
-from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
 from hark.runtime.local_worker import LocalWorker
 from hark.runtime.metrics import ProcessCounters
@@ -39,6 +37,7 @@ from hark.runtime.retention import Retention, remove_old
 from hark.runtime.task_arrivals import TaskArrivals
 from hark.runtime.thread_loop import ThreadLoop
 from hark.runtime.turn_runner import FinishedTurn, TurnRunner
+from hark.runtime.waiting import Condition, WaitingCallers
 from hark.runtime.work_left import WorkLeft
 from hark.store.protocol import Access, Conflicted, Lost, Store, StoreFault
 
@@ -93,9 +92,8 @@ class Clerk:
             hint=self.hint, submit=self.submit,
             remove_old=lambda: remove_old(self.store, retention, self.clock.now, self.submit),
         )  # fmt: skip
-        self.completions = Completions(self._read, self.loop, self.hint)
+        self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
-        self.conditions = Conditions(self._read, self.loop)
         self.arrivals = TaskArrivals()
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self.published: Published | None = None  # if the app uses NATS
@@ -159,8 +157,7 @@ class Clerk:
             self.answers.close()
             closed = caller_errors.closed_early()
             answer_all([(reply, closed) for reply in self.queue.clear()])
-            self.completions.close(closed)
-            self.conditions.close(closed)
+            self.waiting.close(closed)
             await self.store.close()
             if self._closed is not None:
                 answer_all([(self._closed, None)])
@@ -221,22 +218,17 @@ class Clerk:
     def hint(self) -> None:
         """Another process may have made work, or ended an instance that a caller waits for."""
         self.work_left.hinted = True
-        self.completions.hint()
+        self.waiting.hint()
         self.loop.wake()
 
     async def find_dead(self) -> dict[str, int | None]:
         """The workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
         return await self.others.find_dead(trust_clock=True)
 
-    def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
-        """Answer with (id, status, result, error) when this instance has ended."""
-        self.loop.check_open()
-        self.completions.ask(target, seconds, reply)
-
     def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
-        """Answer when this instance meets the condition, see conditions.py."""
+        """Answer when this instance meets the condition, see waiting.py."""
         self.loop.check_open()
-        self.conditions.ask(target, condition, seconds, reply)
+        self.waiting.ask(target, condition, seconds, reply)
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -277,9 +269,7 @@ class Clerk:
 
     def check_for_others(self) -> None:
         """After a hint: another process may have answered what waits here."""
-        if self.completions.waiting:
-            self.loop.start(self.completions.check(self.store))
-        self.conditions.check_soon(self.store)
+        self.waiting.check_for_others(self.store)
         self.arrivals.notify()
         self.others.check_soon()
 
@@ -332,9 +322,7 @@ class Clerk:
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
         if swept:
             self.loop.start(self.others.read_next_due())
-        self.completions.answer_ended(result.finished)
-        if self.conditions.waiting and not result.keeps_statuses:
-            self.conditions.check_soon(self.store)
+        self.waiting.after_turn(self.store, result.finished, keeps_statuses=result.keeps_statuses)
         if result.pending.made_claimable:
             self.arrivals.notify()
         if self.published is not None:
