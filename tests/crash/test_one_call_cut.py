@@ -11,7 +11,6 @@ import asyncpg
 import pytest
 
 from hark import Hark, workflow
-from hark.kernel.one_call_turn import one_call
 from hark.runtime.one_calls import OneCalls
 from tests.support.inspect import query, until
 from tests.support.proxy import Accident, Held, Proxy, cut_after, cut_before, cut_reply
@@ -88,17 +87,17 @@ async def speaker(request: pytest.FixtureRequest, proxy: Proxy, pg_store: Store)
 
 @pytest.fixture
 def in_one_call(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each turn with nothing but signals and answers, whether it was one call, or was cut in the middle of one."""
+    """Of each turn that was to be a call, whether it was one, or was cut in the middle of one."""
     done: list[bool] = []
     run = OneCalls.run
 
-    async def noted(self: OneCalls, store: Any, requests: Any, capacity: Any) -> Any:
+    async def noted(self: OneCalls, store: Any, requests: Any, *how: Any) -> Any:
         found: Any = "cut"
         try:
-            found = await run(self, store, requests, capacity)
+            found = await run(self, store, requests, *how)
             return found
         finally:
-            if one_call(requests, None) is not None:
+            if requests:
                 done.append(found is not None)
 
     monkeypatch.setattr(OneCalls, "run", noted)

@@ -1,4 +1,4 @@
-"""Which turns are tried as one call: not those of another kind, and few after calls that were made in vain."""
+"""Calls that were of no use are spaced: after each, more turns are executed in full at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
+from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import Cancel, Capacity, Deliver, Request
 from hark.model.activation import Traits
 from hark.runtime import one_calls
@@ -58,7 +59,10 @@ class Calls:
         """A turn, in which a call would bring this. Returns whether a call was made."""
         self.result = result
         before = len(self.store.begun)
-        found = await self.calls.run(self.store, requests, WORKER)
+        execution = choose_execution(requests, WORKER, calls=self.calls.possible(self.store))
+        if not isinstance(execution, CallTurn):
+            return False
+        found = await self.calls.run(self.store, requests, WORKER, execution)
         tried = len(self.store.begun) > before
         assert found == ((self.store.begun[-1], result) if tried and result is not None else None)
         if tried:
@@ -118,7 +122,7 @@ async def test_a_call_that_raises_is_rolled_back_and_does_not_count_as_vain(monk
 async def test_a_call_that_the_database_refuses_is_left_to_the_ordinary_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch)
     calls.result = Refused("permission denied for function one_call_turn")
-    assert await calls.calls.run(calls.store, [SIGNAL], WORKER) is None
+    assert not await calls.calls.run(calls.store, [SIGNAL], WORKER, CallTurn({}))
     assert calls.store.begun[-1].rolled_back
     assert await calls.skipped() == 1
 

@@ -1,14 +1,15 @@
-"""OneCalls: which turns are tried as one call of the database, and what that brought.
+"""OneCalls: tries turns as one call of the database, and spaces the tries that were of no use.
 
-A call that finds a case for the ordinary turn has cost a round trip. After each of those, twice as many turns go the
-ordinary way at once, up to a limit: a process whose turns are never of the frequent kind pays next to nothing.
+A call that meets a case for the full turn has cost a round trip. After each of those, twice as many turns are executed
+in full at once, up to a limit: a process whose turns are never of the frequent kind pays next to nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hark.kernel.one_call_turn import one_call, run_one_call_turn
+from hark.kernel.execution import CallTurn
+from hark.kernel.one_call_turn import run_one_call_turn
 from hark.kernel.requests import Capacity, Request
 from hark.kernel.result import TurnResult
 from hark.store.protocol import Refused, Store, Tx
@@ -17,31 +18,29 @@ _MOST_SKIPPED = 64  # turns
 
 
 class OneCalls:
-    """Tries turns as one call, and remembers how often that was in vain."""
+    """Executes a `CallTurn`, unless too many calls were of no use lately."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
         self._skip = 0  # turns that are not tried from here on
-        self._skipped_last = 0  # how many were not, after the last vain call
+        self._skipped_last = 0  # turns that were not tried after the last unused call
+
+    def possible(self, store: Store) -> bool:
+        """Return True if a turn on this store may be a call."""
+        return self._enabled and store.has_one_calls
 
     async def run(
-        self, store: Store, requests: Sequence[Request], capacity: Capacity | None
+        self, store: Store, requests: Sequence[Request], capacity: Capacity | None, call: CallTurn
     ) -> tuple[Tx, TurnResult] | None:
-        """Carry out a turn that only has these requests and claims. None: nothing has happened, and the turn has to run
-        in the ordinary way."""
-        if not self._enabled or not store.has_one_calls:
-            return None
-        values = one_call(requests, capacity)
-        if values is None:
-            return None
+        """Execute a turn as this call, all but its COMMIT. None: nothing has happened, execute it in full."""
         if self._skip:
             self._skip -= 1
             return None
         tx = await store.begin(one_call=True)
         result: TurnResult | None
         try:
-            result = await run_one_call_turn(tx, requests, capacity, values)
-        except Refused:  # a bad row, or no right to call the function: the ordinary turn finds out which
+            result = await run_one_call_turn(tx, requests, capacity, call.values)
+        except Refused:  # a bad row, or no right to call the function: the full turn finds out which
             result = None
         except BaseException:
             await tx.rollback()
