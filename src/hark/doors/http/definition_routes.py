@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from hark.doors.http import parsing
-from hark.doors.http.parsing import Cursor
-from hark.doors.http.read_routes import Limit
+from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.responses import Response, json_response, text_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import InvalidDefinition
 from hark.model.problem import Problem
+from hark.model.values import DefinitionView
 
 _SVG = "image/svg+xml; charset=utf-8"
 # The drawing has its colours, for light and dark, in a <style>.
@@ -45,42 +45,13 @@ class Deployed(msgspec.Struct):
     deployed: list[Deployment]
 
 
-class DefinitionView(msgspec.Struct):
-    """A definition that can be started.
-
-    Attributes:
-        name: Its name.
-        kind: "machine", "workflow", "job" or "bpmn".
-        version: Its newest version.
-    """
-
-    name: str
-    kind: str
-    version: int
+Definitions = page_of(
+    DefinitionView, "Definitions", "definitions", "by name", summary="The definitions that can be started."
+)
 
 
-class Definitions(msgspec.Struct):
-    """The definitions that can be started.
-
-    Attributes:
-        items: The definitions, by name.
-        next: The `after` of the next page, or None.
-    """
-
-    items: list[DefinitionView]
-    next: str | None
-
-
-class DefinitionsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of definitions.
-
-    Attributes:
-        limit: How many items a page has at most.
-        after: The `next` of the page before.
-    """
-
-    limit: Limit = 100
-    after: Cursor | None = None
+class DefinitionsQuery(PageQuery):
+    """A page of definitions."""
 
 
 class Undeployed(msgspec.Struct):
@@ -140,8 +111,7 @@ def _invalid(message: str) -> InvalidDefinition:
 
 async def definitions(request: HttpRequest) -> Response:
     query: DefinitionsQuery = request.query()
-    found, after = await request.access.definition_page(limit=query.limit, after=query.after)
-    return json_response(Definitions([DefinitionView(*one) for one in found], after))
+    return page_response(await request.access.definitions(limit=query.limit, after=query.after))
 
 
 async def undeploy(request: HttpRequest) -> Response:
