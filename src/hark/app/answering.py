@@ -57,7 +57,9 @@ class AnswerVerbs(Core):
         Example:
             await app.resolve(approval.id, {"approved": True}, by="ann")
         """
-        return self._ask(self._resolution(awakeable_id, payload, by, via), self._show)
+        text = json.dump(payload, limit=self._max_payload)
+        settle = Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via)
+        return self._ask(_settlement(settle), self._show)
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
@@ -124,11 +126,6 @@ class AnswerVerbs(Core):
         """
         request = ClaimAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
         return self._ask(request, self._show)
-
-    def _resolution(self, awakeable_id: str, payload: Any, by: str | None, via: str) -> SettleAwakeable:
-        """The request of `resolve`."""
-        text = json.dump(payload, limit=self._max_payload)
-        return _settlement(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
 
     def _show(self, row: AwakeableRow) -> Awakeable:
         return views.awakeable(row, self._links.url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Literal
 
 from hark.app import drawings
@@ -75,56 +75,49 @@ class DoorAccess:
         app.url, app._schema = url, schema
 
     @contextmanager
-    def opened(self, access: Literal["write", "read"], *, migrate: str) -> Iterator[Hark]:
+    def opened(self, access: Literal["create", "write", "read"], *, migrate: str) -> Iterator[Hark]:
         """Open the app on a store that exists: nothing is created or migrated, whatever the URL says.
 
         Args:
-            access: With "read" nothing is written either: the definitions of the app are not recorded, and a database
-                that this process may only read is enough.
+            access: With "create", a store without tables is created first. With "read" nothing is written: the
+                definitions of the app are not recorded, and a database that this process may only read is enough.
             migrate: The command that creates or updates the store, for the error.
 
         Raises:
             InvalidInput: There is no such database, or it lacks tables that this version needs.
         """
         app = self.app
-        if not connect.exists(app.url):
-            raise InvalidInput(
-                f"There is no database at {masked(app.url)}, and none was created. Check --db or HARK_DB, or create it "
-                f"with `{migrate}`."
-            )
-        app._clerk.access = access
         app._links.warn = False  # a command that shows a link says itself what is missing
-        try:
-            with app:
-                yield app
-        except Unmigrated as error:
-            raise InvalidInput(
-                f"The store has the tables of version {error.version}, and this version of Hark needs those of version "
-                f"{error.newest}; nothing was changed. Stop its older processes and update it with `{migrate}`."
-                if error.version
-                else f"The store has no tables of Hark, and none were created. Check --db and --schema, or create them "
-                f"with `{migrate}`."
-            ) from None
-        finally:
-            app._clerk.access = "migrate"
+        with ExitStack() as stack:
+            stack.callback(setattr, app._clerk, "access", "migrate")
+            if connect.exists(app.url):
+                app._clerk.access = "write" if access == "create" else access
+            elif access != "create":
+                raise InvalidInput(
+                    f"There is no database at {masked(app.url)}, and none was created. Check --db or HARK_DB, or "
+                    f"create it with `{migrate}`."
+                )
+            try:
+                stack.enter_context(app)
+            except Unmigrated as error:
+                if error.version:
+                    raise InvalidInput(
+                        f"The store has the tables of version {error.version}, and this version of Hark needs those of "
+                        f"version {error.newest}; nothing was changed. Stop its older processes and update it with "
+                        f"`{migrate}`."
+                    ) from None
+                if access != "create":
+                    raise InvalidInput(
+                        "The store has no tables of Hark, and none were created. Check --db and --schema, or create "
+                        f"them with `{migrate}`."
+                    ) from None
+                app._clerk.access = "migrate"
+                stack.enter_context(app)
+            yield app
 
     def is_shareable(self) -> bool:
         """Whether other processes can open the store of the app: not if it is in memory."""
         return connect.shared_url(self.app.url) is not None
-
-    def has_tables(self) -> bool:
-        """Whether the store of the app, which is not open, has tables of Hark, of any version. Creates nothing."""
-        app = self.app
-        if not connect.exists(app.url):
-            return False
-        app._clerk.access = "read"
-        try:
-            with app:
-                return True
-        except Unmigrated as error:
-            return error.version > 0
-        finally:
-            app._clerk.access = "migrate"
 
     def dump_migrations(self) -> str:
         """The SQL that creates the tables of the app's store. Nothing is run."""
@@ -191,18 +184,6 @@ class DoorAccess:
             NotFound: There is no deployed job or process of this name.
         """
         return self.app._read(lambda store: drawings.draw_definition(store, name))
-
-    async def deploy_bpmn(self, data: bytes, *, ignore_extensions: bool = False) -> list[tuple[str, int]]:
-        """Deploy the processes of a BPMN file, whatever the bytes look like.
-
-        Raises:
-            InvalidDefinition: It has mistakes; `.problems` lists them, and nothing was deployed.
-        """
-        return await self.app._deploy_bpmn_beside(data, ignore_extensions)
-
-    def deploy_file(self, data: bytes, *, ignore_extensions: bool = False) -> Reply[list[tuple[str, int]]]:
-        """The same for a door without an event loop: what `hark bpmn deploy` does with a file."""
-        return self.app._deploy_bpmn(data, ignore_extensions)
 
     def check_gates(self, job: Job) -> None:
         """Raise InvalidDefinition if the app has not registered a gate of the job. The store is not asked."""
@@ -378,16 +359,6 @@ class DoorAccess:
             return [id for (id,) in await store.read(reads.ids_between, low=low, high=high, size=limit)]
 
         return self.app._read(find)
-
-    # -- answers ------------------------------------------------------------------------------------
-
-    def resolve(self, awakeable_id: str, payload: Any, *, by: str | None, via: str) -> Reply[Any]:
-        """`Hark.resolve` for a door that does not show the awakeable.
-
-        The reply has the raw row: building the `Awakeable` and signing its link costs 10 µs, of the 110 to 150 of a
-        request (FINDINGS 27).
-        """
-        return self.app._ask(self.app._resolution(awakeable_id, payload, by, via))
 
     # -- task workers in other languages ------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from hark.app.deploying import is_xml
 from hark.doors.http import parsing
 from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.responses import Response, json_response, text_response
@@ -88,21 +89,15 @@ async def deploy(request: HttpRequest) -> Response:
     if form in _BPMN_FORMS:
         # The file is not a payload: a drawing with 1,000 elements has more bytes than a payload may have.
         raw = await parsing.read_body(request.receive, length, max(request.access.max_payload, _MAX_BPMN))
-        deployed = await request.access.deploy_bpmn(raw, ignore_extensions=query.ignore_extensions)
+        if not is_xml(raw):
+            raise _invalid("The body is not XML. Send a job with the content type application/yaml.")
     else:
         raw = await parsing.read_body(request.receive, length, request.access.max_payload, parsing.ENVELOPE)
-        deployed = await request.app.deploy(_job_text(raw))
-    return json_response(Deployed([Deployment(name, version) for name, version in deployed]), 201)
-
-
-def _job_text(raw: bytes) -> str:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise _invalid("The body is not UTF-8 text.") from None
-    if text.lstrip().startswith("<"):
-        raise _invalid("The body is XML, not a job. Send BPMN with the content type application/xml.")
-    return f"{text}\n"  # with a line break it is the text of a job, never the path of a file on this machine
+        if is_xml(raw):
+            raise _invalid("The body is XML, not a job. Send BPMN with the content type application/xml.")
+    # In a thread: reading a large file would keep the event loop from other requests.
+    reply = await asyncio.to_thread(request.app.deploy, raw, ignore_extensions=query.ignore_extensions)
+    return json_response(Deployed([Deployment(name, version) for name, version in await reply]), 201)
 
 
 def _invalid(message: str) -> InvalidDefinition:
