@@ -88,7 +88,9 @@ def check_filters(
 
 
 def check_cursor(cursor: Any) -> tuple[int, int]:
-    """The position of an event in the history of all instances."""
+    """The position of an event in the history of all instances: its cursor, or the `next` of a page."""
+    if isinstance(cursor, str):
+        return cursor_of(cursor)
     if not isinstance(cursor, tuple) or [type(n) is int and 0 <= n < 2**63 for n in cursor] != [True, True]:
         raise InvalidInput(
             f"{cursor!r} is not a position in the history. Give the `.cursor` of an event, or (0, 0) for the beginning."

@@ -161,23 +161,26 @@ class ReadVerbs(Core):
             NotFound: There is no such instance.
         """
         wanted, size = optional_target(target), check_limit(limit)
-        if isinstance(after, str):
-            after, before = (None, cursor_of(after[1:])) if after.startswith("~") else (cursor_of(after), before)
+        if isinstance(after, str) and after.startswith("~"):
+            before, after = cursor_of(after[1:]), None
         if after is not None:
             start = check_cursor(after)
             return self._read(lambda store: views.history(store, wanted, start, size))
         place = () if before is None else (check_cursor(before),)
         return self._read(lambda store: views.events(store, wanted, size, *place))
 
-    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[Page[Event]]:
+    def events_after(self, cursor: str | tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[Page[Event]]:
         """Read the events of all instances after a cursor, oldest first.
 
         It skips none, also when a transaction with a lower number commits later: read in a loop, each time after the
         `.cursor` of the last event, it is a complete feed. It returns fewer if they have over 8 MiB of data.
 
         Args:
-            cursor: The `.cursor` of the last event seen; (0, 0) for the beginning.
+            cursor: The `.cursor` of the last event seen, or the `.next` of the page before; (0, 0) for the beginning.
             limit: How many at most, up to 10,000.
+
+        Returns:
+            A reply with a `Page` of `Event`s; `.next` is None if there are no more now.
         """
         size, place = check_limit(limit), check_cursor(cursor)
         return self._read(lambda store: views.history(store, None, place, size))

@@ -11,6 +11,10 @@ T = TypeVar("T")
 class Page(list[T]):
     """A list, and where the next one begins. It is a list in every other respect.
 
+    Args:
+        items: The items of the list.
+        next: The attribute `next`.
+
     Attributes:
         next: The `after=` of the next page; None if this is the last one.
 

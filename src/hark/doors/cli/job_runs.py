@@ -227,7 +227,7 @@ def list_(
         drop=("STARTED", "KEY", "TASKS"),
         wide=wide,
     )
-    print_next_page(found, limit)
+    print_next_page(found)
 
 
 def _tasks(job: Any) -> str:
