@@ -153,6 +153,9 @@ def read_up_to(limit: int, after: str | None, read: Callable[..., Any]) -> "Page
 def door_access(engine: Engine) -> "DoorAccess | RemoteHark":
     """What doors need of the engine besides its verbs; a `RemoteHark` has it too."""
     from hark.app import Hark
+
+    if not isinstance(engine, Hark):
+        return engine
     from hark.app.door_access import DoorAccess
 
-    return DoorAccess(engine) if isinstance(engine, Hark) else engine
+    return DoorAccess(engine)
