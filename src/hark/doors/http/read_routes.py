@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from hark.doors.http.pages import Limit, PageQuery, page_of, page_response
-from hark.doors.http.parsing import Name
+from hark.doors.http.parsing import Cursor, Name
 from hark.doors.http.responses import Response, error_body, json_response
 from hark.doors.http.routes import HttpRequest
 from hark.doors.times import parse_time
@@ -71,15 +71,19 @@ class HistoryQuery(PageQuery):
     """
 
 
-class EventsQuery(HistoryQuery):
+class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """A page of events.
 
     Attributes:
         job: Only events of this instance, by its id or correlation key.
+        limit: How many events a page has at most.
+        after: The `next` of the page before, which goes back in time; or the `cursor` of an event as TX.SEQ, which
+            goes forward.
     """
 
     job: Name | None = None
     limit: Limit = 50
+    after: Cursor | None = None
 
 
 class WaitsQuery(PageQuery):
