@@ -42,6 +42,7 @@ from hark.model.errors import (
 )
 from hark.model.nats import Nats
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
+from hark.model.page import Page
 from hark.model.problem import Problem
 from hark.model.retry_policy import RetryPolicy
 from hark.model.values import (
@@ -130,6 +131,7 @@ __all__ = [
     "NotFound",
     "NotOpen",
     "Outcome",
+    "Page",
     "PayloadTooLarge",
     "Problem",
     "Rate",
