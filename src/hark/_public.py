@@ -67,7 +67,8 @@ from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from hark.dialects.job import Dag, Job, load_job
+    from hark.app.job_loading import load_job
+    from hark.dialects.job import Dag, Job
     from hark.dialects.workflow import Workflow, workflow
     from hark.programs.awakeable_handle import AwakeableHandle
     from hark.programs.functions import FunctionContext
@@ -80,7 +81,7 @@ LATER: Final = {
     "Job": "hark.dialects.job",
     "TaskContext": "hark.programs.jobs.task_context",
     "Workflow": "hark.dialects.workflow",
-    "load_job": "hark.dialects.job",
+    "load_job": "hark.app.job_loading",
     "workflow": "hark.dialects.workflow",
 }
 """The names that are imported at their first use, with their modules."""

@@ -107,7 +107,7 @@ class DeployVerbs(Core):
 
 
 def _load_job(source: Any) -> Job:
-    from hark.dialects.job import load_job  # seldom used, and a fifth of the time to import Hark
+    from hark.app.job_loading import load_job  # seldom used, and a fifth of the time to import Hark
 
     return load_job(source)
 
@@ -119,7 +119,7 @@ def _parse_job(data: bytes, label: str) -> Job:
 
 
 def _is_job_text(source: str) -> bool:
-    from hark.dialects.job.loading import is_job_text
+    from hark.app.job_loading import is_job_text
 
     return is_job_text(source)
 
