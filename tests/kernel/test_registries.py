@@ -21,7 +21,7 @@ from hark.model.values import PARKED, WaitKind
 
 
 def modules() -> list[ModuleType]:
-    return [import_module(f"hark.kernel.{found.name}") for found in pkgutil.iter_modules(hark.kernel.__path__)]
+    return [import_module(found.name) for found in pkgutil.walk_packages(hark.kernel.__path__, "hark.kernel.")]
 
 
 def test_every_effect_has_a_request() -> None:

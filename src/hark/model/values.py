@@ -363,6 +363,21 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class DefinitionView:
+    """A definition that can be started.
+
+    Attributes:
+        name: Its name.
+        kind: "machine", "workflow", "job" or "bpmn".
+        version: Its newest version.
+    """
+
+    name: str
+    kind: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule: it starts an instance of a definition at each of its ticks.
 
