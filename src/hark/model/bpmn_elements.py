@@ -65,6 +65,8 @@ class EventRow(NamedTuple):
         places: Where it can be.
         always_interrupts: It interrupts, whatever the file says.
         has_one_catcher: Of two events in one place that catch the same one, the second would never catch it.
+        has_one_receiver: One instance receives it, so two start events cannot wait for the same one.
+        compensates: It starts a compensation.
         is_link: Its two ends are connected by a name instead of a flow.
     """
 
@@ -73,6 +75,8 @@ class EventRow(NamedTuple):
     places: tuple[EventPlace, ...]
     always_interrupts: bool = False
     has_one_catcher: bool = False
+    has_one_receiver: bool = False
+    compensates: bool = False
     is_link: bool = False
 
 
@@ -120,7 +124,7 @@ EVENTS: Final = {
     for row in (
         EventRow(None, "none", ("start", "inner start", "throw", "end")),
         EventRow("bpmn:signalEventDefinition", "signal", _ANYWHERE),
-        EventRow("bpmn:messageEventDefinition", "message", _ANYWHERE),
+        EventRow("bpmn:messageEventDefinition", "message", _ANYWHERE, has_one_receiver=True),
         EventRow("bpmn:timerEventDefinition", "timer", ("start", "event start", "boundary", "catch")),
         EventRow(
             "bpmn:errorEventDefinition",
@@ -141,6 +145,7 @@ EVENTS: Final = {
             "compensation",
             ("event start", "boundary", "throw", "end"),
             always_interrupts=True,
+            compensates=True,
         ),
         EventRow(
             "bpmn:cancelEventDefinition", "cancel", ("boundary", "end"), always_interrupts=True, has_one_catcher=True

@@ -6,7 +6,7 @@ goes on with the loop; `completed` leaves the activity for good. The work of eac
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
@@ -25,8 +25,6 @@ class Activity(ElementBehaviour):
     is_activity = True
     is_instant: ClassVar[bool] = False
     """Its work is over at once: a token may pass it."""
-    scope_kind: ClassVar[Literal["local", "subprocess"]] = "local"
-    """The scope that it has while it works; `local` only if it has a mapping."""
 
     def is_plain(self, node: NodeSpec) -> bool:
         has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation or node.skip
@@ -47,7 +45,6 @@ class Activity(ElementBehaviour):
             loops.begin(run, token, node)
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        """Do the work, or begin it: its end is the action `ended`. The boundary events are armed."""
         ended(run, token, None)
 
     def fired(
@@ -77,7 +74,6 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
         _skip(run, token, node)
         return
     activity = run.graph.elements[token.node]
-    assert isinstance(activity, Activity)
     variables = mapped_inputs(run, node, token.scope)
     if node.inputs or node.outputs or activity.scope_kind != "local":
         local = ProcessScope(run.number(), token.node, token.scope, activity.scope_kind, token.id, variables)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hark.model.bpmn_elements import EVENTS
 from hark.model.process import NodeSpec
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import Compensation, FlowToken, ProcessScope
@@ -49,8 +50,7 @@ def _compensating(run: Execution, number: int) -> EventSubprocess | None:
     if not run.graph.nodes[number].children:
         return None
     for each in run.graph.event_subprocesses(number):
-        event = run.graph.events[each.start_number]
-        if event is not None and event.compensates:
+        if each.start.event is not None and EVENTS[each.start.event.kind].compensates:
             return each
     return None
 

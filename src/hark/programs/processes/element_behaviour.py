@@ -22,8 +22,8 @@ class ElementBehaviour:
     """The tokens of a scope begin there."""
     is_activity: ClassVar[bool] = False
     """It does work. What its event brings is its result: an `Activity` of activities.py."""
-    throws: ClassVar[bool] = False
-    """It throws its event, instead of catching it."""
+    scope_kind: ClassVar[Literal["local", "subprocess"]] = "local"
+    """Of an activity: the scope that it has while it works; `local` only if it has a mapping."""
     is_catch: ClassVar[bool] = False
     """A token waits at it for its event, or before it: at an event gateway."""
     is_join: ClassVar[bool] = False
@@ -52,6 +52,10 @@ class ElementBehaviour:
     def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         """A token has come to it."""
         run.leave(token)
+
+    def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        """Of an activity: do its work once, or begin it. Its end is the action `ended`."""
+        raise AssertionError(f"{node.kind} does no work")
 
     # -- when its event comes ------------------------------------------------------------------------
 
@@ -93,10 +97,6 @@ class EventBehaviour:
     """The kind of its catchers; None: it is not waited for, because the process itself throws it."""
     is_mapped: ClassVar[bool] = False
     """The mapping of an event that throws it has local variables of its own."""
-    is_link: ClassVar[bool] = False
-    """Its two ends are connected by a name instead of a flow."""
-    compensates: ClassVar[bool] = False
-    """An event sub-process that it starts compensates the sub-process around it."""
 
     def subscribe(self, run: Execution, event: EventSpec, catcher: Catcher, seen: int) -> None:
         """Set what a new catcher waits for. The expressions of the event see the variables of the scope `seen`."""

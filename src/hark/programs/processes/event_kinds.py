@@ -109,8 +109,6 @@ class EscalationEvent(EventBehaviour):
 class CompensationEvent(EventBehaviour):
     """Runs the handlers of activities that have completed."""
 
-    compensates = True
-
     def throw(self, run: Execution, token: FlowToken, node: NodeSpec, event: EventSpec) -> None:
         compensation.throw(run, token, event.activity)
 
@@ -136,7 +134,6 @@ class LinkEvent(EventBehaviour):
     """A token goes on at the event that catches the link."""
 
     is_mapped = True
-    is_link = True
 
     def throw(self, run: Execution, token: FlowToken, node: NodeSpec, event: EventSpec) -> None:
         if token.local:

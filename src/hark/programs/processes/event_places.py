@@ -31,7 +31,7 @@ class CatchEvent(ElementBehaviour):
 
     def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         event = run.graph.events[token.node]
-        if event is None or event.is_link:
+        if event is None or event.answered_by is None:  # the catching end of a link
             run.push("leave", token)
             return
         token.flow = -1
@@ -58,8 +58,6 @@ class CatchEvent(ElementBehaviour):
 
 class ThrowEvent(ElementBehaviour):
     """A token throws its event, and goes on."""
-
-    throws = True
 
     def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         event = run.graph.events[token.node]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from hark.model.bpmn_elements import EVENTS
 from hark.model.process import ROOT, FlowSpec, NodeSpec, ProcessSpec, decode_process
 from hark.programs.processes.elements import ELEMENT_BEHAVIOURS, EVENT_BEHAVIOURS
 
@@ -63,7 +64,7 @@ class ProcessGraph:
         self._begins: dict[int, tuple[int, ...]] = {}
         self._links: dict[tuple[int, str], int] = {}
         for number, node in enumerate(spec.nodes):
-            if self._is_link(number) and not self.elements[number].throws:
+            if self._is_link(number) and self.elements[number].is_catch:
                 assert node.event is not None
                 self._links[node.scope, str(node.event.name)] = number
         self.joins_by_reach = any(element.joins_by_reach for element in self.elements)
@@ -103,7 +104,7 @@ class ProcessGraph:
                     and node.host is None
                     and not node.event_subprocess
                     and not node.for_compensation
-                    and not (self._is_link(number) and not self.elements[number].throws)
+                    and not (self._is_link(number) and self.elements[number].is_catch)
                 )
             self._begins[scope] = known
         return known
@@ -118,8 +119,8 @@ class ProcessGraph:
         return [number for number, node in enumerate(self.nodes) if node.compensation == handler]
 
     def _is_link(self, number: int) -> bool:
-        event = self.events[number]
-        return event is not None and event.is_link
+        event = self.nodes[number].event
+        return event is not None and EVENTS[event.kind].is_link
 
     # -- reachability, for joins by reachability -----------------------------------------------------
 
@@ -128,7 +129,7 @@ class ProcessGraph:
         node = self.nodes[number]
         after = [self.flows[flow].target for flow in node.outgoing]
         after.extend(node.boundaries)
-        if self._is_link(number) and self.elements[number].throws:
+        if self._is_link(number) and not self.elements[number].is_catch:
             after.append(self.link_target(node))
         return after
 
