@@ -79,6 +79,11 @@ class EventRow(NamedTuple):
     compensates: bool = False
     is_link: bool = False
 
+    @property
+    def name(self) -> str:
+        """The short name of its definition: `timer`, `compensate`."""
+        return "" if self.tag is None else self.tag.removeprefix("bpmn:").removesuffix("EventDefinition")
+
 
 _AD_HOC = "Hark does not execute ad-hoc sub-processes. Use a sub-process with flows."
 
@@ -160,3 +165,7 @@ EVENTS: Final = {
 def tags_of(*families: Family) -> frozenset[str]:
     """The tags of the elements of these families."""
     return frozenset(row.tag for row in ELEMENTS.values() if row.family in families)
+
+
+START_EVENTS: Final = frozenset(row.tag for row in ELEMENTS.values() if row.kind == "start")
+BOUNDARY_EVENTS: Final = frozenset(row.tag for row in ELEMENTS.values() if row.kind == "boundary")

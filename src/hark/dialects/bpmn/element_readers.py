@@ -22,6 +22,8 @@ class ElementReader:
 
     may_be_skipped: ClassVar[bool] = False
     """It may have a skip expression."""
+    has_due_date: ClassVar[bool] = False
+    """It may have a due date, which a business calendar computes in other engines."""
     may_follow_event_gateway: ClassVar[bool] = False
     """An event gateway can wait for it."""
     decides_flows: ClassVar[bool] = True
@@ -132,6 +134,7 @@ class ScriptTaskReader(ElementReader):
 
 class UserTaskReader(ElementReader):
     may_be_skipped = True
+    has_due_date = True
 
     def read(self, process: ProcessDraft, node: NodeDraft) -> None:
         read_user(process, node)
