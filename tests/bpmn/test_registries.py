@@ -1,4 +1,4 @@
-"""Each BPMN element has all its parts, and no other code tests for one: what the table has can be read, run and drawn."""
+"""Each BPMN element has all its parts, and no other code tests for one: what has a row can be read, run and drawn."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from hark.dialects.bpmn.element_readers import ELEMENT_READERS
 from hark.dialects.bpmn.events import EVENT_READERS
 from hark.model.bpmn_elements import ELEMENTS, EVENTS, ElementRow, EventKind, EventPlace, EventRow, NodeKind, tags_of
 from hark.programs.processes.element_behaviour import ElementBehaviour, EventBehaviour
-from hark.programs.processes.elements import ELEMENT_BEHAVIOURS, EVENT_BEHAVIOURS
+from hark.programs.processes.elements import ELEMENT_BEHAVIOURS
+from hark.programs.processes.event_kinds import EVENT_BEHAVIOURS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "hark"
 REGISTRIES = {"bpmn_elements.py", "element_readers.py", "drawing_symbols.py", "draft.py"}

@@ -1,9 +1,10 @@
 """The table of BPMN elements: a row for each node of a BPMN file, and one for each event definition.
 
 The reader (dialects/bpmn/), the interpreter (programs/processes/) and the drawing look up a row instead of testing for
-names. A row has only data. What an element does is in three registries, which tests/bpmn/test_registries.py compares
-with this table: how a token runs it (programs/processes/elements.py), how its XML is read and checked
-(dialects/bpmn/element_readers.py), and its symbol (dialects/bpmn/drawing_symbols.py).
+names. A row has only data. What an element does is in registries, which tests/bpmn/test_registries.py compares with
+this table: how a token runs it (programs/processes/elements.py, event_kinds.py), how its XML is read and checked
+(dialects/bpmn/element_readers.py, events.py), and its symbol (dialects/bpmn/drawing_symbols.py).
+docs/contributing/recipes-bpmn-element.md tells how to add one.
 """
 
 from __future__ import annotations

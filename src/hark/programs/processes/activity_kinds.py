@@ -5,8 +5,9 @@ What all activities have in common (loops, mappings, boundary events, results) i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from hark.model.bpmn_elements import NodeKind
 from hark.model.process import NodeSpec, UserSpec
 from hark.programs.processes import catching, scopes, throwing, user_tasks
 from hark.programs.processes.activities import Activity, ended, seen_by
@@ -89,3 +90,15 @@ class SubProcess(Activity):
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         scopes.begin(run, run.scopes[token.local], run.graph.begins(token.node))
+
+
+ACTIVITIES: Final[dict[NodeKind, Activity]] = {
+    "task": EmptyTask(),
+    "service": ServiceTask(),
+    "send": SendTask(),
+    "script": ScriptTask(),
+    "user": UserTask(),
+    "receive": ReceiveTask(),
+    "subprocess": SubProcess(),
+    "call": CallActivity(),
+}

@@ -6,9 +6,10 @@ starts is handled before the token that threw goes on.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from hark.model import json
+from hark.model.bpmn_elements import EventKind
 from hark.model.decisions import Arm, SendBroadcast
 from hark.model.process import EventSpec, NodeSpec
 from hark.programs.processes import catching, compensation, mappings, terminating, throwing
@@ -140,3 +141,18 @@ class LinkEvent(EventBehaviour):
             mappings.end_local(run, token, node)
         token.node = run.graph.link_target(node)
         run.push("enter", token)
+
+
+EVENT_BEHAVIOURS: Final[dict[EventKind, EventBehaviour]] = {
+    "none": NoneEvent(),
+    "signal": SignalEvent(),
+    "message": MessageEvent(),
+    "timer": TimerEvent(),
+    "error": ErrorEvent(),
+    "escalation": EscalationEvent(),
+    "conditional": ConditionalEvent(),
+    "compensation": CompensationEvent(),
+    "cancel": CancelEvent(),
+    "terminate": TerminateEvent(),
+    "link": LinkEvent(),
+}

@@ -5,8 +5,9 @@ What they catch or throw is in event_kinds.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from hark.model.bpmn_elements import NodeKind
 from hark.model.process import NodeSpec
 from hark.programs.processes.catching import arm
 from hark.programs.processes.element_behaviour import ElementBehaviour
@@ -97,3 +98,12 @@ class BoundaryEvent(ElementBehaviour):
         run.entered[catcher.node] = run.entered.get(catcher.node, 0) + 1
         run.merge(token.scope, taken)
         run.push("leave", token)
+
+
+EVENT_PLACES: Final[dict[NodeKind, ElementBehaviour]] = {
+    "start": StartEvent(),
+    "end": EndEvent(),
+    "catch": CatchEvent(),
+    "throw": ThrowEvent(),
+    "boundary": BoundaryEvent(),
+}

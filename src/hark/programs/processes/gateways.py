@@ -8,8 +8,9 @@ tokens rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from hark.model.bpmn_elements import NodeKind
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching
 from hark.programs.processes.element_behaviour import ElementBehaviour
@@ -189,3 +190,12 @@ def _join(run: Execution, token: FlowToken, tokens: list[FlowToken]) -> None:
         run.stop_joining(other)
         if other is not token:
             run.remove_token(other)
+
+
+GATEWAYS: Final[dict[NodeKind, ElementBehaviour]] = {
+    "exclusive": ExclusiveGateway(),
+    "parallel": ParallelGateway(),
+    "inclusive": InclusiveGateway(),
+    "complex": ComplexGateway(),
+    "event_gateway": EventGateway(),
+}

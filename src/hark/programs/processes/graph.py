@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from hark.model.bpmn_elements import EVENTS
 from hark.model.process import ROOT, FlowSpec, NodeSpec, ProcessSpec, decode_process
-from hark.programs.processes.elements import ELEMENT_BEHAVIOURS, EVENT_BEHAVIOURS
+from hark.programs.processes.elements import ELEMENT_BEHAVIOURS
+from hark.programs.processes.event_kinds import EVENT_BEHAVIOURS
 
 
 class EventSubprocess(NamedTuple):
