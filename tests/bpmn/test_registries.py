@@ -1,6 +1,9 @@
 """Each BPMN element has all its parts, and no other code tests for one: what has a row can be read, run and drawn."""
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -64,6 +67,13 @@ def test_an_event_can_do_what_its_row_says(row: EventRow) -> None:
         assert behaviour.answered_by is not None
     if behaviour.answered_by not in (None, "condition"):
         assert type(behaviour).wait is not EventBehaviour.wait
+
+
+def test_running_a_process_loads_no_code_that_reads_or_draws() -> None:
+    code = "import sys, hark.programs.processes.interpreter; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "hark.model.bpmn_elements" in loaded
+    assert [name for name in loaded if re.search(r"hark\..*(drawing|layout|reader|xml_tree)", name)] == []
 
 
 def test_no_other_code_names_an_element() -> None:

@@ -13,7 +13,7 @@ from hark.programs.expressions import ExpressionError
 from hark.programs.processes import catching, compensation, loops
 from hark.programs.processes.element_behaviour import ElementBehaviour
 from hark.programs.processes.execution import RETRIED, Execution
-from hark.programs.processes.mappings import mapped_inputs
+from hark.programs.processes.mappings import begin_local, mapped_inputs
 from hark.programs.processes.skips import skips_are_on
 from hark.programs.processes.state import Catcher, FlowToken, ProcessScope
 from hark.programs.processes.variables import StuckToken, Variables, set_local
@@ -46,6 +46,9 @@ class Activity(ElementBehaviour):
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         ended(run, token, None)
+
+    def follow(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        begin_local(run, token, node)
 
     def fired(
         self,

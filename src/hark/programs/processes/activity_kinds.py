@@ -12,7 +12,6 @@ from hark.model.process import NodeSpec, UserSpec
 from hark.programs.processes import catching, scopes, throwing, user_tasks
 from hark.programs.processes.activities import Activity, ended, seen_by
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.mappings import begin_local
 from hark.programs.processes.state import FlowToken
 
 
@@ -45,9 +44,6 @@ class ReceiveTask(Activity):
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         catching.arm(run, token, token.node, seen_by(token))
-
-    def follow(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        begin_local(run, token, node)
 
 
 class UserTask(Activity):
