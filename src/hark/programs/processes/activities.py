@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes import catching, compensation, loops
-from hark.programs.processes.element_behaviour import ElementBehaviour
+from hark.programs.processes.element_behaviour import ElementBehaviour, Values
 from hark.programs.processes.execution import RETRIED, Execution
 from hark.programs.processes.mappings import begin_local, mapped_inputs
 from hark.programs.processes.skips import skips_are_on
@@ -50,15 +50,7 @@ class Activity(ElementBehaviour):
     def follow(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         begin_local(run, token, node)
 
-    def fired(
-        self,
-        run: Execution,
-        catcher: Catcher,
-        token: FlowToken,
-        node: NodeSpec,
-        values: dict[str, Any] | None,
-        taken: dict[str, Any],
-    ) -> None:
+    def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
         if catcher.id in run.catchers:
             run.remove_catcher(catcher, answered=True)
         run.push("ended", token, values)

@@ -11,6 +11,7 @@ from hark.model.bpmn_elements import NodeKind
 from hark.model.process import NodeSpec, UserSpec
 from hark.programs.processes import catching, scopes, throwing, user_tasks
 from hark.programs.processes.activities import Activity, ended, seen_by
+from hark.programs.processes.element_behaviour import Values
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken
 
@@ -54,11 +55,9 @@ class UserTask(Activity):
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         user_tasks.ask(run, token, node)
 
-    def answer(
-        self, run: Execution, token: FlowToken | None, node: NodeSpec, payload: Any, by: str | None
-    ) -> dict[str, Any] | None:
+    def answer(self, run: Execution, token: FlowToken | None, payload: Any, by: str | None) -> Values | None:
         assert token is not None
-        return user_tasks.answer_of(run, token, node.user or UserSpec(), payload, by)
+        return user_tasks.answer_of(run, token, run.node(token).user or UserSpec(), payload, by)
 
 
 class ServiceTask(Activity):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from hark.programs.processes.execution import Execution
     from hark.programs.processes.state import Catcher, CatcherKind, FlowToken
 
+Values = dict[str, Any]
+"""Variables, by name."""
+
 
 class ElementBehaviour:
     """A kind of node. By default, a token that comes to it goes on."""
@@ -59,35 +62,24 @@ class ElementBehaviour:
 
     # -- when its event comes ------------------------------------------------------------------------
 
-    def answer(
-        self, run: Execution, token: FlowToken | None, node: NodeSpec, payload: Any, by: str | None
-    ) -> dict[str, Any] | None:
+    def answer(self, run: Execution, token: FlowToken | None, payload: Any, by: str | None) -> Values | None:
         """The variables that came with its event; `by` is the person who gave an answer."""
         return payload if isinstance(payload, dict) else None
 
     def follow(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         """A token has come to it from an event gateway, because its event came."""
 
-    def fired(
-        self,
-        run: Execution,
-        catcher: Catcher,
-        token: FlowToken,
-        node: NodeSpec,
-        values: dict[str, Any] | None,
-        taken: dict[str, Any],
-    ) -> None:
+    def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
         """Its event has come for a token: the token goes on.
 
         Args:
             run: The instance.
-            catcher: What waited for the event; it is still there, unless it was a timer.
             token: The token that waits, or the host of a boundary event.
-            node: The node.
+            catcher: What waited for the event; it is still there, unless it was a timer.
             values: The variables that came with the event.
             taken: Of an event: the variables to set.
         """
-        raise AssertionError(f"{node.kind} does not wait for an event")
+        raise AssertionError(f"node {catcher.node} does not wait for an event")
 
 
 class EventBehaviour:

@@ -5,12 +5,12 @@ What they catch or throw is in event_kinds.py.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hark.model.bpmn_elements import NodeKind
 from hark.model.process import NodeSpec
 from hark.programs.processes.catching import arm
-from hark.programs.processes.element_behaviour import ElementBehaviour
+from hark.programs.processes.element_behaviour import ElementBehaviour, Values
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.mappings import begin_local
 from hark.programs.processes.state import Catcher, FlowToken
@@ -40,15 +40,7 @@ class CatchEvent(ElementBehaviour):
             begin_local(run, token, node)
         arm(run, token, token.node, token.local or token.scope)
 
-    def fired(
-        self,
-        run: Execution,
-        catcher: Catcher,
-        token: FlowToken,
-        node: NodeSpec,
-        values: dict[str, Any] | None,
-        taken: dict[str, Any],
-    ) -> None:
+    def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
         run.disarm_token(token)
         if token.local:
             run.remove_scope(token.local)
@@ -81,16 +73,8 @@ class EndEvent(ThrowEvent):
 class BoundaryEvent(ElementBehaviour):
     """Waits beside an activity, which it may interrupt."""
 
-    def fired(
-        self,
-        run: Execution,
-        catcher: Catcher,
-        token: FlowToken,
-        node: NodeSpec,
-        values: dict[str, Any] | None,
-        taken: dict[str, Any],
-    ) -> None:
-        if node.interrupting:
+    def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
+        if run.graph.nodes[catcher.node].interrupting:
             run.cancel_work(token)
             token.node = catcher.node
         else:

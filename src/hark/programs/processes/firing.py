@@ -25,7 +25,7 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
         return
     host = run.tokens[catcher.token] if catcher.token else None
     follows_gateway = host is not None and element.is_catch and host.node != catcher.node
-    values = element.answer(run, host, node, payload, by[0] if by else None)
+    values = element.answer(run, host, payload, by[0] if by else None)
     local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
     taken = {} if element.is_activity else taken_by(run, catcher.scope, node, values, local)
     if host is None:
@@ -38,7 +38,7 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
         run.disarm_token(host)
         _follow_to(run, host, catcher.node)
         element.follow(run, host, node)
-    element.fired(run, catcher, host, node, values, taken)
+    element.fired(run, host, catcher, values, taken)
 
 
 def _follow_to(run: Execution, token: FlowToken, number: int) -> None:
