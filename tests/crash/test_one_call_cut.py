@@ -11,8 +11,6 @@ import asyncpg
 import pytest
 
 from hark import Hark, workflow
-from hark.kernel.one_call_turn import one_call
-from hark.runtime import one_calls
 from hark.runtime.one_calls import OneCalls
 from tests.support.inspect import query, until
 from tests.support.proxy import Accident, Held, Proxy, cut_after, cut_before, cut_reply
@@ -89,17 +87,17 @@ async def speaker(request: pytest.FixtureRequest, proxy: Proxy, pg_store: Store)
 
 @pytest.fixture
 def in_one_call(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each turn with nothing but signals and answers, whether it was one call, or was cut in the middle of one."""
+    """Of each turn that was to be a call, whether it was one, or was cut in the middle of one."""
     done: list[bool] = []
     run = OneCalls.run
 
-    async def noted(self: OneCalls, store: Any, requests: Any, capacity: Any) -> Any:
+    async def noted(self: OneCalls, store: Any, requests: Any, *how: Any) -> Any:
         found: Any = "cut"
         try:
-            found = await run(self, store, requests, capacity)
+            found = await run(self, store, requests, *how)
             return found
         finally:
-            if one_call(requests, None) is not None:
+            if requests:
                 done.append(found is not None)
 
     monkeypatch.setattr(OneCalls, "run", noted)
@@ -134,13 +132,10 @@ async def test_fault_70_a_call_whose_connection_is_cut_is_applied_once(
 
 
 @pytest.mark.parametrize("accident", COMMITS)
-async def test_fault_70_a_call_between_begin_and_commit_is_applied_once(
-    speaker: Speaker, proxy: Proxy, pg_store: Store, in_one_call: list[bool], monkeypatch: pytest.MonkeyPatch,
-    accident: str,
-) -> None:  # fmt: skip
-    """As calls with several requests are."""
+async def test_fault_70_a_call_whose_commit_is_cut_is_applied_once(
+    speaker: Speaker, proxy: Proxy, pg_store: Store, in_one_call: list[bool], accident: str
+) -> None:
     await _until_in_one_call(speaker, in_one_call)
-    monkeypatch.setattr(one_calls, "_MOST_ALONE", -1)
     proxy.at_commit(COMMITS[accident])
     await speaker.say(WORD)
     assert proxy.accidents == 1

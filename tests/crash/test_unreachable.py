@@ -103,7 +103,7 @@ async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, wor
     async with app.worker():
         patient = await app.start(Patient, id="patient")
         result = asyncio.create_task(asyncio.wait_for(patient.result(), 60))
-        await until(lambda: app._clerk.completions.waiting, "a waiter for the result")
+        await until(lambda: app._clerk.waiting.for_ends, "a waiter for the result")
         proxy.go_away()
         told = app.signal("patient", "tick", "told")  # requested during the outage, done after it
         await asyncio.sleep(0.3)
@@ -192,7 +192,7 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
             waiter = asyncio.create_task(wait_for_result(app))
             await asyncio.sleep(0)
             if registered:
-                await until(lambda: patient.id in app._clerk.completions.waiting, "the waiter")
+                await until(lambda: patient.id in app._clerk.waiting.for_ends, "the waiter")
             waiter.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiter
@@ -202,12 +202,12 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
         await app.signal(patient, "tick", "told")
         assert await again == "told"
         assert await app.result("patient", timeout=60) == "told"
-        await until(lambda: not app._clerk.completions.waiting, "no waiter to be left")
+        await until(lambda: not app._clerk.waiting.for_ends, "no waiter to be left")
 
 
 def look_again(app: Hark) -> bool:
     app._clerk.hint()
-    return not app._clerk.completions.asked and not app._clerk.completions.waiting
+    return not app._clerk.waiting.asked and not app._clerk.waiting.for_ends
 
 
 async def wait_for_result(app: Hark) -> object:

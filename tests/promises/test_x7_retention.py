@@ -26,7 +26,7 @@ from hark import (
 from hark.kernel.requests import Retain, RetainEvents, RetryInstance
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
-from hark.runtime import other_processes, retention, views
+from hark.runtime import other_processes, views
 from hark.testing import HandClock, Harness
 from tests.promises.support_machines import harness
 from tests.promises.support_signals import Turns
@@ -392,8 +392,7 @@ async def remove_old(app: Harness) -> None:
     """Run retention now, as the poll of a process with a worker does every minute."""
     loop = app._clerk.loop.running
     assert loop is not None
-    kept = app._clerk.others._retention
-    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(retention.remove_old(app._clerk, kept), loop))
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others._remove_old(), loop))
 
 
 async def test_x7_events_of_a_live_instance_are_kept_unless_an_option_says_for_how_long(store: Store) -> None:

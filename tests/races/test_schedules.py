@@ -80,6 +80,22 @@ async def test_t2_a_pause_is_before_a_tick_or_after_it(stage: Stage) -> None:
     await stage.explore(prepare, deep=True)
 
 
+async def test_t2_a_tick_is_before_a_trigger_or_skipped_while_what_it_started_runs(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _scheduled(stage, overlap="skip")
+        trigger = ChangeSchedule(verb="trigger", name="s")
+
+        async def check(first: TurnResult, second: TurnResult) -> None:
+            await stage.one.run(sweep=True)
+            row = await _row(stage)
+            assert row["last_id"] == trigger.result
+            assert len((await stage.content()).instances) + row["skipped"] == 2
+
+        return Duel(part(sweep=True), part(trigger), check)
+
+    await stage.explore(prepare, deep=True)
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_t2_a_tick_that_waits_does_not_miss_the_end_it_waits_for(stage: Stage, cancelled: bool) -> None:
     async def prepare() -> Duel:

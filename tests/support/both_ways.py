@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import structs
 
-from hark.kernel import journal
 from hark.kernel.definitions import Catalog
 from hark.kernel.one_call_turn import one_call, run_one_call_turn
 from hark.kernel.requests import Capacity, Request, SettleAwakeable
@@ -98,12 +97,6 @@ class BothWays:
         tx = await self.store.begin(one_call=True)
         done = await run_one_call_turn(tx, requests, capacity, values)
         if done is not None:
-            # A journal that cannot be split is read by the worker, before the function begins.
-            in_memory = capacity.in_memory if capacity is not None else {}
-            unread = [claim for claim in done.claims if claim.is_journal_unread and claim.id not in in_memory]
-            await journal.load(tx, unread)
-            for claim in unread:
-                claim.is_journal_unread = False
             return tx, done
         await tx.rollback()
         assert all(request.result is None for request in requests)

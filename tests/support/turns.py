@@ -50,8 +50,8 @@ def rules(
     return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk)
 
 
-def capacity(owner: str, room: int = 1, version: int = 1) -> Capacity:
-    return Capacity(owner, {"default": room}, {f"{DEFINITION}@{version}": Traits()})
+def capacity(owner: str, room: int = 1, version: int = 1, **options: Any) -> Capacity:
+    return Capacity(owner, {"default": room}, {f"{DEFINITION}@{version}": Traits()}, **options)
 
 
 def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:

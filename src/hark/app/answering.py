@@ -23,8 +23,8 @@ from hark.model.names import check_awakeable_id, check_name
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable, AwakeableStatus
 from hark.runtime import views
-from hark.runtime.conditions import AwakeableOpen
 from hark.runtime.reply import Reply
+from hark.runtime.waiting import AwakeableOpen
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.statements import AwakeableRow

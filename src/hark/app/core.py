@@ -13,7 +13,7 @@ from hark.app.nats import NatsOption
 from hark.app.starts import StartBuilder
 from hark.kernel.requests import Request
 from hark.runtime.clerk import Clerk
-from hark.runtime.job_access import JobAccess
+from hark.runtime.definition_sources import DefinitionSources
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.runtime.services import WorkerServices
@@ -32,7 +32,7 @@ class Core:
     _registry: Registry
     _starts: StartBuilder
     _jobs: JobBook
-    _access: JobAccess
+    _sources: DefinitionSources
     _links: AnswerLinks
     _nats: NatsOption
     _services: WorkerServices

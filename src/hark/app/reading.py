@@ -24,8 +24,8 @@ from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
 from hark.model.values import Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
 from hark.runtime import views, worker_info
-from hark.runtime.conditions import StatusReached
 from hark.runtime.reply import Reply
+from hark.runtime.waiting import Ended, StatusReached
 
 R = TypeVar("R")
 
@@ -117,7 +117,7 @@ class ReadVerbs(Core):
         """
         wanted = target_of(target)
         reply: Reply[Any] = Reply(_result)
-        self._clerk.wait_for_end(wanted, optional_seconds(timeout, "timeout"), reply)
+        self._clerk.wait_until(wanted, Ended(), optional_seconds(timeout, "timeout"), reply)
         return reply
 
     def _wait_for_status(self, target: str, status: Status, timeout: Duration | None) -> Reply[Instance]:

@@ -17,7 +17,6 @@ from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import ChildRow, Claim, WaitRow
-from hark.model.decisions import Proceed
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.store import statements as sql
 
@@ -161,8 +160,7 @@ def _by_queue(requests: Iterable[Commit]) -> _Running:
     """The outcomes that may give up their slot."""
     may_yield: _Running = {}
     for request in requests:
-        move = request.decision.move
-        if not (isinstance(move, Proceed) and move.keep_slot):
+        if not request.decision.move.keep_slot:
             may_yield.setdefault(request.claim.queue, []).append(request)
     return may_yield
 

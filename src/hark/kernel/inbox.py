@@ -15,11 +15,12 @@ from hark.kernel.rows import LockedRow
 from hark.model.activation import Arrived, Claim, InboxRow, WaitRow
 from hark.model.decisions import Decision
 from hark.model.lanes import INTERPRETED
+from hark.model.values import RowKind
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 NO_SIGNALS = -1  # instead of a number: all but signals, which the tasks of a run receive
-_Post = tuple[str, str, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
+_Post = tuple[str, RowKind, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
 
 
 class Inbox:
@@ -39,7 +40,7 @@ class Inbox:
     def post(
         self,
         row: LockedRow,
-        kind: str,
+        kind: RowKind,
         name: str,
         payload: str,
         wait_id: str | None = None,
@@ -68,7 +69,7 @@ class Inbox:
             self._unmarked.add(row.id)
         self.complete.pop(row.id, None)
 
-    def move(self, row: LockedRow, kind: str, name: str, wait_id: str | None) -> None:
+    def move(self, row: LockedRow, kind: RowKind, name: str, wait_id: str | None) -> None:
         """The same, with a row that may be news for the instance: it wakes it as a new one does."""
         self.mark(row)
         if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):

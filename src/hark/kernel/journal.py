@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hark.kernel.requests import Commit, Request
 from hark.model import json
 from hark.model.activation import Claim, JournalRow
-from hark.model.decisions import JournalLine, Proceed
+from hark.model.decisions import JournalLine
 from hark.model.error_codec import encode_error
 from hark.model.errors import HarkError
 from hark.store import statements as sql
@@ -51,7 +51,7 @@ async def write(tx: Tx, commits: Sequence[Commit]) -> None:
         if decision.journal is None or request.fenced:
             continue
         visit = claim.visit
-        if isinstance(decision.move, Proceed) and decision.move.continue_as_new:
+        if decision.move.continue_as_new:
             visit += 1
             cuts.append((claim.id, visit, 0))
         elif decision.cut_from is not None:

@@ -15,11 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from hark.kernel.deliver import is_generated_id
-from hark.kernel.joined_journal import read_joined
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
-from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.activation import Claim, InboxRow, JournalRow, WaitRow
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
@@ -51,15 +50,7 @@ def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values 
         return None
     in_memory = capacity.in_memory if capacity is not None else {}
     known = [id for id in deliveries["targets"] or () if id in in_memory]
-    return {**deliveries, **worker, "in_memory": known or None, "call": None}
-
-
-def target_of(request: Request) -> str:
-    """The id or key of the instance that a request in a call is for."""
-    if isinstance(request, SettleAwakeable):
-        return instance_of(request.settle.awakeable) or ""
-    assert isinstance(request, Deliver)
-    return request.target
+    return {**deliveries, **worker, "in_memory": known or None}
 
 
 _COLUMNS: Final = (
@@ -135,8 +126,7 @@ async def run_one_call_turn(
         values: What `one_call` returned.
 
     Returns:
-        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way. With
-        one request, or none, nothing has been written then.
+        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way.
     """
     found = await tx.fetch(sql.one_call_turn, **values)
     if len(found) == len(requests) == 1 and (schema := found[0][_UNKNOWN_SCHEMA]) is not None:
@@ -147,8 +137,7 @@ async def run_one_call_turn(
         found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
     if not found or len(found) < len(requests) or found[-1][_UNKNOWN_SCHEMA] is not None:
         return None
-    stopped = len(found) > 1 and found[-1][0] is None  # at a claim that the ordinary turn has to make
-    if stopped and values["call"] is None:
+    if len(found) > 1 and found[-1][0] is None:  # stopped at a claim that the ordinary turn has to make
         return None
     *_, tx.now, tx.xid, tx.position = found[0]
     result = TurnResult(tx.now, tx.xid)
@@ -162,8 +151,6 @@ async def run_one_call_turn(
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
-        if stopped:  # a call that is a transaction of its own has committed the claims before
-            result.pending.left_claimable = True
     for request, row in zip(requests, found, strict=False):
         _answer(request, row, tx.now)
     return result
@@ -194,9 +181,5 @@ def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> 
     if row[_WAITS] is not None:
         claim.waits = [WaitRow(*item) for item in _rows(row[_WAITS])]
     if row[_JOURNAL] is not None:
-        lines = read_joined(row[_JOURNAL])
-        if lines is None:  # not here: the call may have committed itself, and nothing after it may fail the turn
-            claim.is_journal_unread = True
-        else:
-            claim.journal = lines
+        claim.journal = [JournalRow(*line) for line in _rows(row[_JOURNAL])]
     return claim

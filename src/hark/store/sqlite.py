@@ -337,7 +337,7 @@ class SqliteStore:
                 db.close()
         self._db = self._reader = None
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> SqliteTx:
+    async def begin(self, *, one_call: bool = False) -> SqliteTx:
         assert self._db is not None
         assert not one_call
         await self._take_write_lock(self._db)
@@ -381,9 +381,6 @@ class SqliteStore:
 
     def has_other_writers(self) -> bool:
         return time.monotonic() < self._other_writers_until
-
-    async def end_session(self, session: object) -> None:
-        raise AssertionError("SQLite has no calls that commit themselves")
 
     async def committed(self, xid: int) -> bool:
         raise AssertionError("SQLite reports the outcome of a COMMIT in the same call")

@@ -11,19 +11,13 @@ from typing import Any
 from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.model.bpmn_elements import EVENTS, ElementRow, EventRow, NodeKind
 from hark.model.nearest import did_you_mean
-from hark.model.problem import Problem
+from hark.model.problem import Problem, ProblemList
 from hark.model.process import ROOT, EventSpec
-
-MAX_PROBLEMS = 100
 
 DEFINITIONS = frozenset(f"bpmn:{name}" for name in ("message", "signal", "error", "escalation")) | frozenset(
     row.tag for row in EVENTS.values() if row.tag is not None
 )
 """Elements that others refer to, wherever they are in the file."""
-
-
-class EnoughProblems(Exception):
-    """A file has so many problems that the rest of it is not read."""
 
 
 class FileDraft:
@@ -45,7 +39,7 @@ class FileDraft:
         self.root = root
         self.is_for_flowable = "camunda" not in declared and not declared.isdisjoint(("flowable", "activiti"))
         self.ignore_extensions = ignore_extensions
-        self.problems: list[Problem] = []
+        self.problems = ProblemList()
         self.ignored: list[Problem] = []
         self.definitions: dict[str, XmlElement] = {}
         self.forms: dict[str, XmlElement] = {}
@@ -69,16 +63,8 @@ class FileDraft:
             todo += [child for child in reversed(element.children) if not child.tag.startswith("bpmndi:")]
 
     def report(self, element: str | None, line: int | None, message: str) -> None:
-        """Keep a problem, once.
-
-        Raises:
-            EnoughProblems: There are enough to show.
-        """
-        problem = Problem(element, line, message)
-        if problem not in self.problems:
-            self.problems.append(problem)
-        if len(self.problems) == MAX_PROBLEMS:
-            raise EnoughProblems
+        """Keep a problem, once. Raises TooManyProblems if there are enough to show."""
+        self.problems.report(element, line, message)
 
     def report_extension(self, element: str | None, line: int | None, message: str) -> bool:
         """Keep a problem with an extension that would change the behaviour. Returns False if those are ignored."""

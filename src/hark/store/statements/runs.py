@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hark.model.values import SettledStatus
 from hark.store.sql import Row, Sql
 
 # J6, invariant 3: the oldest open waits for each signal of a run, at most `size`. Locks their tasks as far as they are
@@ -179,11 +180,11 @@ insert_task_awakeables = Sql(
 )
 
 
-class SettledAnswer(Row, frozen=True):
+class AnswerRow(Row, frozen=True):
     """The answer of an awakeable, as it was given."""
 
     awakeable: str
-    status: str
+    status: SettledStatus
     payload: str | None
     error: str | None
     by: str | None
@@ -191,7 +192,7 @@ class SettledAnswer(Row, frozen=True):
 
 # A3: the answers of awakeables that a task asks for again, after it has consumed them.
 settled_answers = Sql(
-    "SELECT id, status, payload, error, answered_by FROM awakeables WHERE id IN :ids[text]", row=SettledAnswer
+    "SELECT id, status, payload, error, answered_by FROM awakeables WHERE id IN :ids[text]", row=AnswerRow
 )
 
 # A3: a task that runs again asks its questions anew: those that its end has cancelled give up their places.

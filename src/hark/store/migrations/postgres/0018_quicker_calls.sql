@@ -1,6 +1,6 @@
 -- The function of 0017, quicker. What is new: a claim of one target is locked and read in one statement, which returns the
 -- row as it is after the lock; an inbox that was empty is not read after its first row; the journal of a function that the
--- worker has in memory is not read, and others are returned as joined columns. It has other parameters: a process of an
+-- worker has in memory is not read. It has other parameters: a process of an
 -- older version does not find its function, and uses ordinary turns.
 --
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
@@ -12,9 +12,6 @@
 -- Each statement of the function has a snapshot of its own under READ COMMITTED, so what is read after the lock is what
 -- the lock protects (invariant 3). A statement for each instance is right here: there are a few, and each statement for
 -- a list costs twice as much for one.
---
--- A call of one request, or of none, is a transaction of its own. If the connection is lost meanwhile, the event with the
--- number `_call` proves that it has committed.
 DROP FUNCTION one_call_turn(
     text[], boolean, text[], text[], text[], text[], text[], text[], text[], text[], text[], text[], text, text[], text[],
     integer[], integer, bigint, bigint, bigint);
@@ -22,7 +19,7 @@ DROP FUNCTION one_call_turn(
 CREATE FUNCTION one_call_turn(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
-    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[], _call bigint,
+    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[],
     _clock bigint, _least_position bigint)
 RETURNS TABLE (
     id text, definition text, version integer, kind text, queue text, priority integer, step text, state text,
@@ -148,8 +145,8 @@ BEGIN
             INSERT INTO signals (instance_id, kind, name, payload, dedup_key, at)
             VALUES (_row.id, _kinds[_nth], _names[_nth], _payloads[_nth], _dedup_keys[_nth], turn_now)
             RETURNING seq INTO _seq;
-            INSERT INTO events (tx, instance_id, type, data, at, call)
-            VALUES (turn_tx, _row.id, _kinds[_nth], _events[_nth], turn_now, _call);
+            INSERT INTO events (tx, instance_id, type, data, at)
+            VALUES (turn_tx, _row.id, _kinds[_nth], _events[_nth], turn_now);
         END IF;
 
         IF _owner IS NULL THEN
@@ -179,18 +176,8 @@ BEGIN
             END IF;
             journal := NULL;
             IF kind = 'workflow' AND epoch > 1 AND (_in_memory IS NULL OR id <> ALL (_in_memory)) THEN
-                -- Joined columns, which kernel/joined_journal.py reads: in JSON a line would cost twice as much, here and
-                -- there (FINDINGS 84). Most entries are the number of their line, and most lines are runs.
-                SELECT max(j.seq)
-                    || E'\x1d' || string_agg(CASE j.entry WHEN j.seq THEN '' ELSE j.entry::text END, E'\x1f')
-                    || E'\x1d' || string_agg(CASE j.kind WHEN 'run' THEN '' ELSE j.kind END, E'\x1f')
-                    || E'\x1d' || string_agg(coalesce(j.name, ''), E'\x1f')
-                    || E'\x1d' || string_agg(coalesce(j.value, ''), E'\x1f')
-                    || E'\x1d' || coalesce(
-                        string_agg(j.seq || E'\x1f' || j.error, E'\x1f') FILTER (WHERE j.error IS NOT NULL), '')
-                INTO journal FROM (
-                    SELECT l.* FROM journal l WHERE l.instance_id = _ids[_nth] AND l.visit = one_call_turn.visit
-                    ORDER BY l.visit, l.seq) j;
+                SELECT json_agg(json_build_array(j.seq, j.entry, j.kind, j.name, j.value, j.error) ORDER BY j.seq)::text
+                INTO journal FROM journal j WHERE j.instance_id = _ids[_nth] AND j.visit = one_call_turn.visit;
             END IF;
         END IF;
         RETURN NEXT;
