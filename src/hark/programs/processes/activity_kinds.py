@@ -60,22 +60,22 @@ class UserTask(Activity):
         return user_tasks.answer_of(run, token, run.node(token).user or UserSpec(), payload, by)
 
 
-class ServiceTask(Activity):
-    """Waits for a child: the service task that a handler runs."""
+class ChildActivity(Activity):
+    """Waits for a child. How it starts and ends is in children.py."""
+
+    def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        token.child = run.number()
+        run.push("child", token)
+
+
+class ServiceTask(ChildActivity):
+    """Its child is the service task that a handler runs."""
 
     has_handler = True
 
-    def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        token.child = run.number()
-        run.push("child", token)
 
-
-class CallActivity(Activity):
-    """Waits for a child: an instance of the process that it calls."""
-
-    def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        token.child = run.number()
-        run.push("child", token)
+class CallActivity(ChildActivity):
+    """Its child is an instance of the process that it calls."""
 
 
 class SubProcess(Activity):
