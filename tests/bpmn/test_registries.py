@@ -13,7 +13,16 @@ import pytest
 from hark.dialects.bpmn.drawing_symbols import EVENT_SYMBOLS, GATEWAY_SYMBOLS, MARKERS, TASK_SYMBOLS
 from hark.dialects.bpmn.element_readers import ELEMENT_READERS
 from hark.dialects.bpmn.events import EVENT_READERS
-from hark.model.bpmn_elements import ELEMENTS, EVENTS, ElementRow, EventKind, EventPlace, EventRow, NodeKind, tags_of
+from hark.model.bpmn_elements import (
+    ELEMENTS,
+    EVENTS,
+    ElementRow,
+    EventKind,
+    EventKindRow,
+    EventPlace,
+    NodeKind,
+    tags_of,
+)
 from hark.programs.processes.element_behaviour import ElementBehaviour, EventBehaviour
 from hark.programs.processes.elements import ELEMENT_BEHAVIOURS
 from hark.programs.processes.event_kinds import EVENT_BEHAVIOURS
@@ -59,7 +68,7 @@ def test_an_element_can_do_what_its_row_says(row: ElementRow) -> None:
 
 
 @pytest.mark.parametrize("row", EVENTS.values(), ids=lambda row: row.kind)
-def test_an_event_can_do_what_its_row_says(row: EventRow) -> None:
+def test_an_event_can_do_what_its_row_says(row: EventKindRow) -> None:
     behaviour = EVENT_BEHAVIOURS[row.kind]
     assert set(row.places) <= set(get_args(EventPlace))
     assert ("throw" in row.places or "end" in row.places) == (type(behaviour).throw is not EventBehaviour.throw)

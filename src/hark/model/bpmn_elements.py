@@ -57,7 +57,7 @@ class ElementRow(NamedTuple):
         return self.family in ("task", "subprocess", "call")
 
 
-class EventRow(NamedTuple):
+class EventKindRow(NamedTuple):
     """What an event can catch or throw.
 
     Attributes:
@@ -128,36 +128,36 @@ _ANYWHERE: Final[tuple[EventPlace, ...]] = ("start", "event start", "boundary", 
 EVENTS: Final = {
     row.kind: row
     for row in (
-        EventRow(None, "none", ("start", "inner start", "throw", "end")),
-        EventRow("bpmn:signalEventDefinition", "signal", _ANYWHERE),
-        EventRow("bpmn:messageEventDefinition", "message", _ANYWHERE, has_one_receiver=True),
-        EventRow("bpmn:timerEventDefinition", "timer", ("start", "event start", "boundary", "catch")),
-        EventRow(
+        EventKindRow(None, "none", ("start", "inner start", "throw", "end")),
+        EventKindRow("bpmn:signalEventDefinition", "signal", _ANYWHERE),
+        EventKindRow("bpmn:messageEventDefinition", "message", _ANYWHERE, has_one_receiver=True),
+        EventKindRow("bpmn:timerEventDefinition", "timer", ("start", "event start", "boundary", "catch")),
+        EventKindRow(
             "bpmn:errorEventDefinition",
             "error",
             ("event start", "boundary", "end"),
             always_interrupts=True,
             has_one_catcher=True,
         ),
-        EventRow(
+        EventKindRow(
             "bpmn:escalationEventDefinition",
             "escalation",
             ("event start", "boundary", "throw", "end"),
             has_one_catcher=True,
         ),
-        EventRow("bpmn:conditionalEventDefinition", "conditional", ("event start", "boundary", "catch")),
-        EventRow(
+        EventKindRow("bpmn:conditionalEventDefinition", "conditional", ("event start", "boundary", "catch")),
+        EventKindRow(
             "bpmn:compensateEventDefinition",
             "compensation",
             ("event start", "boundary", "throw", "end"),
             always_interrupts=True,
             compensates=True,
         ),
-        EventRow(
+        EventKindRow(
             "bpmn:cancelEventDefinition", "cancel", ("boundary", "end"), always_interrupts=True, has_one_catcher=True
         ),
-        EventRow("bpmn:terminateEventDefinition", "terminate", ("end",)),
-        EventRow("bpmn:linkEventDefinition", "link", ("catch", "throw"), is_link=True),
+        EventKindRow("bpmn:terminateEventDefinition", "terminate", ("end",)),
+        EventKindRow("bpmn:linkEventDefinition", "link", ("catch", "throw"), is_link=True),
     )
 }
 """The kinds of events."""

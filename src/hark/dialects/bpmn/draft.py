@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hark.dialects.bpmn.xml_tree import XmlElement
-from hark.model.bpmn_elements import EVENTS, ElementRow, EventRow, NodeKind
+from hark.model.bpmn_elements import EVENTS, ElementRow, EventKindRow, NodeKind
 from hark.model.nearest import did_you_mean
 from hark.model.problem import Problem, ProblemList
 from hark.model.process import ROOT, EventSpec
@@ -135,7 +135,7 @@ class NodeDraft:
         return self.row.kind == "boundary"
 
     @property
-    def event_row(self) -> EventRow | None:
+    def event_row(self) -> EventKindRow | None:
         """What the table has of its event; None if it has none."""
         return None if self.event is None else EVENTS[self.event.kind]
 

@@ -64,7 +64,7 @@ def _definitions(process: ProcessDraft, node: NodeDraft) -> list[XmlElement]:
 
 
 def _place_of(process: ProcessDraft, node: NodeDraft) -> str:
-    """Where an event is, as in `EventRow.places`."""
+    """Where an event is, as in `EventKindRow.places`."""
     if not node.is_start:
         return node.row.kind
     scope = process.scope_of(node)

@@ -5,8 +5,6 @@ What happens when an event comes is in firing.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from msgspec import structs
@@ -64,7 +62,7 @@ def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> bool:
     for number in node.boundaries:
         boundary, event = run.graph.nodes[number], run.graph.events[number]
         if event is not None and event.answered_by is not None:
-            with _naming(boundary):
+            with _Naming(boundary):
                 if arm(run, token, number, token.scope, again=not boundary.interrupting) and boundary.interrupting:
                     interrupts = True
     return interrupts
@@ -75,17 +73,22 @@ def arm_event_subprocesses(run: Execution, scope: int) -> None:
     for each in run.graph.event_subprocesses(run.scopes[scope].node):
         event = run.graph.events[each.start_number]
         if event is not None and event.answered_by is not None:
-            with _naming(each.start):
+            with _Naming(each.start):
                 arm(run, None, each.start_number, scope, again=not each.start.interrupting)
 
 
-@contextmanager
-def _naming(node: NodeSpec) -> Iterator[None]:
-    """Name the event in the error of an expression: the token that waits for it is at another element."""
-    try:
-        yield
-    except (ExpressionError, StuckToken) as error:
-        raise StuckToken(f"the event {node.id!r} (line {node.line}): {error}") from error
+class _Naming:
+    """Names an event in the error of its expressions: the token that waits for it is at another element."""
+
+    def __init__(self, node: NodeSpec) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:  # a class: `contextmanager` takes twice the time
+        pass
+
+    def __exit__(self, type: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, ExpressionError | StuckToken):
+            raise StuckToken(f"the event {self._node.id!r} (line {self._node.line}): {error}") from error
 
 
 def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
@@ -102,7 +105,7 @@ def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None
     when the timer is due, so it can be decided while the timer runs."""
     if catcher.kind != "timer" or node.event is None or node.event.until is None:
         return None
-    with _naming(node):
+    with _Naming(node):
         value = run.evaluate(node.event.until, run.view(_seen_by(run, catcher)))
         try:
             return parse_end(value)
@@ -117,7 +120,7 @@ def check_conditions(run: Execution) -> None:
     for catcher in run.conditions.values():
         event = run.graph.nodes[catcher.node].event
         assert event is not None
-        with _naming(run.graph.nodes[catcher.node]):
+        with _Naming(run.graph.nodes[catcher.node]):
             if _concerns(run, catcher, event, changes) and _condition_holds(run, catcher, event):
                 fired.append(catcher.id)
     for id in reversed(fired):
