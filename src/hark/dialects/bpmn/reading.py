@@ -13,6 +13,7 @@ from hark.dialects.bpmn.nodes import read_nodes
 from hark.dialects.bpmn.standard_checks import check_standard
 from hark.dialects.bpmn.structure import read_structure
 from hark.dialects.bpmn.xml_tree import XmlElement, parse_xml
+from hark.model.bpmn_elements import START_EVENTS
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name
 from hark.model.problem import Problem, TooManyProblems
@@ -94,7 +95,7 @@ def _processes(file: FileDraft) -> list[XmlElement]:
         id = (element.get("id") or "").strip()
         if not element.flag("isExecutable", default=True):
             file.ignore(id or None, element.line, 'The process is left out: it has isExecutable="false".')
-        elif element.first("bpmn:startEvent") is None:
+        elif element.first(*START_EVENTS) is None:
             file.ignore(id or None, element.line, "The process is left out: it has no start event.")
         elif id in taken:
             file.report(id, element.line, f"Two processes have the id {id!r}; the first is in line {taken[id].line}.")
