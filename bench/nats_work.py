@@ -136,7 +136,7 @@ async def burst(url: str, n: int) -> dict[str, float]:
 
 async def count_signals(app: Hark, run: str) -> int:
     """How many signals the store has for a run."""
-    count = Sql("SELECT count(*) FROM signals WHERE instance_id = :run::text AND kind = 'signal'")
+    count = Sql("SELECT count(*) FROM inbox WHERE instance_id = :run::text AND kind = 'signal'")
     [(found,)] = await app._read(lambda store: store.read(count, run=run))
     return int(found)
 

@@ -32,7 +32,7 @@ CHUNK = 5000  # instances per start_many
 BACKLOG = 20_000  # instances that may wait for the worker during a fill
 AFTER_BROADCAST = 2.0  # seconds
 PATIENCE = 300.0  # seconds without any progress after which the run fails
-KEPT = ("events", "signals")  # tables whose rows are kept until retention removes them: they grow with every step
+KEPT = ("events", "inbox")  # tables whose rows are kept until retention removes them: they grow with every step
 OTHER, SAME = "other-queue", "same-queue"  # the two broadcasts
 
 # The conditions are those of two indexes: a scan of all instances, again and again, would be most of the work.

@@ -33,8 +33,8 @@ SECTIONS: dict[str, list[str]] = {
     "Durable functions": ["workflow", "Workflow", "FunctionContext", "RetryPolicy", "AwakeableHandle"],
     "Jobs": ["load_job", "Job", "Dag", "TaskContext", "Problem"],
     "What the app returns": [
-        "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting", "Blocker",
-        "NearMiss", "Schedule", "Token", "WorkerInfo",
+        "Page", "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting",
+        "Blocker", "NearMiss", "Schedule", "Token", "WorkerInfo",
     ],
     "Tests": ["Harness", "PathCoverage"],
 }  # fmt: skip

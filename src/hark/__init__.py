@@ -4,98 +4,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hark._public import *
+    from hark._public import __all__ as __all__
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AlreadyClaimed",
-    "AlreadySettled",
-    "Await",
-    "Awakeable",
-    "AwakeableHandle",
-    "AwakeableRejected",
-    "AwakeableTimedOut",
-    "Blocker",
-    "BpmnError",
-    "Broadcast",
-    "CallFailed",
-    "Child",
-    "ChildView",
-    "Conflict",
-    "Context",
-    "Dag",
-    "Delivery",
-    "Done",
-    "Duplicate",
-    "Event",
-    "FunctionContext",
-    "Handle",
-    "Hark",
-    "HarkError",
-    "Instance",
-    "InstanceCancelled",
-    "InstanceFailed",
-    "InvalidAnswer",
-    "InvalidDefinition",
-    "InvalidInput",
-    "InvalidOutcome",
-    "InvalidState",
-    "Job",
-    "Machine",
-    "MalformedJson",
-    "MissingExtra",
-    "Nats",
-    "NearMiss",
-    "Next",
-    "NoTarget",
-    "NonDeterministic",
-    "NotAssigned",
-    "NotFound",
-    "NotOpen",
-    "Outcome",
-    "PayloadTooLarge",
-    "Problem",
-    "Rate",
-    "Reply",
-    "Retry",
-    "RetryPolicy",
-    "RunFailed",
-    "Schedule",
-    "Signal",
-    "SignalTimeout",
-    "Spawn",
-    "Start",
-    "Stop",
-    "StoreTooNew",
-    "StoreUnavailable",
-    "TaskContext",
-    "TaskLost",
-    "Token",
-    "Wait",
-    "Waiting",
-    "Why",
-    "Worker",
-    "WorkerInfo",
-    "Workflow",
-    "WouldBlockEventLoop",
-    "load_job",
-    "step",
-    "workflow",
-]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     # Imported at the first use: the command line prints its help and completes words without the engine.
-    if name not in __all__:
+    if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module 'hark' has no attribute {name!r}")
     from hark import _public
 
     if name in _public.LATER:
         globals()[name] = getattr(_public, name)
     else:
-        globals().update({public: getattr(_public, public) for public in __all__ if public not in _public.LATER})
+        names = ["__all__", *_public.__all__]
+        globals().update({public: getattr(_public, public) for public in names if public not in _public.LATER})
+    if name not in globals():
+        raise AttributeError(f"module 'hark' has no attribute {name!r}")
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    from hark import _public
+
+    return [*_public.__all__, "__version__"]

@@ -42,6 +42,7 @@ from hark.model.errors import (
 )
 from hark.model.nats import Nats
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
+from hark.model.page import Page
 from hark.model.problem import Problem
 from hark.model.retry_policy import RetryPolicy
 from hark.model.values import (
@@ -66,7 +67,8 @@ from hark.runtime.reply import Reply
 from hark.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from hark.dialects.job import Dag, Job, load_job
+    from hark.app.job_loading import load_job
+    from hark.dialects.job import Dag, Job
     from hark.dialects.workflow import Workflow, workflow
     from hark.programs.awakeable_handle import AwakeableHandle
     from hark.programs.functions import FunctionContext
@@ -79,7 +81,7 @@ LATER: Final = {
     "Job": "hark.dialects.job",
     "TaskContext": "hark.programs.jobs.task_context",
     "Workflow": "hark.dialects.workflow",
-    "load_job": "hark.dialects.job",
+    "load_job": "hark.app.job_loading",
     "workflow": "hark.dialects.workflow",
 }
 """The names that are imported at their first use, with their modules."""
@@ -130,6 +132,7 @@ __all__ = [
     "NotFound",
     "NotOpen",
     "Outcome",
+    "Page",
     "PayloadTooLarge",
     "Problem",
     "Rate",

@@ -108,6 +108,21 @@ async def test_b10_an_instance_of_a_loop_that_stopped_at_the_condition_can_still
         assert (await now(app, id)).state["tokens"].count("undone") == 1
 
 
+async def test_b10_a_sub_process_whose_event_cannot_be_armed_has_not_begun(store: Store) -> None:
+    timer = "<timerEventDefinition><timeDuration>${wait}</timeDuration></timerEventDefinition>"
+    event = f'<subProcess id="late" triggeredByEvent="true"><startEvent id="b">{timer}</startEvent></subProcess>'
+    inner = chain(_script("n", "${n + 1}")).replace('"s"', '"t"').replace('"e"', '"u"').replace('id="f', 'id="g')
+    async with Harness(url=store.url, **store.options) as app:
+        await app.deploy(process_file(chain(f'<subProcess id="sub">{inner}{event}</subProcess>')))
+        id = (await app.start("p", {"n": 0})).id
+        found = await now(app, id)
+        assert (found.status, found.state["variables"]) == ("failed", {"n": 0})
+        await app.set_variables(id, {"wait": "PT1H"})
+        await app.retry(id)
+        found = await now(app, id)
+        assert (found.status, found.state["variables"]) == ("done", {"n": 1, "wait": "PT1H"})
+
+
 async def test_b10_an_event_sub_process_whose_mapping_failed_begins_when_it_is_retried(store: Store) -> None:
     for interrupting in ("true", "false"):
         trigger = '<signalEventDefinition signalRef="sig"/>'

@@ -38,7 +38,7 @@ async def test_b6_a_short_result_of_a_service_task_comes_with_its_end_and_a_long
         instance = await app.start("p")
         await app.drain()
         assert (await instance.get()).state["variables"] == {"result": result}
-    [[posted]] = await query(store, "SELECT payload FROM signals WHERE kind = 'children'")
+    [[posted]] = await query(store, "SELECT payload FROM inbox WHERE kind = 'children'")
     is_short = len(json.dumps(result, separators=(",", ":"))) <= 4096
     assert json.loads(posted) == {"status": "done", **({"result": result} if is_short else {})}
 

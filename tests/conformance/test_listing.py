@@ -5,7 +5,20 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Broadcast, Context, Done, FunctionContext, Machine, Stop, step, workflow
+from hark import (
+    Await,
+    Broadcast,
+    Context,
+    Done,
+    Event,
+    FunctionContext,
+    InvalidInput,
+    Machine,
+    Page,
+    Stop,
+    step,
+    workflow,
+)
 from hark.runtime import listing, views
 from hark.testing import Harness
 from tests.support.inspect import until
@@ -149,6 +162,62 @@ async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_number
             seen += [(one.instance_id, int(one.title or "")) for one in page]
             after = page[-1].id
         assert seen == [one for one in expected if filters.get("job") in (None, one[0])]
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["list", "awakeables", "waits", "schedules"])
+async def test_the_next_of_each_page_leads_through_a_list_to_its_last_page(app: Harness, verb: str) -> None:
+    app.register(asks_twelve_times)
+    await app.start_many([(asks_twelve_times, None)] * 2 + [(Waiter, None)] * 5)
+    await app.drain()
+    for name in ("weekly", "daily", "hourly"):
+        await app.schedule(name, Quick, every=3600)
+    read: Callable[..., Awaitable[Page[Any]]] = getattr(app, verb)
+    every = await read()
+    assert (len(every), every.next) == ({"list": 7, "awakeables": 24, "waits": 34, "schedules": 3}[verb], None)
+    page = await read(limit=2)
+    seen = list(page)
+    while page.next is not None:
+        page = await read(limit=2, after=page.next)
+        seen += page
+    assert seen == every
+
+
+@pytest.mark.parametrize("target", [None, "w"])
+async def test_the_next_of_a_page_of_events_goes_back_in_time_and_the_cursor_of_an_event_forward(
+    app: Harness, target: str | None
+) -> None:
+    await app.start(Waiter, id="w")
+    await app.drain()
+    for n in range(5):
+        await app.signal("w", "other", n)
+    every = await app.events(target)
+    assert (len(every), every.next) == (7, None)
+    page = await app.events(target, limit=3)
+    back = list(page)
+    while page.next is not None:
+        page = await app.events(target, limit=3, after=page.next)
+        back[:0] = page
+    assert back == every
+
+    async def forward(after: str | tuple[int, int]) -> list[Event]:
+        page = await app.events(target, limit=3, after=after)
+        return [*page, *(await forward(page.next) if page.next is not None else [])]
+
+    async def reads_all() -> bool:  # it stops below the oldest running transaction, of another test
+        return await forward((0, 0)) == every and await forward(every[2].cursor) == every[3:]
+
+    await until(reads_all, "all events")
+
+
+@pytest.mark.parametrize("after", ["", "x", "1", "1.x", "~", "~1", "9" * 19 + ".1", 5, ("1", "2")], ids=repr)
+async def test_a_cursor_that_no_page_has_is_refused(app: Harness, after: Any) -> None:
+    for read in (app.events, app.waits):
+        if (read, after) != (app.waits, "1"):  # a time, and the first wait of it
+            with pytest.raises(InvalidInput, match=r"after|cursor"):
+                await read(after=after)
 
 
 # -- bytes -----------------------------------------------------------------------------------------

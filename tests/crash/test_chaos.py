@@ -81,4 +81,4 @@ async def test_x5_fault_36_random_restarts_of_the_database_cost_no_round_trip() 
         [(done, distinct, attempts, crashes)] = await query(store, counted)
         assert done == distinct == clients.trips >= ROUND_TRIPS
         assert (attempts, crashes) == (0, 0)
-        assert await query(store, "SELECT count(*) FROM signals") == [(done,)]
+        assert await query(store, "SELECT count(*) FROM inbox") == [(done,)]

@@ -111,7 +111,7 @@ async def test_s6_fault_41_a_database_clock_that_jumps_back_fires_nothing_early_
         await app.advance(2 * HOUR)
         assert await app.drain() == {"steps": 0}
         assert await sleeper.result(timeout=60) is True
-    assert await query(store, "SELECT count(*) FROM signals WHERE kind = 'timer'") == [(1,)]
+    assert await query(store, "SELECT count(*) FROM inbox WHERE kind = 'timer'") == [(1,)]
 
 
 # -- the database's clock is set while a worker runs --------------------------------------------------

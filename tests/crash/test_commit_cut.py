@@ -75,7 +75,7 @@ async def test_fault_37_a_signal_whose_commit_was_cut_is_stored_once(
     delivery = await app.signal("counter", "tick", 1)
     assert proxy.accidents == 1
     assert delivery.status == "stored"
-    assert await query(pg_store, "SELECT name, payload FROM signals") == [("tick", "1")]
+    assert await query(pg_store, "SELECT name, payload FROM inbox") == [("tick", "1")]
 
 
 @pytest.mark.parametrize("accident", [cut_before, cut_after])
@@ -118,7 +118,7 @@ async def test_fault_37_a_commit_still_in_progress_is_awaited(app: Hark, proxy: 
     assert not asked.done()
     late.let_go.set()
     assert (await asked).status == "stored"
-    assert await query(pg_store, "SELECT name, payload FROM signals") == [("tick", "1")]
+    assert await query(pg_store, "SELECT name, payload FROM inbox") == [("tick", "1")]
 
 
 async def is_asking(store: Store) -> Any:

@@ -22,7 +22,7 @@ _FILL = """
 CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
 """
-_TABLES = ("instances", "signals", "events", "workers")
+_TABLES = ("instances", "inbox", "events", "workers")
 
 
 class Disk(Protocol):
@@ -95,7 +95,7 @@ async def test_x5_fault_38_a_full_disk_is_a_clean_error_and_work_resumes_automat
             assert await patient.result(timeout=60) == "kept"
     assert sorted(life.what for life in workers.trace()) == ["end 0"] * 2 + ["start 0"] * 2
     assert await query(store, "SELECT max(attempt), max(crashes), count(*) FROM instances") == [(0, 0, 3)]
-    assert await query(store, "SELECT payload FROM signals") == [('"kept"',)]
+    assert await query(store, "SELECT payload FROM inbox") == [('"kept"',)]
 
 
 def no_step_runs(*apps: Hark) -> bool:
@@ -119,10 +119,10 @@ async def test_x5_fault_39_what_could_not_be_synced_is_not_acknowledged(sqlite_s
                 await app.signal("patient", "tick", "lost")
             assert disk.failures > 0
             disk.unsynced = False
-            assert await query(sqlite_store, "SELECT count(*) FROM signals") == [(0,)]
+            assert await query(sqlite_store, "SELECT count(*) FROM inbox") == [(0,)]
             assert (await app.signal("patient", "tick", "kept")).status == "stored"
         app = Hark(sqlite_store.url)
         app.register(Patient)
         async with app, app.worker():
             assert await app.result("patient", timeout=60) == "kept"
-    assert await query(sqlite_store, "SELECT payload FROM signals") == [('"kept"',)]
+    assert await query(sqlite_store, "SELECT payload FROM inbox") == [('"kept"',)]

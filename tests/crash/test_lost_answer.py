@@ -27,5 +27,5 @@ async def test_s7_s9_m11_fault_19_a_call_repeated_after_its_reply_was_lost_has_n
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["held by patient", "duplicate", "duplicate", True, 2]
     assert await query(store, "SELECT count(*) FROM instances") == [(3,)]
-    received = "SELECT kind, name, count(*), count(DISTINCT instance_id) FROM signals GROUP BY kind, name ORDER BY kind"
+    received = "SELECT kind, name, count(*), count(DISTINCT instance_id) FROM inbox GROUP BY kind, name ORDER BY kind"
     assert await query(store, received) == [("broadcast", "bell", 2, 2), ("signal", "word", 3, 3)]

@@ -11,8 +11,6 @@ import asyncpg
 import pytest
 
 from hark import Hark, workflow
-from hark.kernel.one_call_turn import one_call
-from hark.runtime import one_calls
 from hark.runtime.one_calls import OneCalls
 from tests.support.inspect import query, until
 from tests.support.proxy import Accident, Held, Proxy, cut_after, cut_before, cut_reply
@@ -89,17 +87,17 @@ async def speaker(request: pytest.FixtureRequest, proxy: Proxy, pg_store: Store)
 
 @pytest.fixture
 def in_one_call(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each turn with nothing but signals and answers, whether it was one call, or was cut in the middle of one."""
+    """Of each turn that was to be a call, whether it was one, or was cut in the middle of one."""
     done: list[bool] = []
     run = OneCalls.run
 
-    async def noted(self: OneCalls, store: Any, requests: Any, capacity: Any) -> Any:
+    async def noted(self: OneCalls, store: Any, requests: Any, *how: Any) -> Any:
         found: Any = "cut"
         try:
-            found = await run(self, store, requests, capacity)
+            found = await run(self, store, requests, *how)
             return found
         finally:
-            if one_call(requests, None) is not None:
+            if requests:
                 done.append(found is not None)
 
     monkeypatch.setattr(OneCalls, "run", noted)
@@ -129,24 +127,21 @@ async def test_fault_70_a_call_whose_connection_is_cut_is_applied_once(
     assert proxy.accidents == 1
     assert in_one_call[0], "the turn that was cut was not one call"
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
     assert await query(pg_store, "SELECT attempt, crashes FROM instances") == [(0, 0)]
 
 
 @pytest.mark.parametrize("accident", COMMITS)
-async def test_fault_70_a_call_between_begin_and_commit_is_applied_once(
-    speaker: Speaker, proxy: Proxy, pg_store: Store, in_one_call: list[bool], monkeypatch: pytest.MonkeyPatch,
-    accident: str,
-) -> None:  # fmt: skip
-    """As calls with several requests are."""
+async def test_fault_70_a_call_whose_commit_is_cut_is_applied_once(
+    speaker: Speaker, proxy: Proxy, pg_store: Store, in_one_call: list[bool], accident: str
+) -> None:
     await _until_in_one_call(speaker, in_one_call)
-    monkeypatch.setattr(one_calls, "_MOST_ALONE", -1)
     proxy.at_commit(COMMITS[accident])
     await speaker.say(WORD)
     assert proxy.accidents == 1
     assert in_one_call[0], "the turn that was cut was not one call"
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
 
 
 async def test_fault_70_a_call_that_the_server_reads_after_the_client_is_gone_does_not_happen(
@@ -163,7 +158,7 @@ async def test_fault_70_a_call_that_the_server_reads_after_the_client_is_gone_do
     await late.arrived.wait()
     await speaker.say("next")
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
 
 
 @pytest.mark.parametrize("accident", [cut_before, cut_reply], ids=["before the call", "after the call"])
@@ -205,13 +200,13 @@ async def test_fault_70_a_call_that_waits_for_a_lock_when_its_connection_is_cut_
         await other.close()
     await saying
     await speaker.end()
-    assert await query(pg_store, f"SELECT count(*) FROM signals WHERE payload LIKE '%{WORD}%'") == [(1,)]
+    assert await query(pg_store, f"SELECT count(*) FROM inbox WHERE payload LIKE '%{WORD}%'") == [(1,)]
 
 
 async def _waits_for_a_lock(store: Store) -> bool:
     found = await query(
         store,
         "SELECT 1 FROM pg_stat_activity WHERE application_name = 'hark clerk' AND wait_event_type = 'Lock' "
-        "AND query LIKE '%one_call_turn%'",
+        "AND query LIKE '%call_turn_v%'",
     )
     return bool(found)

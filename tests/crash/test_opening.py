@@ -30,8 +30,7 @@ async def test_x1_ten_processes_that_open_an_empty_store_at_once_all_succeed(sto
     )
     assert done.returncode == 0, done.stderr
     assert await query(store, "SELECT status, count(*) FROM instances GROUP BY status") == [("done", 10)]
-    applied = [(number,) for number, _, _ in migrate.scripts(store.name)]
-    assert await query(store, "SELECT version FROM migrations ORDER BY version") == applied
+    assert await query(store, "SELECT version FROM migrations") == [(migrate.newest(store.name),)]
 
 
 async def test_x1_opening_waits_for_a_long_migration_of_another_process(pg_store: Store) -> None:

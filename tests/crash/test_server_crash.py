@@ -96,7 +96,7 @@ async def test_fault_37_the_number_of_a_transaction_lost_in_a_crash_proves_nothi
         proxy.at_commit(crash)
         await app.signal("patient", "tick", "told")
         assert (crash.reached == crash.forgotten) is use_again
-        assert await query(crash_store, "SELECT name, payload FROM signals") == [("tick", '"told"')]
+        assert await query(crash_store, "SELECT name, payload FROM inbox") == [("tick", '"told"')]
         async with app.worker():
             assert await app.result("patient", timeout=30) == "told"
 

@@ -59,7 +59,7 @@ async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_datab
         await handle.result(timeout=60)
     await app.__aexit__()
     assert [life.what for life in workers.trace()] == ["start 0", "end 0"]
-    assert await query(workers.store, "SELECT count(*) FROM signals") == [(0,)]
+    assert await query(workers.store, "SELECT count(*) FROM inbox") == [(0,)]
 
 
 @pytest.mark.parametrize("busy", ["with nothing to do", "with a step running", "with a commit in doubt"])
@@ -93,7 +93,7 @@ async def test_fault_6_waiting_for_a_result_survives_an_outage(proxy: Proxy, wor
     async with app.worker():
         patient = await app.start(Patient, id="patient")
         result = asyncio.create_task(asyncio.wait_for(patient.result(), 60))
-        await until(lambda: app._clerk.completions.waiting, "a waiter for the result")
+        await until(lambda: app._clerk.waiting.for_ends, "a waiter for the result")
         proxy.go_away()
         told = app.signal("patient", "tick", "told")  # requested during the outage, done after it
         await asyncio.sleep(0.3)
@@ -114,7 +114,7 @@ async def test_x5_a_connection_that_stops_responding_is_abandoned(proxy: Proxy, 
         await asyncio.wait_for(app.signal("patient", "tick", "told"), 60)
         assert await patient.result(timeout=60) == "told"
     await app.__aexit__()
-    assert await query(workers.store, "SELECT count(*) FROM signals") == [(1,)]
+    assert await query(workers.store, "SELECT count(*) FROM inbox") == [(1,)]
 
 
 @pytest.mark.parametrize("call", ["a read", "a write", "a write behind an outcome", "a write in COMMIT"])
@@ -182,7 +182,7 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
             waiter = asyncio.create_task(wait_for_result(app))
             await asyncio.sleep(0)
             if registered:
-                await until(lambda: patient.id in app._clerk.completions.waiting, "the waiter")
+                await until(lambda: patient.id in app._clerk.waiting.for_ends, "the waiter")
             waiter.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiter
@@ -192,12 +192,12 @@ async def test_fault_5_a_waiter_that_was_cancelled_can_wait_again_and_leaves_not
         await app.signal(patient, "tick", "told")
         assert await again == "told"
         assert await app.result("patient", timeout=60) == "told"
-        await until(lambda: not app._clerk.completions.waiting, "no waiter to be left")
+        await until(lambda: not app._clerk.waiting.for_ends, "no waiter to be left")
 
 
 def look_again(app: Hark) -> bool:
     app._clerk.hint()
-    return not app._clerk.completions.asked and not app._clerk.completions.waiting
+    return not app._clerk.waiting.asked and not app._clerk.waiting.for_ends
 
 
 async def wait_for_result(app: Hark) -> object:
@@ -249,7 +249,7 @@ async def test_x5_a_database_that_is_slow_after_an_outage_is_asked_about_a_commi
             await asyncio.wait_for(app.signal("patient", "tick", dedup_key="1"), 60)
         told = True
         await until(lambda: has_signalled(app), "the clerk to go on")
-    assert await query(pg_store, "SELECT dedup_key FROM signals ORDER BY 1") == [("1",), ("2",)]
+    assert await query(pg_store, "SELECT dedup_key FROM inbox ORDER BY 1") == [("1",), ("2",)]
 
 
 async def has_signalled(app: Hark) -> bool:

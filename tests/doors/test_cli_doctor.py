@@ -100,7 +100,7 @@ def test_d4_schedules_need_a_worker_with_the_code_of_what_they_start(cli: Cli) -
         "warning",
         "no worker has the code of m version 1 (1 schedule); start one that registers it, or delete the schedules",
     )
-    _age(cli, "UPDATE starts SET due_at = due_at - 7200000000 RETURNING id")
+    _age(cli, "UPDATE triggers SET due_at = due_at - 7200000000 RETURNING id")
     status, text = found(cli, 1)["schedules"]
     assert (status, text.startswith("1 schedule late, the first was due 1 h ago")) == ("error", True)
     cli("schedule", "pause", "s")

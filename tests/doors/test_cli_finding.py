@@ -65,4 +65,4 @@ def test_d4_a_list_is_complete_although_its_pages_end_early(orders: Cli, monkeyp
     monkeypatch.setattr(listing, "MAX_BYTES", 1)
     assert [one["id"] for one in orders("instance", "list", "--json").json] == ["c", "b", "a"]
     listed = orders("instance", "list", "--limit", "2").out
-    assert listed.splitlines()[-1] == "There may be more: run the same command with --after b."
+    assert listed.splitlines()[-1] == "There is more: run the same command with --after b."

@@ -4,15 +4,17 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hark.runtime.clerk import Clerk
 from tests.doors.support_cli import HARK, Cli, CliResult, run_cli, run_process, store_options
 from tests.doors.test_cli_process import on_a_terminal
 from tests.support.stores import Store
@@ -81,6 +83,27 @@ def test_j5_a_job_that_ends_exits_with_0_and_prints_its_results(jobs: Jobs) -> N
     final = jobs("run", jobs.file(QUICK), "--json").json
     assert (final["status"], final["result"]["a"]) == ("done", "1")
     assert final["state"]["tasks"]["a"]["status"] == "completed"
+
+
+def test_j5_a_run_opens_its_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    open_store = Clerk.open
+
+    def counting(clerk: Clerk) -> Any:
+        opened.append(clerk.access)
+        return open_store(clerk)
+
+    monkeypatch.setattr(Clerk, "open", counting)
+    (tmp_path / "quick.yaml").write_text(QUICK, "utf-8")
+    run = ("job", "run", str(tmp_path / "quick.yaml"), "--detach", "--db", f"sqlite:///{tmp_path}/new.db")
+    assert run_cli(*run).code == 0
+    assert opened == ["migrate"]  # there was no file
+    assert run_cli(*run).code == 0
+    assert opened == ["migrate", "write"]
+    with closing(sqlite3.connect(tmp_path / "empty.db")) as db:
+        db.execute("VACUUM")
+    assert run_cli(*run[:-1], f"sqlite:///{tmp_path}/empty.db").code == 0
+    assert opened[2:] == ["write", "migrate"]  # a file without tables
 
 
 def test_j5_the_approval_flow_of_the_first_design_works_to_the_letter(jobs: Jobs, store: Store) -> None:

@@ -129,11 +129,12 @@ def test_d4_show_has_the_progress_of_an_instance(cli: Cli) -> None:
     assert cli("instance", "list", "--json").json[0]["progress"] == {"sent": 120}
 
 
-def test_d4_a_list_that_may_have_more_prints_the_command_for_the_next_page(cli: Cli) -> None:
+def test_d4_a_list_that_has_more_prints_the_command_for_the_next_page(cli: Cli) -> None:
     for n in range(3):
         cli.park(Arm("signal", f"w{n}", name="go"), id=f"i{n}")
     first = cli("instance", "list", "--limit", "2")
-    assert first.out.splitlines()[-1] == "There may be more: run the same command with --after i1."
+    assert first.out.splitlines()[-1] == "There is more: run the same command with --after i1."
+    assert "--after" not in cli("instance", "list", "--limit", "3").out
     assert [one["id"] for one in cli("instance", "list", "--after", "i1", "--json").json] == ["i0"]
 
 

@@ -1,13 +1,16 @@
 """The routes of definitions: deploy, list, undeploy, draw; and the tasks of a job."""
 
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
+from hark import Hark
 from tests.doors.test_http_instances import reached
 from tests.support.http import app_on, serving
+from tests.support.processes import ORDER
 from tests.support.stores import Store
 
 JOB = "name: release\ntasks:\n  - {name: ok, type: approval, title: 'Release?'}\n"
@@ -24,6 +27,28 @@ async def deploy(http: httpx.AsyncClient, text: str) -> Any:
     answer = await http.post("/definitions", content=text, headers=YAML)
     assert answer.status_code == 201, answer.text
     return answer.json()["deployed"]
+
+
+@pytest.mark.parametrize("form", ["application/yaml", "application/xml"])
+async def test_a_file_is_read_beside_the_event_loop(
+    http: httpx.AsyncClient, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file takes seconds to read: other requests do not wait for it."""
+    readers: list[threading.Thread] = []
+
+    def noting(self: Hark, *arguments: Any, **options: Any) -> Any:
+        readers.append(threading.current_thread())
+        return deploy_here(self, *arguments, **options)
+
+    deploy_here = Hark.deploy
+    monkeypatch.setattr(Hark, "deploy", noting)
+    text = JOB if form == "application/yaml" else ORDER
+    answer = await http.post("/definitions", content=text, headers={"Content-Type": form})
+    assert (answer.status_code, len(readers)) == (201, 1)
+    assert readers != [threading.current_thread()]
+    refused = {JOB: "application/xml", ORDER: "application/yaml"}
+    answer = await http.post("/definitions", content=text, headers={"Content-Type": refused[text]})
+    assert (answer.status_code, answer.json()["type"], len(readers)) == (400, "InvalidDefinition", 1)
 
 
 async def test_a_job_is_deployed_started_drawn_answered_and_undeployed(http: httpx.AsyncClient) -> None:

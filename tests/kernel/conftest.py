@@ -1,6 +1,7 @@
-"""Turns on SQLite in memory, for tests of the kernel alone."""
+"""Turns of the kernel alone: on SQLite in memory, or on every database."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -9,15 +10,17 @@ from hark.kernel.definitions import Catalog
 from hark.kernel.requests import Capacity, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.turn import run_turn
+from hark.store.protocol import Store as StoreProtocol
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
+from tests.support.stores import Store
 from tests.support.turns import REGISTER, TickingClock, rules
 
 
-class MemoryTurns:
+class KernelTurns:
     """Runs turns, each in a transaction of its own, with a clock that advances a millisecond per turn."""
 
-    def __init__(self, store: SqliteStore, clock: TickingClock) -> None:
+    def __init__(self, store: StoreProtocol, clock: TickingClock) -> None:
         self.store = store
         self.clock = clock
         self.rules = rules()
@@ -33,12 +36,26 @@ class MemoryTurns:
         return await self.store.read(Sql(text))
 
 
-@pytest.fixture
-async def turns() -> AsyncIterator[MemoryTurns]:
-    clock = TickingClock()
-    store = SqliteStore("sqlite://", clock=clock)
+@asynccontextmanager
+async def _open(store: StoreProtocol, clock: TickingClock) -> AsyncIterator[KernelTurns]:
     await store.open()
-    turns = MemoryTurns(store, clock)
-    await turns.run(REGISTER)
-    yield turns
-    await store.close()
+    try:
+        turns = KernelTurns(store, clock)
+        await turns.run(REGISTER)
+        yield turns
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def turns() -> AsyncIterator[KernelTurns]:
+    clock = TickingClock()
+    async with _open(SqliteStore("sqlite://", clock=clock), clock) as turns:
+        yield turns
+
+
+@pytest.fixture
+async def turns_on_both(store: Store) -> AsyncIterator[KernelTurns]:
+    clock = TickingClock()
+    async with _open(store.make(clock=clock), clock) as turns:
+        yield turns

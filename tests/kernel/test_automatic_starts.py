@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hark import Await, Broadcast, Context, Done, Duplicate, Machine, NoTarget, step
+from hark.app.jobs import schedule_of_job
 from hark.kernel.requests import Deploy
-from hark.model.automatic_starts import AutomaticStart, schedule_of_job
+from hark.model.automatic_starts import AutomaticStart
 from hark.model.cron import Timing
 from hark.model.errors import InvalidInput
 from hark.model.job import ScheduleSpec

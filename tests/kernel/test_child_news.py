@@ -129,12 +129,12 @@ async def test_b4_a_parent_that_waits_no_more_is_told_nothing(store: Store, end:
         else:
             await rows(store, "UPDATE instances SET parent_id = NULL WHERE id = 'p.0'")  # it outlives the cancel
             await family.turns.run(Cancel(target="p"))
-        before = await rows(store, "SELECT count(*) FROM signals")
+        before = await rows(store, "SELECT count(*) FROM inbox")
         request = note(executing["p.0"])
         await family.claims(request)
         await family.claims(done(executing["p.0"], TellParent(ESCALATED)))
         assert request.result is False
-        assert await rows(store, "SELECT count(*) FROM signals") == before
+        assert await rows(store, "SELECT count(*) FROM inbox") == before
 
 
 async def test_b4_a_failed_parent_finds_what_it_was_told_when_it_is_retried(store: Store) -> None:

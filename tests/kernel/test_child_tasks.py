@@ -232,7 +232,7 @@ async def test_a_job_is_given_the_ends_of_its_tasks_and_not_the_signals_of_its_r
     assert [row.name for row in job.inbox] == ["j.0"]
     job = await stage.job(park(job), done(executing["j.1"]))
     assert [row.name for row in job.inbox] == ["j.1"]
-    kept = await rows(stage.store, "SELECT payload FROM signals WHERE kind = 'signal' AND consumed_at IS NULL")
+    kept = await rows(stage.store, "SELECT payload FROM inbox WHERE kind = 'signal' AND consumed_at IS NULL")
     assert [payload for (payload,) in kept] == ["0", "1", "2"]
 
 
@@ -286,7 +286,7 @@ async def test_a_task_that_runs_again_has_none_of_the_waits_answers_and_question
     await stage.run(outcome(executing["j.0"], parking))
     [claim] = (await stage.run(Publish(name="go"), room=1)).claims
     await stage.run(failed(claim))
-    await rows(stage.store, "UPDATE signals SET wait_id = 'w-go' WHERE instance_id = 'j.0'")
+    await rows(stage.store, "UPDATE inbox SET wait_id = 'w-go' WHERE instance_id = 'j.0'")
     await stage.run(park(await stage.job(), effects=[RetryChild("j.0")]))
     [claim] = (await stage.run(room=1)).claims
     assert (claim.waits, claim.inbox) == ([], [])

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from hark.kernel.requests import StartInstances
-from tests.support.turns import capacity, new
+import pytest
+
+from hark.kernel.requests import Deliver, StartInstances
+from tests.support.turns import advance, capacity, done, new, on, park
 
 
 async def test_a_backlog_of_refused_rows_does_not_hold_up_the_row_behind_it(turns: Any) -> None:
@@ -14,3 +16,90 @@ async def test_a_backlog_of_refused_rows_does_not_hold_up_the_row_behind_it(turn
     await turns.run(StartInstances(items=[new("behind")]))
     result = await turns.run(claim=capacity("worker"))
     assert [claim.id for claim in result.claims] == ["behind"]
+
+
+async def parked(turns: Any, id: str, **options: Any) -> Deliver:
+    """Park this instance. Returns the signal that wakes it."""
+    [claim] = (await turns.run(StartInstances(items=[new(id, **options)]), claim=capacity("worker"))).claims
+    await turns.run(park(claim, on("go")))
+    return Deliver(target=id, name="go")
+
+
+async def test_a_start_in_the_turn_of_a_waking_signal_is_claimed_with_it(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    wake = await parked(turns, "waiting")
+    start = StartInstances(items=[new("started")])
+    result = await turns.run(wake, start, claim=capacity("worker", 3, backlog=False))
+    assert {claim.id for claim in result.claims} == {"waiting", "started"}
+
+
+async def test_the_next_turn_claims_a_step_that_lost_its_slot_while_others_ran_ahead(turns_on_both: Any) -> None:
+    """Three slots and one row that waits: the queue is read to its end, and still a row is left behind."""
+    turns = turns_on_both
+    items = [new(f"ahead-{n}") for n in range(3)]
+    claims = (await turns.run(StartInstances(items=items), claim=capacity("worker", 3))).claims
+    await turns.run(StartInstances(items=[new("waits")]))
+    result = await turns.run(*map(advance, claims), claim=capacity("worker", 0))
+    assert [claim.id for claim in result.claims] == ["waits"]
+    [displaced] = {claim.id for claim in claims} - {request.claim.id for request in result.ran_ahead}
+    backlog = result.pending.left_claimable or result.pending.backlog
+    [again] = (await turns.run(done(result.claims[0]), claim=capacity("worker", 1, backlog=backlog))).claims
+    assert again.id == displaced
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+@pytest.mark.parametrize("room", [1, 3])
+async def test_woken_instances_are_claimed_up_to_the_free_slots_and_the_others_are_left_claimable(
+    turns_on_both: Any, room: int, backlog: bool
+) -> None:
+    """`b` needs a bucket and `d` is a row of another process: neither is claimed in the quickest way."""
+    turns = turns_on_both
+    wake = [await parked(turns, "a"), await parked(turns, "b", concurrency_key="k"), await parked(turns, "c")]
+    await turns.run(StartInstances(items=[new("d")]))
+    result = await turns.run(*wake, claim=capacity("worker", room, backlog=backlog))
+    assert len(result.claims) == room
+    rest = (await turns.run(claim=capacity("worker", 4))).claims
+    assert sorted(claim.id for claim in [*result.claims, *rest]) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+async def test_m9_of_instances_under_one_key_that_are_woken_together_one_is_claimed(
+    turns_on_both: Any, backlog: bool
+) -> None:
+    turns = turns_on_both
+    wake = [await parked(turns, id, concurrency_key="k") for id in ("a", "b")]
+    result = await turns.run(*wake, claim=capacity("worker", 3, backlog=backlog))
+    assert len(result.claims) == 1
+
+
+@pytest.mark.parametrize("priority", [-1, 1])
+async def test_m10_the_most_urgent_of_the_woken_and_the_waiting_gets_the_slot(
+    turns_on_both: Any, priority: int
+) -> None:
+    turns = turns_on_both
+    wake = await parked(turns, "woken", priority=priority)
+    await turns.run(StartInstances(items=[new("waits")]))
+    [claim] = (await turns.run(wake, claim=capacity("worker"))).claims
+    assert claim.id == ("woken" if priority < 0 else "waits")
+
+
+@pytest.mark.parametrize("lazy", [0, 1])
+async def test_m10_the_least_urgent_step_loses_its_slot(turns_on_both: Any, lazy: int) -> None:
+    turns = turns_on_both
+    items = [new(f"ahead-{n}", priority=1 if n == lazy else -1) for n in range(2)]
+    claims = {
+        claim.id: claim for claim in (await turns.run(StartInstances(items=items), claim=capacity("w", 2))).claims
+    }
+    await turns.run(StartInstances(items=[new("waits")]))
+    outcomes = [advance(claims[f"ahead-{n}"]) for n in range(2)]
+    result = await turns.run(*outcomes, claim=capacity("w", 0))
+    assert [claim.id for claim in result.claims] == ["waits"]
+    assert [request.claim.id for request in result.ran_ahead] == [f"ahead-{1 - lazy}"]
+
+
+@pytest.mark.parametrize("room", [0, 1])
+async def test_a_turn_that_fills_its_slots_says_that_rows_may_be_left(turns_on_both: Any, room: int) -> None:
+    result = await turns_on_both.run(StartInstances(items=[new("a"), new("b")]), claim=capacity("worker", room))
+    assert len(result.claims) == room
+    assert result.pending.left_claimable
+    assert result.pending.backlog

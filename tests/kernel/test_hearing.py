@@ -166,7 +166,7 @@ async def test_a_second_instance_cannot_wait_for_a_message_and_nothing_of_its_ou
             part in str(refused.result) for part in ("n cannot wait at 'boundary'", "'paid'", "m waits", "'receive'")
         )
         assert await rows(store, "SELECT id FROM waits") == [("w-m",)]
-        assert await rows(store, "SELECT count(*) FROM signals") == [(0,)]
+        assert await rows(store, "SELECT count(*) FROM inbox") == [(0,)]
         # The claim is still its worker's, which commits the failure.
         await turns.commit(claim, Finish("failed", error="no"))
         assert await message(turns) == "m"

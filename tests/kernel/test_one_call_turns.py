@@ -622,7 +622,7 @@ async def test_a_call_has_the_time_the_number_and_the_position_of_its_turn(pg_st
         assert await store.read(sql.proof_of_commit, tx=result.xid, now=result.now)
         [[since, updated_at, at, event_at]] = await store.read(
             Sql(
-                "SELECT i.since, i.updated_at, s.at, e.at FROM instances i JOIN signals s ON s.instance_id = i.id "
+                "SELECT i.since, i.updated_at, s.at, e.at FROM instances i JOIN inbox s ON s.instance_id = i.id "
                 f"JOIN events e ON e.instance_id = i.id WHERE i.id = 'x' AND e.tx = {result.xid}"
             )
         )

@@ -272,7 +272,7 @@ async def test_a_wait_that_was_answered_while_it_executed_and_is_kept_does_not_t
         await stage.pass_time(60)
         assert await stage.sleeps()
         assert await stage.due() is None
-        assert await count(store, "signals", "consumed_at IS NULL") == 0
+        assert await count(store, "inbox", "consumed_at IS NULL") == 0
 
 
 async def test_all_answers_in_one_turn_are_one_wake_up_and_none_is_lost(store: Store) -> None:
@@ -339,7 +339,7 @@ async def test_the_children_of_a_disarmed_join_continue_and_answer_nothing(store
         await stage.park(await stage.claim(), disarm=["w-left"])
         await stage.end("left-1", "left-2")
         assert await stage.sleeps()
-        assert await count(store, "signals", "kind = 'children'") == 0
+        assert await count(store, "inbox", "kind = 'children'") == 0
 
 
 async def test_without_a_join_the_status_is_awaiting_signal(store: Store) -> None:
@@ -380,7 +380,7 @@ async def test_a_cancel_deletes_all_waits_and_ends_the_children(store: Store) ->
         assert await rows(store, "SELECT status FROM awakeables") == [("CANCELLED",)]
         await stage.send(message := Message(name="paid", key="order-1"))
         assert isinstance(message.result, NoTarget)
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
 
 
 async def test_a_retry_has_all_its_waits_again(store: Store) -> None:

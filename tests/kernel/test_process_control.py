@@ -156,7 +156,7 @@ async def test_b10_variables_that_cannot_be_set(turns: Turns) -> None:
     assert "is a machine" in str(results[1])
     assert results[2].status == "cancelled"
     assert await rows(turns.made_for, "SELECT state FROM instances ORDER BY id") == before
-    assert await rows(turns.made_for, "SELECT count(*) FROM signals") == [(0,)]
+    assert await rows(turns.made_for, "SELECT count(*) FROM inbox") == [(0,)]
 
 
 async def test_b10_a_cancel_in_the_same_turn_comes_first(turns: Turns) -> None:
@@ -171,7 +171,7 @@ async def test_invariant_16_no_signal_is_taken_for_what_an_operator_asks(turns: 
     for name in ("variables", "retry", "p~0"):
         await turns.run(Deliver(target="p", name=name, payload='{"a":2}'))
     assert await turns.nobody_runs("P")
-    assert {kind for (kind,) in await rows(turns.made_for, "SELECT kind FROM signals")} == {"signal"}
+    assert {kind for (kind,) in await rows(turns.made_for, "SELECT kind FROM inbox")} == {"signal"}
 
 
 async def test_b10_many_variables_and_retries_take_as_many_statements_as_one(

@@ -108,7 +108,7 @@ async def test_b5_fault_56_an_instance_that_a_broadcast_starts_does_not_receive_
         await turns.commit(claim, Park((Arm("broadcast", "w", "catch", name="open", fresh=True), by_name)))
         while (await turns.run(marks=True)).pending.marks:
             pass
-        assert await rows(turns.made_for, f"SELECT count(*) FROM signals WHERE instance_id = '{claim.id}'") == [(0,)]
+        assert await rows(turns.made_for, f"SELECT count(*) FROM inbox WHERE instance_id = '{claim.id}'") == [(0,)]
 
 
 async def test_b4_a_message_starts_an_instance_only_if_no_live_one_takes_it(turns: Turns) -> None:
@@ -163,7 +163,7 @@ async def test_b3_a_new_version_replaces_start_events_and_the_same_text_keeps_th
         return process("a", timer, by_signal("old" if digest == "1" else "new"), digest=digest)
 
     async def tick() -> Any:
-        [[at]] = await rows(turns.made_for, "SELECT next_at FROM starts WHERE kind = 'timer'")
+        [[at]] = await rows(turns.made_for, "SELECT next_at FROM triggers WHERE kind = 'timer'")
         return at
 
     assert await ask(turns, timed("1")) == [1]

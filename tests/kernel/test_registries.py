@@ -2,23 +2,26 @@
 
 import inspect
 import pkgutil
+import re
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
 import pytest
 
+import hark
 import hark.kernel
 from hark.kernel import effects, requests, turn
 from hark.kernel.requests import Commit, Request
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model.activation import WaitRow
-from hark.model.decisions import Effect, NewInstance, SendBroadcast, SendSignal
+from hark.model.decisions import Effect, Move, NewInstance, SendBroadcast, SendSignal
 from hark.model.values import PARKED, WaitKind
 
 
 def modules() -> list[ModuleType]:
-    return [import_module(f"hark.kernel.{found.name}") for found in pkgutil.iter_modules(hark.kernel.__path__)]
+    return [import_module(found.name) for found in pkgutil.walk_packages(hark.kernel.__path__, "hark.kernel.")]
 
 
 def test_every_effect_has_a_request() -> None:
@@ -67,3 +70,12 @@ def test_no_other_file_of_the_kernel_tests_for_a_kind() -> None:
             if own.get(name) != kind and name not in ("wait_kinds", "inbox"):
                 assert f'kind == "{kind}"' not in text, name
                 assert f'kind != "{kind}"' not in text, name
+
+
+def test_no_file_outside_the_programs_tests_for_the_class_of_a_move() -> None:
+    """mypy reports a new move at a `match` that ends in `assert_never`, and at an attribute of every move."""
+    moves = "|".join(move.__name__ for move in get_args(Move))
+    tests = re.compile(rf"isinstance\([^()]*\b({moves})\b|type\([^()]*\bmove\) (is|in)\b")
+    source = Path(hark.__file__).parent
+    found = [path.relative_to(source) for path in source.rglob("*.py") if tests.search(path.read_text("utf-8"))]
+    assert [path for path in found if path.parts[0] != "programs"] == []

@@ -16,7 +16,6 @@ from hark.model.decisions import (
     Proceed,
     Redo,
     SendBroadcast,
-    runs_ahead,
 )
 from hark.runtime.metrics import ProcessCounters
 
@@ -68,7 +67,7 @@ def decision(move: Move, **more: Any) -> Decision:
 
 @pytest.mark.parametrize("move", [Advance(), Proceed(), Proceed(keep_slot=True), Proceed(arm=(ARM,))])
 def test_these_moves_run_ahead(move: Move) -> None:
-    assert runs_ahead(move)
+    assert move.runs_ahead()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_these_moves_run_ahead(move: Move) -> None:
     ],
 )
 def test_every_other_move_may_make_work_and_is_not_plain(move: Move) -> None:
-    assert not runs_ahead(move)
+    assert not move.runs_ahead()
     assert decision(move).makes_work()
     assert not decision(move).is_plain()
 

@@ -163,7 +163,7 @@ class Engine:
         assert open == set(self.model.waits)
 
 
-_PAYLOADS = Sql("SELECT seq, payload FROM signals WHERE kind = 'signal'")
+_PAYLOADS = Sql("SELECT seq, payload FROM inbox WHERE kind = 'signal'")
 
 
 @asynccontextmanager

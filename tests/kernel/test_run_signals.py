@@ -115,10 +115,15 @@ class StaleTx:
         return self._found if statement is sql.run_waits else await self._tx.fetch(statement, rows, **values)
 
 
-async def test_j6_a_wait_that_ended_before_its_task_was_locked_receives_nothing(turns: Any) -> None:
+@pytest.mark.parametrize("times_out", [False, True])
+async def test_j6_a_wait_that_ended_before_its_task_was_locked_receives_nothing(
+    turns_on_both: Any, times_out: bool
+) -> None:
+    turns = turns_on_both
     [task] = await running(turns.run, "run", "run.0")
-    await turns.run(note_wait(task, on_run("a", "w1")))
-    await turns.run(note_state(task, "{}", disarm=("w1",), run_id="run"))
+    await turns.run(note_wait(task, on_run("a", "w1", timeout=MINUTE)))
+    turns.clock.advance(MINUTE)
+    await turns.run(note_timeout(task, "w1") if times_out else note_state(task, "{}", disarm=("w1",), run_id="run"))
     tx, delivery = await turns.store.begin(), send("a", "1")
     stale: Any = StaleTx(tx, [("run", "a", "w1", "run.0", "executing", task.epoch, False, "task")])
     with pytest.raises(Conflicted, match="ended before its task was locked"):
@@ -126,7 +131,7 @@ async def test_j6_a_wait_that_ended_before_its_task_was_locked_receives_nothing(
     await tx.rollback()
     await turns.run(delivery)  # as the clerk does
     assert delivery.result.status == "stored"
-    assert await inbox(turns, task) == []
+    assert [row.kind for row in await inbox(turns, task)] == ["timer"] * times_out
     wait = note_wait(task, on_run("a", "w2"))
     await turns.run(wait)
     assert wait.result.payload == "1"

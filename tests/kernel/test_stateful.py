@@ -27,7 +27,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )  # fmt: skip
 
-from hark.kernel.plain_turn import are_plain
+from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
+from hark.kernel.plain_turn import run_plain_turn
 from hark.kernel.requests import (
     Cancel,
     Commit,
@@ -297,15 +298,18 @@ class Kernel(RuleBasedStateMachine):
     ) -> tuple[TurnResult, Content]:
         free = capacity(worker, room) if worker else None
         found = None
-        if in_one_call and not sweep:
-            if free is not None:
-                free.backlog = not requests  # as the clerk, if no rows wait
-            found = await OneCalls(enabled=True).run(self.store, requests, free)
+        if in_one_call and free is not None:
+            free.backlog = not requests  # as the clerk, if no rows wait
+        execution = choose_execution(requests, free, sweep=sweep, calls=in_one_call and self.store.has_one_calls)
+        if type(execution) is CallTurn:
+            found = await OneCalls(enabled=True).run(self.store, requests, free, execution)
         if found is None:
             tx = await self.store.begin()
             try:
-                plain = are_plain(requests)
-                turn = await run_turn(tx, self.rules, self.catalog, requests, free, sweep=sweep, plain=plain)
+                if type(execution) is AdvanceTurn:
+                    turn = await run_plain_turn(tx, execution.commits)
+                else:
+                    turn = await run_turn(tx, self.rules, self.catalog, requests, free, sweep=sweep)
             except BaseException:
                 await tx.rollback()
                 raise

@@ -24,7 +24,7 @@ class Collector(Machine):
 async def collected(store: Store, instance: Handle[Any], name: str = "s") -> list[Any]:
     """The payloads of the signals that were committed for an instance, in the order of their commits."""
     rows = await query(
-        store, f"SELECT payload FROM signals WHERE instance_id = '{instance.id}' AND name = '{name}' ORDER BY seq"
+        store, f"SELECT payload FROM inbox WHERE instance_id = '{instance.id}' AND name = '{name}' ORDER BY seq"
     )
     return [json.loads(payload) for (payload,) in rows]
 

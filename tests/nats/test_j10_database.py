@@ -119,13 +119,13 @@ async def test_j10_s10_signals_wait_for_a_database_that_refuses_everything_and_k
     async with app, plain_client(nats_server.url, bucket) as client:
         instance = await app.start(Collector)
         await until_reader(app)
-        await query(store, "ALTER TABLE signals RENAME TO elsewhere")
+        await query(store, "ALTER TABLE inbox RENAME TO elsewhere")
         await put_all(client, bucket, instance, range(50))
         async with connected(Nats(nats_server.url)) as connection:
 
             async def is_stuck() -> bool:
                 state = await ask_reader(connection, bucket)
-                return state is not None and state.is_stuck and "signals" in (state.last_error or "")
+                return state is not None and state.is_stuck and "inbox" in (state.last_error or "")
 
             await until(is_stuck, "the reader to say that it is stuck", 30)
         assert await client.unread() == 50

@@ -1,4 +1,4 @@
-"""Fault 72: each statement inside `one_call_turn` uses an index, whatever the statistics, and among many rows.
+"""Fault 72: each statement inside the function of call turns uses an index, in any table and with any statistics.
 
 EXPLAIN shows a function as one node. So its work is measured: the sequential scans and the rows that index scans fetch,
 as PostgreSQL counts them for the transaction, and the blocks that the call touches.

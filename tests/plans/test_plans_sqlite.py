@@ -27,9 +27,7 @@ pytestmark = pytest.mark.timeout(900)
 def gather(size: int, *, analysed: bool = False) -> apsw.Connection:
     db = apsw.Connection(":memory:")
     db.execute("BEGIN")
-    db.execute("CREATE TABLE migrations (version integer PRIMARY KEY)")
-    for _, _, script in migrate.scripts("sqlite"):
-        db.execute(script)
+    db.execute(migrate.schema("sqlite"))
     for statement in crowd.statements(size, "sqlite"):
         db.execute(statement)
     db.execute("COMMIT")
@@ -85,7 +83,7 @@ def plan(db: apsw.Connection, name: str, size: int) -> list[str]:
 
 def scans(lines: list[str]) -> list[str]:
     """The steps of a plan that scan a whole table or index of ours, under its name or an alias in a statement."""
-    ours = {"instances", "i", "c", "p", "signals", "s", "waits", "w", "events", "e", "awakeables", "journal", "buckets"}
+    ours = {"instances", "i", "c", "p", "inbox", "s", "waits", "w", "events", "e", "awakeables", "journal", "buckets"}
     ours -= {line.split()[1] for line in lines if line.startswith(("CO-ROUTINE ", "MATERIALIZE "))}  # subqueries
     found = [line for line in lines if line.startswith("SCAN ") and line.split()[1] in ours | {"tags"}]
     return [line for line in found if "VIRTUAL TABLE" not in line]

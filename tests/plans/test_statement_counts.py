@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import (
     Cancel,
     Capacity,
@@ -79,7 +80,7 @@ from tests.support.turns import (
 )
 
 MANY = 200
-_TABLES = ("instances", "tags", "signals", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "starts")
+_TABLES = ("instances", "tags", "inbox", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "triggers")
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 
@@ -692,7 +693,7 @@ async def test_t2_a_sweep_without_a_due_schedule_asks_once_and_no_other_turn_ask
         assert not [name for name in sent if "start" in name or "schedule" in name]
 
 
-async def test_a_one_call_turn_is_one_round_trip_and_three_with_several_requests(pg_store: Store) -> None:
+async def test_a_call_turn_is_one_statement_between_begin_and_commit(pg_store: Store) -> None:
     async with table(pg_store) as t:
         calls = OneCalls(enabled=True)
         for n in (1, 5):
@@ -706,16 +707,17 @@ async def test_a_one_call_turn_is_one_round_trip_and_three_with_several_requests
 
 
 async def _run_in_one_call(t: Table, calls: OneCalls, requests: list[Request], room: Capacity) -> TurnResult:
-    """Run a turn, which must be one call, or BEGIN, one call and COMMIT."""
+    """Run a turn, which must be BEGIN, one call and COMMIT."""
     sent: list[str] = []
-    with (await t.store._writer()).query_logger(lambda query: sent.append(" ".join(query.query.split())[:27])):
-        found = await calls.run(t.store, requests, room)
+    with (await t.store._writer()).query_logger(lambda query: sent.append(" ".join(query.query.split())[:26])):
+        execution = choose_execution(requests, room, calls=True)
+        assert isinstance(execution, CallTurn)
+        found = await calls.run(t.store, requests, room, execution)
         assert found is not None
         tx, turn = found
         await tx.commit()
         await asyncio.sleep(0)  # the driver logs in a callback of the loop
-    call = ["SELECT * FROM one_call_turn"]
-    assert sent == (call if len(requests) <= 1 else ["BEGIN", *call, "COMMIT"])
+    assert sent == ["BEGIN", "SELECT * FROM call_turn_v1", "COMMIT"]
     return turn
 
 

@@ -17,6 +17,7 @@ from hark.programs.expressions import (
     compile_template,
     names,
 )
+from hark.programs.expressions.budget import MAX_RESULT
 
 VARIABLES: dict[str, Any] = {
     "inputs": {"service": "api", "count": 3, "ratio": 0.5, "on": True, "none": None, "list": [3, 1, 2], "my-key": 7},
@@ -258,6 +259,19 @@ def test_the_budget_ends_what_would_take_too_long() -> None:
     ):
         with pytest.raises(ExpressionError, match=r"too many steps|too much text"):
             compile_expression(text).evaluate({"long": long, "many": many, "other": list(many)})
+
+
+@pytest.mark.parametrize(
+    "text", ["part + part", "join([part, part])", "replace(twos, '2', '22')", "json([part, part])"]
+)
+def test_no_text_is_longer_than_a_result_may_be(text: str) -> None:
+    """The characters that an evaluation may spend would allow for it."""
+    half = MAX_RESULT // 2
+    expression = compile_expression(text)
+    fits = expression.evaluate({"part": "x" * (half - 9), "twos": "2" * (half - 9)})
+    assert MAX_RESULT - 20 < len(fits) <= MAX_RESULT
+    with pytest.raises(ExpressionError, match="too much text"):
+        expression.evaluate({"part": "x" * (half + 1), "twos": "2" * (half + 1)})
 
 
 def test_default_does_not_look_for_the_name_that_was_meant() -> None:

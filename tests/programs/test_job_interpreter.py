@@ -12,9 +12,10 @@ from hark.model.activation import Claim, InboxRow, WaitRow
 from hark.model.decisions import Finish, NewTask, Redo
 from hark.model.errors import NotFound, StoreUnavailable
 from hark.model.job import JobSpec, RegressSpec, TaskSpec
+from hark.programs.interpreted import recover
 from hark.programs.jobs.addresses import item_id, parse_task_id, task_id, undo_id
 from hark.programs.jobs.graph import JobGraph
-from hark.programs.jobs.interpreter import recover_job, run_job
+from hark.programs.jobs.interpreter import run_job
 from hark.programs.jobs.job_state import JobState, dump_job_state
 from hark.programs.jobs.services import TaskOutput
 
@@ -25,13 +26,13 @@ def claim(**options: Any) -> Claim:
 
 
 def test_a_store_that_did_not_answer_a_read_repeats_the_activation() -> None:
-    decision = recover_job(claim(), StoreUnavailable("down"))
+    decision = recover(claim(), StoreUnavailable("down"), keeps_undo=True)
     assert isinstance(decision.move, Redo)
     assert decision.consume == (), "the ends of tasks are still in the inbox"
 
 
 def test_any_other_error_fails_the_job_which_can_be_retried_from_there() -> None:
-    decision = recover_job(claim(), NotFound("no source"))
+    decision = recover(claim(), NotFound("no source"), keeps_undo=True)
     assert isinstance(decision.move, Finish)
     assert (decision.move.status, decision.move.keeps_undo, decision.state) == ("failed", True, "{}")
 

@@ -28,7 +28,7 @@ def a_claim(**columns: Any) -> Claim:
     return Claim(**{
         "id": "p1", "definition": "order", "version": 3, "kind": "bpmn", "queue": "hark.graphs", "priority": 7,
         "step": "run", "state": "{}", "attempt": 0, "epoch": 1, "correlation_key": None, "concurrency_key": None,
-        "parent_id": None, "parent_wait": None, "counted": False, "has_signals": False, "visit": 0, "crashes": 0,
+        "parent_id": None, "parent_wait": None, "counted": False, "has_inbox_rows": False, "visit": 0, "crashes": 0,
         "rate_limit": None, "weight": 1.0, "on_cancel": None, "cancel_reason": None, "trace": "t", "lane": "bpmn",
         "scheduled_at": None, **columns,
     })  # fmt: skip

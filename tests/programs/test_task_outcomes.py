@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.answers import load_answer
 from hark.model.decisions import Decision, Finish, Park, Redo
 from hark.model.failures import Failure
 from hark.model.job import JobSpec, RetrySpec, TaskSpec
@@ -170,7 +171,7 @@ def at_gate(*rows: dict[str, Any], **task: Any) -> TaskActivation:
 
 
 def answered(activation: TaskActivation) -> Decision:
-    return gates._decide_by_answer(activation, activation.claim.inbox[0])
+    return gates._decide_by_answer(activation, load_answer(activation.claim.inbox[0].payload))
 
 
 def test_an_approval_completes_the_task_and_records_who_gave_it() -> None:

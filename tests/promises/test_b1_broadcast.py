@@ -31,7 +31,7 @@ from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 LIMITS = pytest.mark.parametrize("limit", [50_000, 10], ids=["whole", "chunked"])
-PER_INSTANCE = "SELECT count(*) FROM signals WHERE kind = 'broadcast' GROUP BY instance_id"
+PER_INSTANCE = "SELECT count(*) FROM inbox WHERE kind = 'broadcast' GROUP BY instance_id"
 
 
 def names(number: int) -> list[str]:
@@ -102,7 +102,7 @@ async def test_b1_without_subscribers_the_count_is_zero_and_nothing_is_kept(stor
         assert await app.broadcast("x", 2) == 0  # started, but not subscribed yet
         await app.drain()
         assert (await app.get("late")).status == "awaiting_signal"
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         assert await app.broadcast("x", 3) == 1
         await app.drain()
         assert (await app.result("late"))["all"] == [["x", 3]]
@@ -241,14 +241,14 @@ async def test_b1_two_connections_with_the_same_dedup_key_broadcast_once(pg_stor
 
 
 POISON = {
-    "sqlite": ["""CREATE TRIGGER poison BEFORE INSERT ON signals WHEN NEW.instance_id = 's-0003'
+    "sqlite": ["""CREATE TRIGGER poison BEFORE INSERT ON inbox WHEN NEW.instance_id = 's-0003'
                   BEGIN SELECT RAISE(ABORT, 'poisoned'); END"""],
     "postgres": ["""CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
                     $$ BEGIN RAISE EXCEPTION 'poisoned'; END $$""",
-                 """CREATE TRIGGER poison BEFORE INSERT ON signals FOR EACH ROW
+                 """CREATE TRIGGER poison BEFORE INSERT ON inbox FOR EACH ROW
                     WHEN (NEW.instance_id = 's-0003') EXECUTE FUNCTION refuse()"""],
 }  # fmt: skip
-CURE = {"sqlite": "DROP TRIGGER poison", "postgres": "DROP TRIGGER poison ON signals"}
+CURE = {"sqlite": "DROP TRIGGER poison", "postgres": "DROP TRIGGER poison ON inbox"}
 
 
 async def test_b1_a_delivery_that_fails_rolls_back_the_whole_broadcast(store: Store) -> None:
@@ -259,7 +259,7 @@ async def test_b1_a_delivery_that_fails_rolls_back_the_whole_broadcast(store: St
             await query(store, statement)
         with pytest.raises((HarkError, StoreFault), match="poisoned"):
             await app.broadcast("x", 1, dedup_key="once")
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         assert set(await statuses(app, *names(6))) == {"awaiting_signal"}
         await query(store, CURE[store.name])
         assert await app.broadcast("x", 1, dedup_key="once") == 6
@@ -346,14 +346,14 @@ async def test_b1_fault_58_a_crash_in_the_middle_of_a_thousand(store: Store) -> 
     async with harness(store, Waiter, broadcast_limit=100) as app:
         await subscribe(store, app.clock, ids)
         assert await app.broadcast("x", 1) == 1000  # no worker: the process marks, and dies
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         assert await count(store, "deliveries") == 1000
     async with Turns(store, broadcast_limit=100) as crashing:
         await crashing.run(marks=True)
         chunk = await crashing.open_turn(marks=True)
         await chunk.tx.rollback()  # dies in the middle of a chunk
         await crashing.run(marks=True)
-        assert await count(store, "signals") == 200
+        assert await count(store, "inbox") == 200
     async with harness(store, Waiter, broadcast_limit=100) as app:
         async with app.worker({"default": 100}):
             await asyncio.gather(*(app.result(id, timeout=60) for id in ids))

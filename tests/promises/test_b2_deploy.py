@@ -15,8 +15,8 @@ async def deployed(app: Harness) -> list[str]:
     """The names that can be started."""
     from hark.app.door_access import DoorAccess
 
-    found, _ = await DoorAccess(app).definition_page(limit=100, after=None)
-    return [name for name, kind, _ in found if kind == "bpmn"]
+    found = await DoorAccess(app).definitions(limit=100)
+    return [one.name for one in found if one.kind == "bpmn"]
 
 
 async def test_b2_a_file_is_deployed_by_path_by_text_and_by_bytes(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hark import BpmnError, Hark, TaskContext, TaskLost
-from hark.runtime import process_access
+from hark.runtime import definition_sources
 from tests.promises.support_machines import harness
 from tests.promises.test_j11_task_workers import outside, thumbnails
 from tests.support.bpmn_text import boundary, bpmn, line, service
@@ -253,8 +253,8 @@ async def test_a3_a_handler_of_a_process_asks_under_the_id_of_the_process(store:
 
 async def test_b6_large_variables_are_decoded_once_for_all_tasks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    decode = process_access._decode
-    monkeypatch.setattr(process_access, "_decode", lambda text: decoded.append(text) or decode(text))
+    decode = definition_sources._decode
+    monkeypatch.setattr(definition_sources, "_decode", lambda text: decoded.append(text) or decode(text))
     loop = (
         '<multiInstanceLoopCharacteristics><extensionElements><zeebe:loopCharacteristics inputCollection="=items" '
         'inputElement="item"/></extensionElements></multiInstanceLoopCharacteristics>'

@@ -36,6 +36,7 @@ from hark import (
 )
 from hark.runtime import watchdog
 from hark.testing import Harness
+from tests.promises.support_machines import LEASE, Fuse, kill_a_worker
 from tests.support.harness import harness, parked
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -193,6 +194,7 @@ async def test_a_failed_run_raises_runfailed_live_and_on_replay(store: Store) ->
         await it.signal("go")
         await app.drain()
         assert await it.result() == "went on"
+        assert [event.type for event in await app.events(it)].count("error") == 1, "only the next commit records it"
     assert seen == ["tried", ("KeyError", "'no such thing'"), ("KeyError", "'no such thing'")]
 
 
@@ -455,6 +457,32 @@ async def test_now_uuid_and_random_are_the_same_in_every_replay(store: Store) ->
     assert len({values for values in seen}) == 2
     assert isinstance(seen[0][1], uuid.UUID)
     assert seen[0][0].tzinfo is not None
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_run_that_is_repeated_after_a_crash_gets_what_it_got_before(store: Store, beside: bool) -> None:
+    fuse = Fuse()
+    seen: list[str] = []
+
+    async def note(at: str) -> None:
+        seen.append(at)
+        await fuse.touch()
+
+    @workflow
+    async def noting(ctx: FunctionContext) -> None:
+        if beside:
+            await ctx.gather(ctx.run(note, str(await ctx.now())), ctx.run(asyncio.sleep, 0))
+        else:
+            await ctx.run(note, str(await ctx.now()))
+
+    async with harness(store, noting, lease=LEASE) as app:
+        it = await app.start(noting)
+        await kill_a_worker(app, store, fuse, noting)
+        fuse.lit = False
+        await app.drain()
+        assert (await it.get()).status == "done"
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
 
 
 # -- effects ---------------------------------------------------------------------------------------

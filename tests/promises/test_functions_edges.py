@@ -238,7 +238,7 @@ async def test_continue_as_new_applies_requested_effects_and_withdraws_open_oper
         assert (await app.get("child")).status == "cancelled"
         assert await told.result(timeout=0) == 7
         # Answers to withdrawn operations do not stay in the inbox.
-        left = f"SELECT kind FROM signals WHERE instance_id = '{it.id}' AND consumed_at IS NULL"
+        left = f"SELECT kind FROM inbox WHERE instance_id = '{it.id}' AND consumed_at IS NULL"
         assert await rows(store, left) == []
 
 

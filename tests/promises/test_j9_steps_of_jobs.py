@@ -331,3 +331,22 @@ async def test_j9_completed_tasks_are_undone_when_the_job_fails_or_is_cancelled(
         await app.cancel(job)
         await app.drain()
         assert ((await job.get()).status, undone) == ("cancelled", ["two", "one"])
+
+
+async def test_j9_a_cancel_does_not_undo_again_what_was_undone_before_a_retry(store: Store) -> None:
+    dag = Dag("undoing")
+    dag.task("pay", "any", undo="undo")
+    dag.task("check", "any", after=["pay"])
+    dag.sleep("long", 3600, after=["check"])
+    async with harness(store, dag) as app:
+        undone: list[Any] = []
+        handlers(app, any=Script(check=1), undo=lambda task: undone.append(task.input))
+        job = await app.start(dag)
+        await app.drain()
+        assert ((await job.get()).status, undone) == ("failed", ["pay"])
+        await app.retry(job)
+        await app.drain()
+        await app.cancel(job)
+        await app.drain()
+        assert ((await job.get()).status, undone) == ("cancelled", ["pay", "pay"])
+        assert "undo_failed" not in {event.type for event in await app.events(job, limit=100)}

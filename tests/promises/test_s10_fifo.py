@@ -41,7 +41,7 @@ async def test_s10_signals_and_broadcasts_of_one_caller_share_one_order(store: S
         replies = [app.signal("w", "note", n) if n % 3 else app.broadcast("all", n) for n in range(30)]
         for reply in replies:
             await reply
-        found = await rows(store, "SELECT payload FROM signals ORDER BY seq")
+        found = await rows(store, "SELECT payload FROM inbox ORDER BY seq")
         assert [int(payload) for (payload,) in found] == list(range(30))
 
 
@@ -84,7 +84,7 @@ async def test_s10_signals_and_broadcasts_of_one_step_share_one_order(store: Sto
         await app.drain()
         await app.start(Sender)
         await app.drain()
-        found = await rows(store, "SELECT payload FROM signals ORDER BY seq")
+        found = await rows(store, "SELECT payload FROM inbox ORDER BY seq")
         assert [int(payload) for (payload,) in found] == list(range(30))
 
 

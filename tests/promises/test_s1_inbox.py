@@ -64,7 +64,7 @@ async def test_s1_fault_12_a_terminal_target_raises_and_leaves_no_row(store: Sto
                 await app.signal(target, "go", dedup_key="never-seen")
             assert refused.value.target == target
             assert end in str(refused.value)
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         assert await count(store, "events") == events
 
 
@@ -72,7 +72,7 @@ async def test_s1_fault_12_a_missing_target_raises_and_leaves_no_row(store: Stor
     async with harness(store, Waiter) as app:
         with pytest.raises(NoTarget, match="no such instance"):
             await app.signal("nobody", "go", dedup_key="one")
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         # The name and the dedup key stay usable for later signals.
         await app.start(Waiter, {"names": ["go"]}, id="nobody")
         assert (await app.signal("nobody", "go", dedup_key="one")).status == "stored"
@@ -137,9 +137,9 @@ async def test_s1_malformed_signals_are_refused_before_anything_is_stored(store:
         ]:
             with pytest.raises(InvalidInput):
                 app.signal(target, name, payload, dedup_key=key)
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         await app.signal("w", "n" * 255, "x" * 98)
-        assert await rows(store, "SELECT name FROM signals") == [("n" * 255,)]
+        assert await rows(store, "SELECT name FROM inbox") == [("n" * 255,)]
 
 
 async def test_s1_a_signal_carries_an_id_a_kind_and_the_engines_time(store: Store) -> None:

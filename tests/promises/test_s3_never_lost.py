@@ -112,7 +112,7 @@ async def test_s3_a_delivery_that_is_rolled_back_wakes_no_instance(pg_store: Sto
         await delivering.tx.rollback()
         await parking
         assert await worker.nobody_runs("M")
-        assert await count(pg_store, "signals") == 0
+        assert await count(pg_store, "inbox") == 0
         await sender.run(Deliver(target="m", name="go"))
         assert (await worker.claim("M")).step == "woken"
 

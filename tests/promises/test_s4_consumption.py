@@ -9,7 +9,7 @@ from hark import Await, Child, Context, Done, Machine, Next, NoTarget, Retry, Sp
 from tests.promises.support_signals import Gate, Waiter, count, harness, rows, seen
 from tests.support.stores import Store
 
-UNCONSUMED = "SELECT name, payload FROM signals WHERE consumed_at IS NULL ORDER BY seq"
+UNCONSUMED = "SELECT name, payload FROM inbox WHERE consumed_at IS NULL ORDER BY seq"
 
 
 class Leaf(Machine):
@@ -143,7 +143,7 @@ async def test_s4_after_a_terminal_outcome_there_is_no_inbox(store: Store, end: 
         assert await app.waits() == []
         with pytest.raises(NoTarget):
             await app.signal(handle, "go", 3)
-        assert await count(store, "signals") == 2
+        assert await count(store, "inbox") == 2
 
 
 @pytest.mark.parametrize("how", ["stop", "raise"])

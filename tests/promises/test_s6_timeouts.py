@@ -217,7 +217,7 @@ async def test_s6_fault_20_a_signal_in_the_same_turn_wins_over_the_deadline(stor
         assert await app.result("w") == {
             "awaited": [["go", 1]], "all": [["go", 1]], "timed_out": False, "attempt": 0,
         }  # fmt: skip
-        assert await rows(store, "SELECT kind FROM signals") == [("signal",)]
+        assert await rows(store, "SELECT kind FROM inbox") == [("signal",)]
         assert "timeout" not in await event_types(app, "w")
 
 

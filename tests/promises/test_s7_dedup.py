@@ -34,7 +34,7 @@ async def test_s7_fault_15_the_same_key_twice_is_one_row(store: Store) -> None:
         assert (await app.signal("w", "go", 1, dedup_key="evt")).status == "stored"
         again = await app.signal("w", "go", 2, dedup_key="evt")
         assert (again.status, again.instance_id) == ("duplicate", "w")
-        assert await rows(store, "SELECT payload FROM signals") == [("1",)]
+        assert await rows(store, "SELECT payload FROM inbox") == [("1",)]
 
 
 async def test_s7_fault_15_the_same_key_twice_in_one_turn_is_one_row(store: Store) -> None:
@@ -43,7 +43,7 @@ async def test_s7_fault_15_the_same_key_twice_in_one_turn_is_one_row(store: Stor
         both = [Deliver(target=target, name="go", dedup_key="evt") for target in ("w", "k", "w")]
         await turns.run(*both)
         assert [request.result.status for request in both] == ["stored", "duplicate", "duplicate"]
-        assert await count(store, "signals") == 1
+        assert await count(store, "inbox") == 1
 
 
 async def test_s7_a_key_is_per_target_whatever_the_signals_name(store: Store) -> None:
@@ -58,7 +58,7 @@ async def test_s7_fault_17_the_same_key_to_two_instances_is_stored_in_both(store
         for id in ("one", "two"):
             await app.start(Waiter, {"names": ["go"]}, id=id)
             assert (await app.signal(id, "go", dedup_key="evt")).status == "stored"
-        assert await count(store, "signals") == 2
+        assert await count(store, "inbox") == 2
 
 
 async def test_s7_signals_without_a_key_are_never_duplicates(store: Store) -> None:
@@ -66,7 +66,7 @@ async def test_s7_signals_without_a_key_are_never_duplicates(store: Store) -> No
         await app.start(Waiter, {"names": ["go"]}, id="w")
         for _ in range(3):
             assert (await app.signal("w", "go", 1)).status == "stored"
-        assert await count(store, "signals") == 3
+        assert await count(store, "inbox") == 3
 
 
 async def test_s7_fault_18_redelivered_after_consumption_is_still_a_duplicate(store: Store) -> None:
@@ -75,7 +75,7 @@ async def test_s7_fault_18_redelivered_after_consumption_is_still_a_duplicate(st
         await app.drain()
         assert (await app.signal("c", "event", 1, dedup_key="evt-1")).status == "woke"
         await app.drain()
-        assert await count(store, "signals", "consumed_at IS NULL") == 0
+        assert await count(store, "inbox", "consumed_at IS NULL") == 0
         assert (await app.signal("c", "event", 1, dedup_key="evt-1")).status == "duplicate"
         assert await app.drain() == {"steps": 0}
         await app.signal("c", "event", "stop", dedup_key="evt-2")
@@ -178,7 +178,7 @@ async def test_s7_a_retry_does_not_forget_what_was_seen(store: Store) -> None:
         await app.retry("f")
         assert (await app.signal("f", "go", dedup_key="evt")).status == "duplicate"
         await app.drain()
-        assert await count(store, "signals") == 1
+        assert await count(store, "inbox") == 1
 
 
 async def test_s7_every_sender_of_the_same_event_gets_success(store: Store) -> None:
@@ -187,4 +187,4 @@ async def test_s7_every_sender_of_the_same_event_gets_success(store: Store) -> N
         await app.start(Waiter, {"names": ["go"]}, id="w")
         replies = [app.signal("w", "go", dedup_key="evt") for _ in range(20)]
         assert sorted([(await reply).status for reply in replies]) == ["duplicate"] * 19 + ["stored"]
-        assert await count(store, "signals") == 1
+        assert await count(store, "inbox") == 1

@@ -69,7 +69,7 @@ async def test_s8_effects_commit_once_with_whatever_the_step_returns(store: Stor
         assert (await app.result("subscriber"))["all"] == [["all", "broadcast"]]
         assert (await app.get("leaf-key")).id == "started"
         assert await app.result("started") is None
-        assert await count(store, "signals", "kind IN ('signal', 'broadcast')") == 2
+        assert await count(store, "inbox", "kind IN ('signal', 'broadcast')") == 2
 
 
 async def test_s8_no_effect_is_visible_before_the_outcome_commits(store: Store) -> None:
@@ -83,7 +83,7 @@ async def test_s8_no_effect_is_visible_before_the_outcome_commits(store: Store) 
         await turn.tx.rollback()  # the crash
         assert await everything(store) == before
         await turns.commit(claims["sender"], Finish("done"), effects=effects)
-        assert await count(store, "signals") == 1
+        assert await count(store, "inbox") == 1
         assert await count(store, "instances") == 3
 
 
@@ -98,7 +98,7 @@ async def test_s8_a_step_that_raises_issues_nothing(store: Store) -> None:
         await app.start(machine, id="sender")
         assert await app.drain() == {"steps": 1, "stop": 1}
         assert (await app.get("receiver")).status == "awaiting_signal"
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
         assert await count(store, "instances") == 2
 
 
@@ -158,7 +158,7 @@ async def test_s8_a_step_that_crashed_and_reran_has_sent_once(store: Store) -> N
         late = outcome(first, Finish("done"), effects=[SendSignal("receiver", "go", '"first"')])
         await turns.run(late, outcome(second, Finish("done"), effects=[SendSignal("receiver", "go", '"second"')]))
         assert late.fenced
-        assert await count(store, "signals") == await count(store, "signals", "payload = '\"second\"'") == 1
+        assert await count(store, "inbox") == await count(store, "inbox", "payload = '\"second\"'") == 1
 
 
 async def test_s8_effects_see_each_other_in_one_commit(store: Store) -> None:

@@ -89,7 +89,7 @@ async def test_s8_a_step_that_raises_settles_nothing(store: Store) -> None:
         await app.drain()
         assert (await app.awakeable(PROMISE)).status == "PENDING"
         assert (await app.get("asker")).status == "awaiting_signal"
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
 
 
 async def test_s8_the_second_settlement_is_an_event_on_its_sender(store: Store) -> None:
@@ -99,7 +99,7 @@ async def test_s8_the_second_settlement_is_an_event_on_its_sender(store: Store) 
         await app.drain()
         assert (await app.get("settler")).status == "done"
         assert (await app.awakeable(PROMISE)).payload == 1
-        assert await count(store, "signals", "kind = 'awakeable'") == 1
+        assert await count(store, "inbox", "kind = 'awakeable'") == 1
         refused = [event.data for event in await app.events("settler") if event.type == "unsettled"]
         assert len(refused) == 3  # the reject, and both of the step's second run
         assert all(data["awakeable"] == PROMISE and "RESOLVED" in data["error"] for data in refused)

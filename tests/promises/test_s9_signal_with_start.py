@@ -142,7 +142,7 @@ async def test_s9_a_key_that_is_taken_for_good_is_a_duplicate_and_nothing_is_sto
         with pytest.raises(Duplicate) as taken:
             await app.signal_with_start(Waiter, "k", "go", input=GO)
         assert taken.value.holder == "holder"
-        assert await count(store, "signals") == 1
+        assert await count(store, "inbox") == 1
         assert (await app.signal_with_start(Waiter, "k", "go", input=GO, dedup_key="evt-1")).id == "holder"
 
 
@@ -153,7 +153,7 @@ async def test_s9_a_start_that_fails_stores_nothing(store: Store) -> None:
         for key, name in (("", "go"), ("k", ""), ("k\0", "go")):
             with pytest.raises(InvalidInput):
                 app.signal_with_start(Waiter, key, name)
-        assert await count(store, "instances") == await count(store, "signals") == 0
+        assert await count(store, "instances") == await count(store, "inbox") == 0
         # But with a live holder the definition need not be known.
         holder = await app.start(Waiter, GO, correlation_key="k")
         assert (await app.signal_with_start("NobodyKnowsThis", "k", "go")).id == holder.id
@@ -175,7 +175,7 @@ async def test_s9_start_and_signal_are_one_commit(store: Store) -> None:
         request = SignalWithStart(item=NewInstance("M", "{}", "m", correlation_key="k"), name="go")
         turn = await turns.open_turn(request)
         await turn.tx.rollback()
-        assert await count(store, "instances") == await count(store, "signals") == 0
+        assert await count(store, "instances") == await count(store, "inbox") == 0
         await turns.run(request)
         claim = await turns.claim("M")
         assert [row.name for row in claim.inbox] == ["go"]

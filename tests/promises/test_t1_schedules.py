@@ -195,7 +195,7 @@ async def test_t1_a_resumed_schedule_begins_at_the_present_time_also_if_the_cloc
 async def test_t1_the_error_of_a_time_zone_ends_with_the_time_zone(store: Store) -> None:
     async with harness(store, report) as app:
         await app.schedule("s", report, every=10)
-        await query(store, "UPDATE starts SET every = NULL, cron = '* * * * *', timezone = 'Mars/Base' RETURNING id")
+        await query(store, "UPDATE triggers SET every = NULL, cron = '* * * * *', timezone = 'Mars/Base' RETURNING id")
         await app.advance(3600)
         [schedule] = await app.schedules()
         assert "Mars/Base" in (schedule.error or "")

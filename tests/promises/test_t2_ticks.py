@@ -208,7 +208,7 @@ async def test_t2_what_a_paused_schedule_was_triggered_for_is_forgotten_when_it_
         for _ in range(2):
             await app.trigger_schedule("s")
             await app.drain()
-        [[running]] = await query(store, "SELECT running FROM starts")
+        [[running]] = await query(store, "SELECT running FROM triggers")
         assert sorted(json.loads(running)) == sorted(await live(app))
 
 

@@ -26,7 +26,7 @@ from hark import (
     step,
     workflow,
 )
-from hark.runtime.waiters import Waiters
+from hark.runtime.waiting import Waiters
 from hark.store import reads
 from hark.store.protocol import Lost
 from hark.testing import Harness
@@ -114,7 +114,7 @@ async def test_a_commit_of_this_process_answers_without_a_poll(sqlite_store: Sto
         order = await app.start(Order)
         await order.wait_for("awaiting_signal", 20)
         waiting = order.wait_for("done", 20)
-        await until(lambda: order.id in app._clerk.conditions.waiting, "the waiter")
+        await until(lambda: order.id in app._clerk.waiting.for_levels, "the waiter")
         await order.signal("paid", 1)
         assert (await waiting).status == "done"
 
@@ -152,7 +152,7 @@ async def test_the_wait_has_a_timeout_and_the_work_goes_on(store: Store, timeout
             await order.wait_for("done", timeout)
         with pytest.raises(TimeoutError, match=r"opened no awakeable within 0\S* s; its work continues"):
             await app.wait_for_awakeable(job=order, timeout=timeout)
-        assert not app._clerk.conditions.waiting
+        assert not app._clerk.waiting.for_levels
         await order.signal("paid", 1)
         assert await order.result(timeout=20) == 1
 
@@ -182,7 +182,7 @@ async def test_many_waiters_share_one_read(store: Store) -> None:
         for order in orders:
             await order.wait_for("awaiting_signal", 20)
         waiting = [order.wait_for("done", 20) for order in orders for _ in range(2)]
-        await until(lambda: len(app._clerk.conditions.waiting._by_id) == len(orders), "all waiters")
+        await until(lambda: len(app._clerk.waiting.for_levels._by_id) == len(orders), "all waiters")
         asked: list[int] = []
         read = app._clerk.store.read
 
@@ -208,7 +208,7 @@ async def test_a_caller_that_stops_waiting_leaves_nothing_behind(store: Store) -
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(_read(order.wait_for("done")), 0.05)
         app._clerk.hint()
-        await until(lambda: not app._clerk.conditions.waiting, "the waiter to be removed")
+        await until(lambda: not app._clerk.waiting.for_levels, "the waiter to be removed")
 
 
 def test_sync_code_waits_too(store: Store) -> None:
@@ -413,7 +413,7 @@ async def test_a_wait_that_has_not_begun_when_the_app_closes_is_answered(
     app = app_on(sqlite_store)
     async with app:
         order = await app.start(Order)
-        monkeypatch.setattr(app._clerk.conditions.asked, "_spawn", lambda: None)
+        monkeypatch.setattr(app._clerk.waiting, "_spawn", lambda: None)
         waiting = order.wait_for("done")
     with pytest.raises(NotOpen, match="closed"):
         await asyncio.wait_for(_read(waiting), 20)

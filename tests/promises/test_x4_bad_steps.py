@@ -420,7 +420,7 @@ async def test_x4_an_effect_that_cannot_be_done_is_an_event_and_not_a_failure(st
         assert await sender.result() == "sent"
         types = [event.type for event in await app.events(sender)]
     assert sorted(types) == ["done", "start_refused", "start_refused", "started", "undelivered", "unsettled"]
-    assert await query(store, "SELECT count(*) FROM signals") == [(0,)]
+    assert await query(store, "SELECT count(*) FROM inbox") == [(0,)]
 
 
 @pytest.mark.parametrize("extra", [0, 1])

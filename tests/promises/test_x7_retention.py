@@ -26,7 +26,7 @@ from hark import (
 from hark.kernel.requests import Retain, RetainEvents, RetryInstance
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
-from hark.runtime import other_processes, retention, views
+from hark.runtime import other_processes, views
 from hark.testing import HandClock, Harness
 from tests.promises.support_machines import harness
 from tests.promises.support_signals import Turns
@@ -248,7 +248,7 @@ async def test_x7_consumed_signals_of_a_long_lived_instance_are_removed(store: S
         await app.signal("reader", "other", {"kept": True})
         await app.advance(DAY)
         assert await app.forget(before=now_of(app)) == []
-        left = await query(store, "SELECT name, payload, dedup_key FROM signals ORDER BY seq")
+        left = await query(store, "SELECT name, payload, dedup_key FROM inbox ORDER BY seq")
         assert left == [
             ("news", "null", "k0"),
             ("news", "null", "k1"),
@@ -271,7 +271,7 @@ async def test_x7_signals_consumed_after_the_cutoff_keep_their_payload(store: St
         await app.signal("reader", "news", "younger")
         await app.drain()
         await app.forget(before=limit)
-        assert await query(store, "SELECT payload FROM signals ORDER BY seq") == [('"young"',), ('"younger"',)]
+        assert await query(store, "SELECT payload FROM inbox ORDER BY seq") == [('"young"',), ('"younger"',)]
 
 
 async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
@@ -284,7 +284,7 @@ async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
         await app.advance(DAY)
         for left in (3, 1, 0):
             await app.forget(before=now_of(app), limit=2)
-            assert await query(store, "SELECT count(*) FROM signals") == [(left,)]
+            assert await query(store, "SELECT count(*) FROM inbox") == [(left,)]
 
 
 async def test_x7_history_can_be_exported_first(store: Store) -> None:
@@ -392,8 +392,7 @@ async def remove_old(app: Harness) -> None:
     """Run retention now, as the poll of a process with a worker does every minute."""
     loop = app._clerk.loop.running
     assert loop is not None
-    kept = app._clerk.others._retention
-    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(retention.remove_old(app._clerk, kept), loop))
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others._remove_old(), loop))
 
 
 async def test_x7_events_of_a_live_instance_are_kept_unless_an_option_says_for_how_long(store: Store) -> None:

@@ -168,7 +168,7 @@ async def test_x8_awakeables_are_cancelled_in_the_same_commit(store: Store) -> N
         with pytest.raises(AlreadySettled) as late:
             await app.resolve("prom_1a", 1)
         assert late.value.status == "CANCELLED"
-        assert await count(store, "signals") == 0
+        assert await count(store, "inbox") == 0
 
 
 def _leaf() -> NewInstance:
@@ -216,7 +216,7 @@ async def test_x8_fault_74_a_cancel_and_an_outcome_in_one_turn(store: Store) -> 
         assert await rows(store, "SELECT id, status FROM instances ORDER BY id") == [
             ("m", "cancelled"), ("other", "runnable"),
         ]  # fmt: skip
-        assert await count(store, "signals") == await count(store, "waits") == await count(store, "broadcasts") == 0
+        assert await count(store, "inbox") == await count(store, "waits") == await count(store, "broadcasts") == 0
 
 
 async def test_x8_a_spawn_committed_before_the_cancel_is_cancelled_with_its_children(pg_store: Store) -> None:

@@ -207,7 +207,7 @@ async def test_x8_an_undo_is_retried_like_its_run(store: Store, world: World, ha
         assert found.status == ("failed" if after == "a failure" else "cancelled")
         assert found.error == ("RuntimeError: enough" if after == "a failure" else "enough")
         assert await count(store, "waits") == 0
-        assert await count(store, "signals", "consumed_at IS NULL") == 0
+        assert await count(store, "inbox", "consumed_at IS NULL") == 0
 
 
 @pytest.mark.parametrize("after", ["a failure", "a cancel"])

@@ -53,7 +53,7 @@ async def woken(stage: Stage, *ending: Request) -> Claim:
 async def ends(stage: Stage) -> list[tuple[str, str]]:
     """The ends that the parent has not taken, as id and status."""
     rows = await stage.eye.fetch(
-        "SELECT name, payload FROM signals WHERE instance_id = 'p' AND consumed_at IS NULL ORDER BY seq"
+        "SELECT name, payload FROM inbox WHERE instance_id = 'p' AND consumed_at IS NULL ORDER BY seq"
     )
     return sorted((name, json.loads(payload)["status"]) for name, payload in rows)
 

@@ -26,7 +26,7 @@ class Reader:
         self.cursor: Cursor = (0, 0)
 
     async def read(self, size: int = 1000) -> None:
-        for event in (await views.events_after(self.stage.two.store, self.cursor, size))[0]:
+        for event in await views.events_after(self.stage.two.store, self.cursor, size):
             self.seen.append(f"{event.instance_id} {event.type}")
             self.cursor = event.cursor
 

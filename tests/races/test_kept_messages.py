@@ -25,7 +25,7 @@ async def _kept(stage: Stage) -> int:
 
 async def _received(stage: Stage) -> list[str]:
     found = await stage.eye.fetch(
-        "SELECT payload FROM signals WHERE kind = 'message' AND consumed_at IS NULL ORDER BY seq"
+        "SELECT payload FROM inbox WHERE kind = 'message' AND consumed_at IS NULL ORDER BY seq"
     )
     return [payload for (payload,) in found]
 

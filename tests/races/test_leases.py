@@ -70,6 +70,24 @@ async def test_fault_28_two_concurrent_reclaims_count_one_crash(stage: Stage) ->
     await stage.explore(prepare, deep=True)
 
 
+async def test_fault_28_two_workers_that_reclaim_from_the_same_one_and_claim_do_not_reclaim_from_each_other(
+    stage: Stage,
+) -> None:
+    async def prepare() -> Duel:
+        await stage.executing("x", owner="dead")
+        await stage.executing("y", owner="dead", concurrency_key="k")
+
+        async def check(first: TurnResult, second: TurnResult) -> None:
+            assert {row.crashes for row in (await stage.content()).instances.values()} == {1}
+            claims = [claim.id for claim in (*first.claims, *second.claims, *await stage.drain())]
+            assert sorted(claims) == ["x", "y"], "each step is repeated once"
+
+        reclaim = Reclaim(owners=["dead"])
+        return Duel(part(reclaim, claim=capacity("ours", 2)), part(reclaim, claim=capacity("theirs", 2)), check)
+
+    await stage.explore(prepare, deep=True)
+
+
 async def test_m5_two_concurrent_reclaims_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> None:
     async def prepare() -> Duel:
         await stage.family("parent", "x", "y")

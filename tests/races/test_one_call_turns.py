@@ -214,22 +214,22 @@ async def test_x7_a_signal_concurrent_with_the_deletion_of_old_signals_is_kept(s
 async def test_fault_71_a_reader_does_not_skip_the_events_of_a_call_that_commits_later(stage: Stage) -> None:
     """A younger turn commits while the call waits for a lock, and while it has not committed yet."""
     await stage.parked("x", on("go"))
-    cursor = (await views.events_after(stage.two.store, (0, 0), 100))[0][-1].cursor
+    cursor = (await views.events_after(stage.two.store, (0, 0), 100))[-1].cursor
     holder = stage.eye.transaction()
     await holder.start()
     await stage.eye.execute("SELECT FROM instances WHERE id = 'x' FOR UPDATE")
     call = stage.one.act(part(Deliver(target="x", name="go")))
     assert await call.up_to("commit") == "blocked"
     await stage.two.run(StartInstances(items=[new("quick")]))
-    assert (await views.events_after(stage.two.store, cursor, 100))[0] == []
+    assert await views.events_after(stage.two.store, cursor, 100) == []
     await holder.rollback()
     await call.before("commit")
     await stage.two.run(StartInstances(items=[new("quicker")]))
-    assert (await views.events_after(stage.two.store, cursor, 100))[0] == []
+    assert await views.events_after(stage.two.store, cursor, 100) == []
     await call.finish()
 
     async def has_read_all() -> bool:
-        found = (await views.events_after(stage.two.store, cursor, 100))[0]
+        found = await views.events_after(stage.two.store, cursor, 100)
         return [event.instance_id for event in found] == ["x", "quick", "quicker"]
 
     await until(has_read_all, "all events to be read, in the order of their transactions")

@@ -133,12 +133,12 @@ async def test_fault_7_a_step_that_awaits_again_without_a_new_signal_stays_parke
 async def test_fault_8_a_signal_with_a_lower_seq_that_commits_later_wakes_the_instance(stage: Stage) -> None:
     """The signals handed to a step are a set: with a high-water mark this one would never wake it."""
     await stage.parked("x", on("item"))
-    seq = await stage.eye.fetchval("SELECT nextval(pg_get_serial_sequence('signals', 'seq'))")
+    seq = await stage.eye.fetchval("SELECT nextval(pg_get_serial_sequence('inbox', 'seq'))")
     await stage.one.run(Deliver(target="x", name="item"))
     [claim] = await stage.claim()
     assert seq < min(handed(claim))
     await stage.eye.execute(
-        "INSERT INTO signals (seq, instance_id, kind, name, payload, at) OVERRIDING SYSTEM VALUE "
+        "INSERT INTO inbox (seq, instance_id, kind, name, payload, at) OVERRIDING SYSTEM VALUE "
         "VALUES ($1, 'x', 'signal', 'item', 'null', 0)",
         seq,
     )
@@ -161,7 +161,7 @@ async def test_fault_9_a_signal_that_arrives_during_a_step_survives_its_outcome(
             assert late.consumed_at is None
             # It ran ahead with the signal, or its row says that it has signals.
             assert [row.seq for row in advancing.inboxes.get("x", ())] in ([], [late.seq])
-            assert content.instances["x"].has_signals
+            assert content.instances["x"].has_inbox_rows
 
         return Duel(part(advance(claim)), part(Deliver(target="x", name="item")), check)
 

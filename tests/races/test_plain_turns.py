@@ -120,7 +120,7 @@ async def test_a_plain_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage:
 
 
 async def test_m2_a_plain_turn_writes_the_same_rows_as_a_full_turn(stage: Stage) -> None:
-    columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, has_signals"
+    columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, has_inbox_rows"
     found = []
     for plain in (False, True):
         await stage.clear()

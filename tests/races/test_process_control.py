@@ -33,7 +33,7 @@ async def given(stage: Stage) -> dict[str, Any]:
     known = json.loads(state)
     known = dict(known.get("variables", known))
     for (payload,) in await stage.eye.fetch(
-        "SELECT payload FROM signals WHERE instance_id = 'p' AND consumed_at IS NULL AND kind = 'control' ORDER BY seq"
+        "SELECT payload FROM inbox WHERE instance_id = 'p' AND consumed_at IS NULL AND kind = 'control' ORDER BY seq"
     ):
         known |= json.loads(payload) or {}
     return known

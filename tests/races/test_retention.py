@@ -23,7 +23,7 @@ async def _finished(stage: Stage, before: int) -> Retain:
 
 
 async def _nothing_is_left_of(stage: Stage, id: str) -> None:
-    for table in ("signals", "waits", "awakeables", "events"):
+    for table in ("inbox", "waits", "awakeables", "events"):
         assert await stage.eye.fetchval(f"SELECT count(*) FROM {table} WHERE instance_id = $1", id) == 0, table
 
 

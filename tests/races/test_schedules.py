@@ -34,7 +34,7 @@ async def _scheduled(stage: Stage, **options: Any) -> None:
 
 
 async def _row(stage: Stage) -> Any:
-    return await stage.eye.fetchrow("SELECT * FROM starts")
+    return await stage.eye.fetchrow("SELECT * FROM triggers")
 
 
 async def _queued(stage: Stage) -> Claim:
@@ -76,6 +76,22 @@ async def test_t2_a_pause_is_before_a_tick_or_after_it(stage: Stage) -> None:
             assert len((await stage.content()).instances) == started
 
         return Duel(part(sweep=True), part(pause), check)
+
+    await stage.explore(prepare, deep=True)
+
+
+async def test_t2_a_tick_is_before_a_trigger_or_skipped_while_what_it_started_runs(stage: Stage) -> None:
+    async def prepare() -> Duel:
+        await _scheduled(stage, overlap="skip")
+        trigger = ChangeSchedule(verb="trigger", name="s")
+
+        async def check(first: TurnResult, second: TurnResult) -> None:
+            await stage.one.run(sweep=True)
+            row = await _row(stage)
+            assert row["last_id"] == trigger.result
+            assert len((await stage.content()).instances) + row["skipped"] == 2
+
+        return Duel(part(sweep=True), part(trigger), check)
 
     await stage.explore(prepare, deep=True)
 
@@ -124,7 +140,7 @@ async def test_t2_changes_of_several_schedules_in_any_order_do_not_deadlock(stag
         theirs = [ChangeSchedule(verb="trigger", name="a"), _put("c"), _put("new")]
 
         async def check(first: TurnResult, second: TurnResult) -> None:
-            rows = {row["name"]: row for row in await stage.eye.fetch("SELECT * FROM starts")}
+            rows = {row["name"]: row for row in await stage.eye.fetch("SELECT * FROM triggers")}
             assert sorted(rows) == ["b", "c", "new"]
             assert rows["c"]["paused"]
             assert rows["b"]["last_id"] is not None

@@ -114,13 +114,13 @@ async def test_fault_27_an_outcome_of_a_zombie_after_that_of_its_successor_chang
     await stage.one.run(Reclaim(owners=["dead"]))
     [successor] = await stage.claim("next")
     assert successor.id == "x"
-    before = await stage.eye.fetch("SELECT i.*, s.n, e.n FROM instances i, (SELECT count(*) n FROM signals) s, "
+    before = await stage.eye.fetch("SELECT i.*, s.n, e.n FROM instances i, (SELECT count(*) n FROM inbox) s, "
                                    "(SELECT count(*) n FROM events) e ORDER BY id")  # fmt: skip
     late = outcome(claim, *EFFECTS)
     await stage.two.run(late)
     assert late.fenced
     await _untouched(stage)
-    after = await stage.eye.fetch("SELECT i.*, s.n, e.n FROM instances i, (SELECT count(*) n FROM signals) s, "
+    after = await stage.eye.fetch("SELECT i.*, s.n, e.n FROM instances i, (SELECT count(*) n FROM inbox) s, "
                                   "(SELECT count(*) n FROM events) e ORDER BY id")  # fmt: skip
     assert before == after
     await stage.two.run(done(successor))

@@ -1,4 +1,4 @@
-"""Which turns are tried as one call: not those of another kind, and few after calls that were made in vain."""
+"""Calls that were of no use are spaced: after each, more turns are executed in full at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Context, Done, FunctionContext, Hark, Machine, step, workflow
+from hark import Await, Context, Done, Hark, Machine, step
+from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import Cancel, Capacity, Deliver, Request
 from hark.model.activation import Traits
 from hark.runtime import one_calls
@@ -34,9 +35,8 @@ class FakeStore:
         self.has_one_calls = has_one_calls
         self.begun: list[FakeTx] = []
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> FakeTx:
+    async def begin(self, *, one_call: bool = False) -> FakeTx:
         assert one_call
-        assert alone, "one request is a transaction of its own"
         self.begun.append(FakeTx())
         return self.begun[-1]
 
@@ -59,7 +59,10 @@ class Calls:
         """A turn, in which a call would bring this. Returns whether a call was made."""
         self.result = result
         before = len(self.store.begun)
-        found = await self.calls.run(self.store, requests, WORKER)
+        execution = choose_execution(requests, WORKER, calls=self.calls.possible(self.store))
+        if not isinstance(execution, CallTurn):
+            return False
+        found = await self.calls.run(self.store, requests, WORKER, execution)
         tried = len(self.store.begun) > before
         assert found == ((self.store.begun[-1], result) if tried and result is not None else None)
         if tried:
@@ -119,7 +122,7 @@ async def test_a_call_that_raises_is_rolled_back_and_does_not_count_as_vain(monk
 async def test_a_call_that_the_database_refuses_is_left_to_the_ordinary_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch)
     calls.result = Refused("permission denied for function one_call_turn")
-    assert await calls.calls.run(calls.store, [SIGNAL], WORKER) is None
+    assert not await calls.calls.run(calls.store, [SIGNAL], WORKER, CallTurn({}))
     assert calls.store.begun[-1].rolled_back
     assert await calls.skipped() == 1
 
@@ -152,26 +155,3 @@ async def test_the_switch_of_an_app_decides_whether_its_turns_are_calls(
                     assert (await app.signal(it, "go")).status == "woke"
                     assert await it.result(timeout=30) == 1
         assert ("one_call_turn" in sent) == (enabled and store.name == "postgres")
-
-
-async def test_x5_nothing_is_read_after_a_call_that_has_committed_itself(
-    pg_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A journal that the call cannot return as one text is read by the worker: a fault of that read must not be taken
-    for one of the call, which would be carried out twice."""
-
-    @workflow
-    async def odd(ctx: FunctionContext) -> object:
-        await ctx.run(lambda: 1, name="o\x1fne")
-        return (await ctx.wait_for_signal("go")).payload
-
-    app = Hark(pg_store.url, **pg_store.options, resident_functions=0)
-    app.register(odd)
-    async with app, app.worker():
-        it = await app.start(odd)
-        await it.wait_for("awaiting_signal")
-        with counted(pg_store, monkeypatch) as sent:
-            assert (await it.signal("go", 7)).status == "woke"
-            assert await it.result(timeout=30) == 7
-    assert "one_call_turn" in sent
-    assert "journal_of" not in sent

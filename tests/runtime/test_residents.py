@@ -160,7 +160,7 @@ async def test_x5_a_journal_that_cannot_be_read_for_a_while_does_not_fail_the_fu
 
 
 async def test_the_outcome_of_an_abandoned_claim_keeps_no_function_in_memory() -> None:
-    """An express turn may claim an instance that parked before the turn of its park is finished: the earlier claim is
+    """A turn may claim an instance again before the worker knows that its earlier claim is over: the earlier claim is
     abandoned, and its session is closed on the worker's loop."""
     started: list[tuple[Any, ...]] = []
     later: Any = SimpleNamespace(

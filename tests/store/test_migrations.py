@@ -1,10 +1,17 @@
-"""Numbered migrations: the same schema on both databases, applied once however many processes open the store."""
+"""The schema: the same on both databases, explained column by column, and made once, whoever opens the store.
+
+Migrations bring an older store to the same schema. There are none yet, so a synthetic one proves how they work.
+"""
 
 import asyncio
+import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +21,12 @@ import pytest
 
 from hark import Context, Done, Hark, InvalidInput, Machine, StoreTooNew, StoreUnavailable, step
 from hark.store import migrate
+from hark.store.protocol import Access
 from hark.store.sqlite import path_of
 from tests.support.inspect import query, table_names
 from tests.support.stores import Store, sqlite_file
 
-FOLDERS = ("sqlite", "postgres")
+DATABASES = ("sqlite", "postgres")
 
 
 class Hello(Machine):
@@ -38,22 +46,39 @@ async def works(store: Store) -> None:
 _KINDS = {"boolean": "number", "integer": "number", "bigint": "number", "double precision": "number", "real": "number"}
 
 
-async def columns(store: Store) -> dict[str, list[tuple[str, str, bool]]]:
-    """The columns of each table in order: name, text or number, whether it may be null."""
-    found: dict[str, list[tuple[str, str, bool]]] = {}
+async def columns(store: Store) -> dict[str, list[tuple[str, str, bool, str]]]:
+    """The columns of each table in order: name, text or number, whether it is required, its default."""
+    found: dict[str, list[tuple[str, str, bool, str]]] = {}
     for table in await table_names(store):
         if store.name == "sqlite":
             rows = await query(
-                store, f"SELECT name, lower(type), \"notnull\" OR pk > 0 FROM pragma_table_info('{table}')"
+                store, f"SELECT name, lower(type), \"notnull\" OR pk > 0, dflt_value FROM pragma_table_info('{table}')"
             )
         else:
             rows = await query(
                 store,
-                "SELECT column_name::text, data_type::text, is_nullable = 'NO' FROM information_schema.columns "
+                "SELECT column_name::text, data_type::text, is_nullable = 'NO', column_default "
+                "FROM information_schema.columns "
                 f"WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordinal_position",
             )
-        found[table] = [(name, _KINDS.get(kind, kind), not required) for name, kind, required in rows]
+        found[table] = [
+            (name, _KINDS.get(kind, kind), bool(required), (default or "").partition("::")[0].replace("false", "0"))
+            for name, kind, required, default in rows
+        ]
     return found
+
+
+async def checks(store: Store) -> set[tuple[str, str]]:
+    """The checks of each table."""
+    if store.name == "sqlite":
+        tables = await query(store, "SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
+        return {(name, check) for name, sql in tables for check in re.findall(r"CHECK \((.*)\),?$", sql, re.M)}
+    found = await query(
+        store,
+        "SELECT relname::text, pg_get_constraintdef(c.oid) FROM pg_constraint c JOIN pg_class t ON t.oid = conrelid "
+        "WHERE connamespace = current_schema()::regnamespace AND contype = 'c'",
+    )
+    return {(name, check) for name, check in found}
 
 
 async def indexes(store: Store) -> dict[str, tuple[bool, str, str]]:
@@ -113,23 +138,34 @@ async def test_both_databases_refuse_the_same_invalid_rows(store: Store) -> None
         "INSERT INTO waits (id, instance_id, place, kind, since) VALUES ('w', 'i', '', 'timer', 1)",
         "INSERT INTO waits (id, instance_id, place, kind, since) VALUES ('w', 'i', '', 'children', 1)",
         "INSERT INTO waits (id, instance_id, place, kind, name, since) VALUES ('w', 'i', '', 'wish', 'x', 1)",
-        "INSERT INTO signals (instance_id, kind, name, payload, at) VALUES ('i', 'rumour', 'x', 'null', 1)",
+        "INSERT INTO inbox (instance_id, kind, name, payload, at) VALUES ('i', 'rumour', 'x', 'null', 1)",
     ):
         with pytest.raises((apsw.ConstraintError, asyncpg.CheckViolationError)):
             await query(store, wrong)
 
 
+@pytest.mark.parametrize("kind", DATABASES)
+def test_every_table_column_and_index_is_explained(kind: str) -> None:
+    for before, line in itertools.pairwise(migrate.schema(kind).splitlines()):
+        if line.startswith("CREATE"):
+            assert before.startswith("-- "), line
+        elif re.match(r"    [a-z_]+ +(text|real|double|boolean|bigint|integer)", line, re.IGNORECASE):
+            assert re.search(r"  -- \w", line), line
+
+
+def test_both_databases_have_the_same_explanations() -> None:
+    found = {}
+    for database in DATABASES:
+        body = migrate.schema(database).partition("CREATE TABLE")[2]
+        found[database] = re.findall(r"^ .*-- (.*)|^-- (.*)", re.sub(r"\n {8,}--", "", body), re.M)
+    differing = [one for one, other in zip(found["sqlite"], found["postgres"], strict=True) if one != other]
+    assert differing == [("Always 0: with one writer, seq is the order of the commits.", "")]  # events.tx
+
+
 def test_migrations_of_both_databases_have_the_same_numbers_without_a_gap() -> None:
-    names = {folder: [(number, name) for number, name, _ in migrate.scripts(folder)] for folder in FOLDERS}
+    names = {database: [(number, name) for number, name, _ in migrate.migrations(database)] for database in DATABASES}
     assert names["sqlite"] == names["postgres"]
-    assert [number for number, _ in names["sqlite"]] == list(range(1, len(names["sqlite"]) + 1))
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_only_missing_migrations_are_applied(folder: str) -> None:
-    newest = migrate.scripts(folder)[-1][0]
-    assert [number for number, _, _ in migrate.missing(folder, 0)] == list(range(1, newest + 1))
-    assert migrate.missing(folder, newest) == []
+    assert [number for number, _ in names["sqlite"]] == list(range(2, 2 + len(names["sqlite"])))
 
 
 # -- opening ---------------------------------------------------------------------------------------
@@ -151,7 +187,7 @@ async def test_ten_apps_can_open_a_new_store_at_the_same_time(store: Store) -> N
         assert {instance.id for instance in await apps[0].list()} == set(ids)
     finally:
         await asyncio.gather(*(app.__aexit__() for app in apps))
-    assert len(await query(store, "SELECT version FROM migrations")) == len(migrate.scripts("sqlite"))
+    assert await query(store, "SELECT version FROM migrations") == [(migrate.newest(store.name),)]
 
 
 async def test_a_store_newer_than_the_code_is_refused_and_not_changed(store: Store) -> None:
@@ -236,60 +272,11 @@ async def test_the_dumped_sql_creates_a_working_store(store: Store) -> None:
     assert await _shape(store) == by_hand  # opening had nothing left to do
 
 
-async def test_a_store_of_the_first_version_is_migrated_with_its_rows(store: Store) -> None:
-    [first, *later] = migrate.scripts(store.name)
-    schema = store.options.get("schema")
-    begin = f"CREATE SCHEMA {schema}; SET search_path TO {schema};" if schema else ""
-    await apply(
-        store,
-        f"{begin} CREATE TABLE migrations (version integer PRIMARY KEY); {first[2]};"
-        "INSERT INTO migrations (version) VALUES (1);"
-        "INSERT INTO definitions (name, version, kind, queue, initial, created_at)"
-        " VALUES ('Hello', 1, 'machine', 'default', 'start', 1);"
-        "INSERT INTO instances (id, definition, version, kind, queue, priority, status, step, state, since, created_at,"
-        " updated_at) VALUES ('old', 'Hello', 1, 'machine', 'default', 0, 'runnable', 'start', '{}', 1, 1, 1);",
-    )
-    await works(store)
-    app = Hark(store.url, **store.options)
-    app.register(Hello)
-    async with app, app.worker():
-        assert await app.result("old", timeout=20) == "hello"
-    versions = [row[0] for row in await query(store, "SELECT version FROM migrations ORDER BY version")]
-    assert versions == [1, *(script[0] for script in later)]
-
-
-async def test_the_numbers_of_signals_go_on_after_a_migration_that_copies_them(store: Store) -> None:
-    """A number that was used once is not used again, also if its row was removed: inboxes are read by number."""
-    *before, _ = [script for script in migrate.scripts(store.name) if script.number <= 16]
-    schema = store.options.get("schema")
-    begin = f"CREATE SCHEMA {schema}; SET search_path TO {schema};" if schema else ""
-    insert = "INSERT INTO signals (instance_id, kind, name, payload, at) VALUES ('i', '{}', 'go', '{}', 1);"
-    await apply(
-        store,
-        f"{begin} CREATE TABLE migrations (version integer PRIMARY KEY);"
-        + ";".join(script.sql for script in before)
-        + f"; INSERT INTO migrations (version) VALUES ({before[-1].number});"
-        + "".join(insert.format("signal", n) for n in range(3))
-        + "DELETE FROM signals WHERE seq = 3;",
-    )
-    await works(store)
-    await query(store, insert.format("control", "new").rstrip(";"))
-    found = await query(store, "SELECT seq, kind, payload FROM signals ORDER BY seq")
-    assert [tuple(row) for row in found] == [(1, "signal", "0"), (2, "signal", "1"), (4, "control", "new")]
-
-
 async def test_the_dumped_sql_creates_the_same_schema_as_opening_does(store: Store, tmp_path: Path) -> None:
     await works(store)
-    (tmp_path / "other").mkdir()
-    other = sqlite_file(tmp_path / "other")
-    if store.name == "postgres":
-        other = Store("postgres", store.url, {"schema": f"{store.options['schema']}_by_hand"})
-    try:
+    async with neighbour(store, tmp_path / "other") as other:
         await apply(other, dumped(other))
         assert await _shape(other) == await _shape(store)
-    finally:
-        if store.name == "postgres":
-            await query(store, f"DROP SCHEMA IF EXISTS {other.options['schema']} CASCADE")
 
 
 async def test_a_role_without_the_right_to_create_can_use_a_schema_made_from_the_dump(pg_store: Store) -> None:
@@ -316,6 +303,140 @@ async def test_dumping_the_sql_opens_no_store(tmp_path: Path) -> None:
     assert not (tmp_path / "hark.db").exists()
 
 
-async def _shape(store: Store) -> Any:
+# -- migrating --------------------------------------------------------------------------------------
+
+_RELEASED = Path(__file__).parent / "released"
+_TABLE = "CREATE TABLE extras (\n    id text PRIMARY KEY,\n    CHECK (id <> '')\n);\n"
+_COLUMN = "ALTER TABLE instances ADD COLUMN extra integer NOT NULL DEFAULT 7;\n"
+_INDEX = "CREATE INDEX instances_extra ON instances (extra) WHERE extra > 7;\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the schema and its migrations, for a test to change: those of the next version."""
+    package = Path(migrate.__file__).parent
+    for folder in ("schema", "migrations"):
+        shutil.copytree(package / folder, tmp_path / "next" / folder)
+    monkeypatch.setattr(migrate, "_files", lambda: tmp_path / "next")
+    return tmp_path / "next"
+
+
+def change_schema(files: Path, database: str, migration: str) -> None:
+    """Make the next version: its schema has a table, a column and an index more, and a migration leads there."""
+    schema = files / "schema" / f"{database}.sql"
+    begin = "CREATE TABLE instances (\n"
+    changed = schema.read_text().replace(begin, f"{begin}    extra integer NOT NULL DEFAULT 7,\n")
+    schema.write_text(changed + _TABLE + _INDEX)
+    (files / "migrations" / database).mkdir(exist_ok=True)
+    (files / "migrations" / database / f"{migrate.newest(database) + 1:04}_extra.sql").write_text(migration)
+
+
+async def create(store: Store, script: str) -> None:
+    """Make a store of version 1 by hand."""
+    schema = store.options.get("schema")
+    begin = f"CREATE SCHEMA {schema}; SET search_path TO {schema};" if schema else ""
+    await apply(store, f"{begin} {script}; INSERT INTO migrations (version) VALUES (1);")
+
+
+async def test_a_store_of_the_first_release_is_migrated_to_the_schema(store: Store, tmp_path: Path) -> None:
+    """Until there is a migration, the first release is the schema itself: see store/migrations/README.md."""
+    released = _RELEASED / f"{store.name}.sql"
+    assert released.exists() == bool(migrate.migrations(store.name))
+    await create(store, released.read_text() if released.exists() else migrate.schema(store.name))
+    await works(store)
+    async with neighbour(store, tmp_path / "other") as new:
+        await works(new)
+        assert (await _shape(store))[:-1] == (await _shape(new))[:-1]
+
+
+async def test_a_store_is_migrated_with_its_rows_to_the_schema_of_a_new_one(
+    store: Store, tmp_path: Path, files: Path
+) -> None:
+    async with Hark(store.url, **store.options) as app:
+        waiting = await app.start(Hello)
+    change_schema(files, store.name, _TABLE + _COLUMN + _INDEX)
+    newest = migrate.newest(store.name)
+    app = Hark(store.url, **store.options)
+    app.register(Hello)
+    async with app, app.worker():
+        assert await app.result(waiting.id, timeout=20) == "hello"
+    assert await query(store, "SELECT extra FROM instances") == [(7,)]
+    async with neighbour(store, tmp_path / "other") as new:
+        await works(new)
+        *migrated, versions = await _shape(store)
+        *fresh, version = await _shape(new)
+    assert migrated == fresh
+    assert (versions, version) == ([(newest - 1,), (newest,)], [(newest,)])
+
+
+@pytest.mark.parametrize(
+    "migration",
+    [_TABLE + _COLUMN, _TABLE + _COLUMN.replace("7", "8") + _INDEX, _TABLE.replace("<>", ">") + _COLUMN + _INDEX],
+    ids=["no index", "another default", "another check"],
+)
+async def test_a_migration_that_does_not_lead_to_the_schema_is_noticed(
+    store: Store, tmp_path: Path, files: Path, migration: str
+) -> None:
+    await store_made(store)
+    change_schema(files, store.name, migration)
+    await store_made(store)
+    async with neighbour(store, tmp_path / "other") as new:
+        await store_made(new)
+        assert (await _shape(store))[:-1] != (await _shape(new))[:-1]
+
+
+async def test_a_migration_that_fails_changes_nothing(store: Store, files: Path) -> None:
+    await works(store)
+    before = await _shape(store)
+    change_schema(files, store.name, f"{_TABLE} CREATE TABLE instances (id text);")
+    with pytest.raises(StoreUnavailable, match="cannot migrate"):
+        await works(store)
+    assert await _shape(store) == before
+
+
+async def test_a_store_from_before_the_first_release_is_refused_and_not_changed(store: Store) -> None:
+    """Its versions have the same numbers, and mean others."""
+    await create(store, "CREATE TABLE migrations (version integer PRIMARY KEY); CREATE TABLE signals (seq integer)")
+    access: Access
+    for access in ("migrate", "write", "read"):
+        opened = store.make()
+        with pytest.raises(InvalidInput, match=r"before the first release.*new file or schema"):
+            await opened.open(access)
+        await opened.close()
+    assert await table_names(store) == ["migrations", "signals"]
+
+
+async def test_a_missing_function_is_created_beside_that_of_another_version(pg_store: Store) -> None:
+    [function] = migrate.functions("postgres")
+    older = re.sub(r"\d+$", "0", function.name)
+    await works(pg_store)
+    await query(pg_store, f"ALTER FUNCTION {function.name} RENAME TO {older}")
+    await works(pg_store)
+    found = await query(pg_store, "SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace")
+    assert {name for (name,) in found} == {function.name, older}
+
+
+async def store_made(store: Store) -> None:
+    async with Hark(store.url, **store.options):
+        pass
+
+
+@asynccontextmanager
+async def neighbour(store: Store, directory: Path) -> AsyncIterator[Store]:
+    """A second empty store on the same database."""
+    await asyncio.to_thread(directory.mkdir)
+    other = sqlite_file(directory)
+    if store.name == "postgres":
+        other = Store("postgres", store.url, {"schema": f"{store.options['schema']}_other"})
+    try:
+        yield other
+    finally:
+        if store.name == "postgres":
+            await query(store, f"DROP SCHEMA IF EXISTS {other.options['schema']} CASCADE")
+
+
+async def _shape(store: Store) -> tuple[Any, ...]:
+    """The tables, whatever the order of their columns; last the versions that were applied."""
+    unordered = {table: sorted(found) for table, found in (await columns(store)).items()}
     versions = await query(store, "SELECT version FROM migrations ORDER BY 1")
-    return await columns(store), await indexes(store), versions
+    return unordered, await indexes(store), await checks(store), versions

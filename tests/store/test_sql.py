@@ -208,8 +208,7 @@ def misplaced(row: type[Any], columns: list[str]) -> list[str]:
 
 def test_a_row_type_has_one_field_per_column_of_sqlite() -> None:
     db = apsw.Connection(":memory:")
-    for _, _, script in migrate.scripts("sqlite"):
-        db.execute(script)
+    db.execute(migrate.schema("sqlite"))
     wrong = {}
     for name, sql in TYPED.items():
         values = dict.fromkeys(re.findall(r":([a-z_]+)", sql.sqlite), "[]")
@@ -224,7 +223,7 @@ async def test_a_row_type_has_one_field_per_column_of_postgresql(pg_store: Store
     db = await asyncpg.connect(pg_store.url, server_settings={"search_path": schema})
     try:
         await db.execute(f"CREATE SCHEMA {schema}")
-        for _, _, script in migrate.scripts("postgres"):
+        for script in (migrate.schema("postgres"), *(function.sql for function in migrate.functions("postgres"))):
             await db.execute(script)
         for name, sql in TYPED.items():
             columns = [column.name for column in (await db.prepare(sql.postgres)).get_attributes()]

@@ -56,11 +56,8 @@ class WrappedStore:
     async def close(self) -> None:
         await self._inner.close()
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False) -> Tx:
+    async def begin(self, *, one_call: bool = False) -> Tx:
         return WrappedTx(await self._inner.begin())
-
-    async def end_session(self, session: object) -> None:
-        raise AssertionError("this store has no one-call turns")
 
     def has_other_writers(self) -> bool:
         return self._inner.has_other_writers()

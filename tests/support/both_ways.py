@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import structs
 
-from hark.kernel import journal
 from hark.kernel.definitions import Catalog
 from hark.kernel.one_call_turn import one_call, run_one_call_turn
 from hark.kernel.requests import Capacity, Request, SettleAwakeable
@@ -27,8 +26,8 @@ from tests.support.turns import TickingClock, rules
 Requests = Callable[[], Sequence[Request]]
 Shown = dict[str, Any]
 _TABLES = (
-    "instances", "signals", "waits", "awakeables", "journal", "events", "misses", "buckets", "broadcasts", "deliveries",
-    "messages", "tombstones", "workers", "starts", "tags", "definitions",
+    "instances", "inbox", "waits", "awakeables", "journal", "events", "misses", "buckets", "broadcasts", "deliveries",
+    "messages", "tombstones", "workers", "triggers", "tags", "definitions",
 )  # fmt: skip
 
 
@@ -98,12 +97,6 @@ class BothWays:
         tx = await self.store.begin(one_call=True)
         done = await run_one_call_turn(tx, requests, capacity, values)
         if done is not None:
-            # A journal that cannot be split is read by the worker, before the function begins.
-            in_memory = capacity.in_memory if capacity is not None else {}
-            unread = [claim for claim in done.claims if claim.is_journal_unread and claim.id not in in_memory]
-            await journal.load(tx, unread)
-            for claim in unread:
-                claim.is_journal_unread = False
             return tx, done
         await tx.rollback()
         assert all(request.result is None for request in requests)
@@ -118,7 +111,7 @@ class BothWays:
         numbers: dict[int, int] = {}  # the place of each inserted inbox row in its own inbox, below zero
         for table in _TABLES:
             rows = [dict(row) for row in await tx._db.fetch(f"SELECT * FROM {table}")]
-            shown[table] = _shown_rows(rows, tx.xid, tx.now, numbers if table == "signals" else {})
+            shown[table] = _shown_rows(rows, tx.xid, tx.now, numbers if table == "inbox" else {})
         shown["claims"] = sorted((_shown_claim(claim, numbers) for claim in result.claims), key=lambda c: str(c["id"]))
         if not requests:  # claims that a turn woke itself have no queue position yet
             shown["order of claims"] = [claim.id for claim in result.claims]

@@ -22,10 +22,10 @@ _ID = "{label}-' || (1000000 + ({n} * 7919) % {size})"  # 7919 is prime: every n
 _INSTANCES = """
     INSERT INTO instances (id, definition, version, kind, queue, priority, status, step, state, since, created_at,
         updated_at, correlation_key, holds_key, finished_at, due_at, blocked_on, lease_owner, concurrency_key,
-        rate_limit, parent_id, parent_wait, has_signals, epoch, lane)
+        rate_limit, parent_id, parent_wait, has_inbox_rows, epoch, lane)
     SELECT '{id}, '{definition}', 1, 'machine', 'default', {n} % 7, '{status}', 'start', '{{}}', {now} - {n},
         {now} - {n}, {now}, {key}, {holds}, {finished_at}, {due_at}, {blocked_on}, {lease_owner}, {concurrency_key},
-        {rate_limit}, {parent_id}, {parent_wait}, {has_signals}, 3,
+        {rate_limit}, {parent_id}, {parent_wait}, {has_inbox_rows}, 3,
         '{definition}@1'
     FROM {numbers}
 """
@@ -50,7 +50,7 @@ def statements(size: int, dialect: str) -> list[str]:
         )
         given = {
             "definition": HERE,
-            "has_signals": words["false"],
+            "has_inbox_rows": words["false"],
             **dict.fromkeys(nothing, "NULL"),
             **{name: str(value).format(**words) for name, value in values.items()},
         }
@@ -66,7 +66,7 @@ def statements(size: int, dialect: str) -> list[str]:
         "SELECT 'wait-' || '{id}, '{id}, '', 'signal', 'go', {now} FROM {numbers}"
     )
     signal = (
-        "INSERT INTO signals (instance_id, kind, name, payload, dedup_key, at, consumed_at) "
+        "INSERT INTO inbox (instance_id, kind, name, payload, dedup_key, at, consumed_at) "
         "SELECT '{id}, 'signal', 'go', '1', 'k', {now}, %s FROM {numbers}"
     )
     event = "INSERT INTO events (tx, instance_id, type, at) SELECT 1, '{id}, 'await', {now} FROM {numbers}"
@@ -83,7 +83,7 @@ def statements(size: int, dialect: str) -> list[str]:
         f"VALUES ('slot', 'one-key', 0, 1, 1, {NOW}, {NOW}), ('rate', 'api', 0, 10, 10, {NOW}, {NOW})"
     )
     start = (
-        "INSERT INTO starts (id, kind, name, definition, element, timezone, overlap, catch_up, missed, skipped, "
+        "INSERT INTO triggers (id, kind, name, definition, element, timezone, overlap, catch_up, missed, skipped, "
         "next_at, due_at, waiting, blocker, deployed_by, created_at) "
         "SELECT '%s:{id}, '%s', '{id}, '{id}, '', 'UTC', 'queue', 1, 0, 0, %s, %s, '[1]', '{id}, '{id}, {now} "
         "FROM {numbers}"
@@ -103,7 +103,7 @@ def statements(size: int, dialect: str) -> list[str]:
         rows("ready", "runnable", FEW),
         rows("running", "executing", FEW, lease_owner="'me'"),
         rows("due", "awaiting_signal", FEW, due_at="{now} - {n}"),
-        rows("mailed", "awaiting_signal", FEW, has_signals=_words(dialect, 1)["true"], named=True),
+        rows("mailed", "awaiting_signal", FEW, has_inbox_rows=_words(dialect, 1)["true"], named=True),
         other(wait, "mailed", FEW),
         other(signal % "NULL", "mailed", FEW),
         other(tag % "small", "mailed", FEW),
@@ -198,7 +198,7 @@ TURN: dict[str, Question] = {
     "drop_all_but_children": Question(
         sql.drop_all_but_children, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}
     ),
-    "consume_answers": Question(sql.consume_answers, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
+    "consume_answers": Question(sql.consume_answers, {"inbox_unconsumed"}, None, lambda size: {"ids": ids("mailed")}),
     "run_children_again": Question(
         sql.run_children_again, {"instances_pkey"}, lambda size: rows_of(sql.run_children_again, ids("running"))
     ),
@@ -206,7 +206,7 @@ TURN: dict[str, Question] = {
         sql.change_lanes, {"instances_pkey"},
         lambda size: rows_of(sql.change_lanes, ids("running"), lane="task:x", queue="default"),
     ),
-    "consume_directed": Question(sql.consume_directed, {"signals_inbox"}, None, lambda size: {"ids": ids("mailed")}),
+    "consume_directed": Question(sql.consume_directed, {"inbox_unconsumed"}, None, lambda size: {"ids": ids("mailed")}),
     "journal_of": Question(
         sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))
     ),
@@ -228,9 +228,9 @@ TURN: dict[str, Question] = {
         sql.taken, {"instances_pkey", "instances_key", "instances_kept_key", "tombstones_pkey"}, None,
         lambda size: {"names": [row[0] for row in _targets(size)]},
     ),
-    "inbox": Question(sql.inbox, {"signals_inbox"}, lambda size: [(id, 0) for id in ids("mailed")]),
-    "inbox_heads": Question(sql.inbox_heads, {"signals_inbox"}, lambda size: [(id, 0) for id in ids("mailed")]),
-    "seen": Question(sql.seen, {"signals_dedup"}, lambda size: rows_of(sql.seen, ids("parked", size))),
+    "inbox": Question(sql.inbox, {"inbox_unconsumed"}, lambda size: [(id, 0) for id in ids("mailed")]),
+    "inbox_heads": Question(sql.inbox_heads, {"inbox_unconsumed"}, lambda size: [(id, 0) for id in ids("mailed")]),
+    "seen": Question(sql.seen, {"inbox_dedup"}, lambda size: rows_of(sql.seen, ids("parked", size))),
     "wake": Question(sql.wake, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
     "waits_of": Question(
         sql.waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size) + ids("mailed")}
@@ -271,17 +271,17 @@ TURN: dict[str, Question] = {
     "fire_open_waits": Question(sql.fire_open_waits, {"waits_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "lock_free": Question(sql.lock_free, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
     "run_signals": Question(
-        sql.run_signals, {"signals_inbox", "signals_pkey"}, lambda size: [(id, "go", 2) for id in ids("mailed")],
+        sql.run_signals, {"inbox_unconsumed", "inbox_pkey"}, lambda size: [(id, "go", 2) for id in ids("mailed")],
         lambda size: {"most": 2},
     ),
     "move_signals": Question(
-        sql.move_signals, {"signals_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
+        sql.move_signals, {"inbox_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
     ),
     "pass_on_signals": Question(
-        sql.pass_on_signals, {"signals_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
+        sql.pass_on_signals, {"inbox_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
     ),
     "unreceived": Question(
-        sql.unreceived, {"signals_inbox", "waits_pkey", "instances_pkey"}, None, lambda size: {"ids": ids("mailed")}
+        sql.unreceived, {"inbox_unconsumed", "waits_pkey", "instances_pkey"}, None, lambda size: {"ids": ids("mailed")}
     ),
     "set_states": Question(sql.set_states, {"instances_pkey"}, lambda size: rows_of(sql.set_states, ids("running"))),
     "task_awakeables": Question(
@@ -302,34 +302,36 @@ TURN: dict[str, Question] = {
         sql.cancel_task_awakeables, {"awakeables_task"}, None, lambda size: {"ids": ids("parked", size)}
     ),
     "subscribers": Question(
-        sql.subscribers, {"waits_broadcast", "starts_named"}, None, lambda size: {"names": ["open"], "size": 50_001}
+        sql.subscribers, {"waits_broadcast", "triggers_named"}, None, lambda size: {"names": ["open"], "size": 50_001}
     ),
     "message_waits": Question(
         sql.message_waits, {"waits_message"}, lambda size: [("paid", "order-1"), ("paid", "order-2")]
     ),
     "message_receivers": Question(
-        sql.message_receivers, {"waits_message", "starts_named"},
+        sql.message_receivers, {"waits_message", "triggers_named"},
         lambda size: [("paid", "order-1"), ("paid", "order-2")],
         lambda size: {"names": ["paid", "started-1000001"]},
     ),
-    "due_starts": Question(sql.due_starts, {"starts_due"}, None, lambda size: {"size": 500}),
-    "starts_by_id": Question(sql.starts_by_id, {"starts_pkey"}, None, lambda size: {"ids": _schedules("later", size)}),
-    "starts_by_event": Question(
-        sql.starts_by_event, {"starts_named"}, lambda size: [("broadcast", "news"), ("message", "order")]
+    "due_starts": Question(sql.due_starts, {"triggers_due"}, None, lambda size: {"size": 500}),
+    "starts_by_id": Question(
+        sql.starts_by_id, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
     ),
-    "deployed_starts": Question(sql.deployed_starts, {"starts_deployed"}, None, lambda size: {"definition": HERE}),
+    "starts_by_event": Question(
+        sql.starts_by_event, {"triggers_named"}, lambda size: [("broadcast", "news"), ("message", "order")]
+    ),
+    "deployed_starts": Question(sql.deployed_starts, {"triggers_deployed"}, None, lambda size: {"definition": HERE}),
     "lock_due_starts": Question(
-        sql.lock_due_starts, {"starts_pkey", "starts_due"}, None, lambda size: {"ids": _schedules("now")}
+        sql.lock_due_starts, {"triggers_pkey", "triggers_due"}, None, lambda size: {"ids": _schedules("now")}
     ),
     "lock_starts": Question(
-        sql.lock_starts, {"starts_pkey", "starts_deployed"}, None,
+        sql.lock_starts, {"triggers_pkey", "triggers_deployed"}, None,
         lambda size: {"ids": _schedules("later", size), "definitions": ["started-1000001"]},
     ),
     "delete_starts": Question(
-        sql.delete_starts, {"starts_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
+        sql.delete_starts, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
     ),
     "release_starts": Question(
-        sql.release_starts, {"starts_pkey", "starts_blocker"}, None, lambda size: {"ids": ids("later", size)}
+        sql.release_starts, {"triggers_pkey", "triggers_blocker"}, None, lambda size: {"ids": ids("later", size)}
     ),
     "set_scheduled": Question(
         sql.set_scheduled, {"instances_pkey"}, lambda size: rows_of(sql.set_scheduled, ids("running"))
@@ -363,7 +365,7 @@ TURN: dict[str, Question] = {
         sql.expired, {"instances_pkey"}, None, lambda size: {"before": NOW + 1, "ids": ids("finished", size)}
     ),
     "forget_signals": Question(
-        sql.forget_signals, {"signals_inbox", "signals_dedup", "signals_pkey"}, None,
+        sql.forget_signals, {"inbox_unconsumed", "inbox_dedup", "inbox_pkey"}, None,
         lambda size: {"ids": ids("finished", size)},
     ),
     "forget_waits": Question(sql.forget_waits, {"waits_instance"}, None, lambda size: {"ids": ids("finished", size)}),
@@ -376,9 +378,9 @@ TURN: dict[str, Question] = {
     ),
     "forget_journal": Question(sql.forget_journal, {"journal_pkey"}, None, lambda size: {"ids": ids("finished", size)}),
     "forget_tags": Question(sql.forget_tags, {"tags_instance"}, None, lambda size: {"ids": ids("finished", size)}),
-    "forget_consumed": Question(sql.forget_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
+    "forget_consumed": Question(sql.forget_consumed, {"inbox_consumed", "inbox_pkey"}, None, lambda size: _OLD),
     "forget_old_events": Question(sql.forget_old_events, {"events_pkey"}, None, lambda size: _OLD),
-    "empty_consumed": Question(sql.empty_consumed, {"signals_consumed", "signals_pkey"}, None, lambda size: _OLD),
+    "empty_consumed": Question(sql.empty_consumed, {"inbox_consumed", "inbox_pkey"}, None, lambda size: _OLD),
 }  # fmt: skip
 
 _BYTES = {"bytes": 8 << 20}
@@ -424,10 +426,10 @@ READS: dict[str, Question] = {
         lambda size: {**_PAGE, "at": NOW - size // 2, "since": NOW - size // 2 - 10, "kind": None},
     ),
     "list_schedules": Question(
-        reads.list_schedules, {"starts_named"}, None, lambda size: {"after": "later-1000007", "size": 100}
+        reads.list_schedules, {"triggers_named"}, None, lambda size: {"after": "later-1000007", "size": 100}
     ),
     "read_schedules": Question(
-        reads.read_schedules, {"starts_pkey"}, None, lambda size: {"ids": ["schedule:later-1000007"]}
+        reads.read_schedules, {"triggers_pkey"}, None, lambda size: {"ids": ["schedule:later-1000007"]}
     ),
     "position": Question(reads.position, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
     "list_newest": Question(
@@ -454,7 +456,7 @@ READS: dict[str, Question] = {
     ),
     "count_keyed": Question(reads.count_keyed, {"instances_kept_key"}, None, lambda size: {**_LARGE, "most": 100}),
     "signals_of_all": Question(
-        reads.signals_of_all, {"signals_inbox", "signals_dedup", "signals_consumed", "signals_pkey"}, None,
+        reads.signals_of_all, {"inbox_unconsumed", "inbox_dedup", "inbox_consumed", "inbox_pkey"}, None,
         lambda size: {"ids": ids("mailed"), "since": NOW - 10**9, "before": NOW - 1},
     ),
     "read_instances": Question(
@@ -537,7 +539,7 @@ READS: dict[str, Question] = {
     "live_tokens": Question(
         sql.live_tokens, {"tokens_hash"}, None, lambda size: {"hashes": ["a", "b"], "now": NOW}
     ),
-    "next_due": Question(sql.next_due, {"instances_due", "buckets_due", "starts_due"}),
+    "next_due": Question(sql.next_due, {"instances_due", "buckets_due", "triggers_due"}),
     "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),
     "results": Question(
         reads.results, {"instances_pkey", "instances_key", "instances_kept_key"}, _targets
@@ -564,7 +566,7 @@ READS: dict[str, Question] = {
     "queues": Question(reads.queues, {"instances_listed"}, counts_all=True),
     "count_overdue": Question(reads.count_overdue, {"instances_due"}, None, lambda size: {"before": NOW}),
     "count_scheduled": Question(
-        reads.count_scheduled, {"starts_due"}, None, lambda size: {"before": NOW}, counts_all=True
+        reads.count_scheduled, {"triggers_due"}, None, lambda size: {"before": NOW}, counts_all=True
     ),
     "abandoned_count": Question(reads.abandoned_count, {"instances_leased", "workers_pkey"}),
     # What `why` reads.
@@ -579,10 +581,10 @@ READS: dict[str, Question] = {
         reads.unfinished_below, {"instances_parent_wait"}, None, lambda size: {"waits": ["a", "b"]}
     ),
     "unconsumed_signals": Question(
-        reads.unconsumed_signals, {"signals_inbox"}, None, lambda size: {"id": "mailed-1000007"}
+        reads.unconsumed_signals, {"inbox_unconsumed"}, None, lambda size: {"id": "mailed-1000007"}
     ),
     "signals_to_others": Question(
-        reads.signals_to_others, {"signals_pkey", "instances_pkey"}, None,
+        reads.signals_to_others, {"inbox_pkey", "instances_pkey"}, None,
         lambda size: {"names": ["go"], "id": "parked-1000007", "since": NOW - 10**9},
     ),
     "broadcasts_named": Question(

@@ -13,9 +13,8 @@ from tests.support import crowd
 from tests.support.postgres import Postgres
 from tests.support.stores import Store
 
-TABLES = {"instances", "waits", "signals", "events", "tags", "awakeables", "journal"}
-SCRIPTS = ["CREATE TABLE migrations (version integer PRIMARY KEY)"]
-SCRIPTS += [script for _, _, script in migrate.scripts("postgres")]
+TABLES = {"instances", "waits", "inbox", "events", "tags", "awakeables", "journal"}
+SCRIPTS = [migrate.schema("postgres"), *(function.sql for function in migrate.functions("postgres"))]
 
 
 def fresh(postgres: Postgres) -> Store:

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from hark.kernel.definitions import Catalog
 from hark.kernel.one_call_turn import one_call, run_one_call_turn
+from hark.kernel.plain_turn import are_plain, run_plain_turn
 from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -60,8 +61,8 @@ _MATTER = {
     "kept_messages", "seen_messages", "starts_by_event", "insert_messages", "forget_expired_messages",
     "one_call_turn",
 }  # fmt: skip
-_TABLES = ("instances", "signals", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
-           "tombstones", "misses", "starts", "messages")  # fmt: skip
+_TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
+           "tombstones", "misses", "triggers", "messages")  # fmt: skip
 _EMPTY = "".join(f"DELETE FROM {table};" for table in _TABLES)
 _TRUNCATE = f"TRUNCATE {', '.join(_TABLES)}"
 _CONTENT = {table: f"SELECT {', '.join(columns)} FROM {table}" for table, columns in TABLES.items()}
@@ -90,7 +91,7 @@ class Side:
         while True:
             tx = await self.store.begin()
             try:
-                turn = await run_turn(tx, self.rules, self.catalog, requests, claim, **how)
+                turn = await self.turn(tx, requests, claim, **how)
             except BaseException:
                 await tx.rollback()
                 raise
@@ -98,6 +99,15 @@ class Side:
             if not turn.again:
                 return turn
             requests = tuple(turn.again)
+
+    def turn(
+        self, tx: Any, requests: Sequence[Request], claim: Capacity | None, *, plain: bool = False, **how: Any
+    ) -> Coroutine[Any, Any, TurnResult]:
+        if plain:
+            assert claim is None
+            assert are_plain(requests)
+            return run_plain_turn(tx, requests)
+        return run_turn(tx, self.rules, self.catalog, requests, claim, **how)
 
     def act(self, part: Part, every: bool = False) -> Act:
         return Act(self, part, every)
@@ -213,7 +223,7 @@ class Act:
             return turn
         tx = await self.side.store.begin()
         part, side = self.part, self.side
-        turn = run_turn(self._stepped(tx), side.rules, side.catalog, part.requests, part.claim, **part.how)
+        turn = side.turn(self._stepped(tx), part.requests, part.claim, **part.how)
         return await self._end(tx, turn)
 
     async def _play_in_one_call(self) -> TurnResult | None:

@@ -50,8 +50,8 @@ def rules(
     return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk)
 
 
-def capacity(owner: str, room: int = 1, version: int = 1) -> Capacity:
-    return Capacity(owner, {"default": room}, {f"{DEFINITION}@{version}": Traits()})
+def capacity(owner: str, room: int = 1, version: int = 1, **options: Any) -> Capacity:
+    return Capacity(owner, {"default": room}, {f"{DEFINITION}@{version}": Traits()}, **options)
 
 
 def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:
@@ -133,11 +133,11 @@ def asked(id: str, entry_index: int = 0, timeout: int | None = None) -> tuple[Ne
 
 TABLES: dict[str, tuple[str, ...]] = {
     "instances": (
-        "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "has_signals",
+        "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "has_inbox_rows",
         "concurrency_key", "rate_limit", "correlation_key", "scope", "holds_key", "parent_id", "parent_wait", "counted",
         "on_cancel", "cancel_reason",
     ),
-    "signals": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
+    "inbox": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
     "waits": (
         "id", "instance_id", "kind", "name", "key", "deadline", "remaining", "fired_at", "closed_at", "answers_each",
     ),
@@ -159,7 +159,7 @@ class Content:
     def __init__(self, tables: Mapping[str, Iterable[Sequence[Any]]]) -> None:
         named = {t: [Row(zip(TABLES[t], row, strict=True)) for row in rows] for t, rows in tables.items()}
         self.instances: dict[str, Any] = {row.id: row for row in named["instances"]}
-        self.signals = sorted(named["signals"], key=lambda row: row.seq)
+        self.signals = sorted(named["inbox"], key=lambda row: row.seq)
         self.waits = named["waits"]
         self.awakeables: dict[str, Any] = {row.id: row for row in named["awakeables"]}
         self.buckets = named["buckets"]
@@ -180,7 +180,7 @@ def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
     for row in content.instances.values():
         waits, inbox = content.waits_of(row.id), content.inbox(row.id)
         assert (row.status == "executing") == (row.lease_owner is not None), f"lease: {row}"
-        assert row.has_signals or not inbox, f"an inbox that will never be read: {row} {inbox}"
+        assert row.has_inbox_rows or not inbox, f"an inbox that will never be read: {row} {inbox}"
         if row.status in TERMINAL:
             _audit_terminal(content, row, waits)
         if row.status in PARKED:

@@ -18,6 +18,7 @@ from hark import (
     Hark,
     Instance,
     Machine,
+    Page,
     Reply,
     RetryPolicy,
     Signal,
@@ -132,10 +133,10 @@ async def in_async_code(app: Hark) -> None:
         assert_type(question, Awakeable)
         assert_type(await app.resolve(question.id, Verdict(True), by="ann"), Awakeable)
         assert_type(await app.reject(question.id, "no"), Awakeable)
-        assert_type(await app.awakeables(job=run.id), list[Awakeable])
-        assert_type(await app.list(status="failed"), list[Instance])
-        assert_type(await app.events("deploy:v1"), list[Event])
-        assert_type(await app.waits(name="go"), list[Wait])
+        assert_type(await app.awakeables(job=run.id), Page[Awakeable])
+        assert_type(await app.list(status="failed"), Page[Instance])
+        assert_type(await app.events("deploy:v1"), Page[Event])
+        assert_type(await app.waits(name="go"), Page[Wait])
         assert_type(await app.why(run), Why)
         assert_type(await app.cancel(run, "enough"), Instance)
         assert_type(await app.create_token(["read"], expires=60), Token)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hark.app.arguments import (
@@ -21,10 +20,11 @@ from hark.model.decisions import Settle
 from hark.model.errors import NotFound
 from hark.model.names import check_awakeable_id, check_name
 from hark.model.outcomes import Duration
+from hark.model.page import Page
 from hark.model.values import Awakeable, AwakeableStatus
 from hark.runtime import views
-from hark.runtime.conditions import AwakeableOpen
 from hark.runtime.reply import Reply
+from hark.runtime.waiting import AwakeableOpen
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.statements import AwakeableRow
@@ -57,7 +57,9 @@ class AnswerVerbs(Core):
         Example:
             await app.resolve(approval.id, {"approved": True}, by="ann")
         """
-        return self._ask(self._resolution(awakeable_id, payload, by, via), self._show)
+        text = json.dump(payload, limit=self._max_payload)
+        settle = Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via)
+        return self._ask(_settlement(settle), self._show)
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "python"
@@ -125,11 +127,6 @@ class AnswerVerbs(Core):
         request = ClaimAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
         return self._ask(request, self._show)
 
-    def _resolution(self, awakeable_id: str, payload: Any, by: str | None, via: str) -> SettleAwakeable:
-        """The request of `resolve`."""
-        text = json.dump(payload, limit=self._max_payload)
-        return _settlement(Settle(check_awakeable_id(awakeable_id), "RESOLVED", text, None, by, via))
-
     def _show(self, row: AwakeableRow) -> Awakeable:
         return views.awakeable(row, self._links.url)
 
@@ -177,31 +174,29 @@ class AnswerVerbs(Core):
 
     def awakeables(
         self, *, job: Target | None = None, status: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Reply[list[Awakeable]]:
+    ) -> Reply[Page[Awakeable]]:
         """List awakeables, newest first. Settled ones are listed until retention removes them.
 
         Those of one commit are in the order of their instances' ids, and those of one instance in the order of their
-        numbers, the last first. A page of large answers ends early, with the one that reaches 8 MiB; go on with `after`
-        until a page is empty.
+        numbers, the last first. A page of large answers ends early, with the one that reaches 8 MiB; go on with
+        `after=page.next` until that is None.
 
         Args:
             job: Only those of this instance: its id, its key or its handle.
             status: Only those with this status: PENDING, RESOLVED, REJECTED, TIMEOUT or CANCELLED.
             limit: How many at most, up to 10,000.
-            after: The id of the last one seen, to go on from there.
+            after: The `.next` of the page before, which is the id of its last awakeable.
+
+        Returns:
+            A reply with a `Page` of `Awakeable`s.
 
         Raises:
             NotFound: The awakeable `after` has been removed.
         """
-        return self._read_page(self._page_of_awakeables(job, status, limit, after))
-
-    def _page_of_awakeables(
-        self, job: Target | None, status: str | None, limit: int, after: str | None
-    ) -> Callable[[Store], Awaitable[tuple[list[Awakeable], str | None]]]:
         size, wanted = check_limit(limit), optional_target(job)
         optional_name(after, "after")
         check_word(status, "status", AwakeableStatus)
-        return lambda store: views.awakeable_page(store, self._links.url, wanted, status, size, after)
+        return self._read(lambda store: views.awakeable_page(store, self._links.url, wanted, status, size, after))
 
 
 def _settlement(settle: Settle) -> SettleAwakeable:

@@ -88,12 +88,33 @@ def check_filters(
 
 
 def check_cursor(cursor: Any) -> tuple[int, int]:
-    """The position of an event in the history of all instances."""
+    """The position of an event in the history of all instances: its cursor, or the `next` of a page."""
+    if isinstance(cursor, str):
+        return cursor_of(cursor)
     if not isinstance(cursor, tuple) or [type(n) is int and 0 <= n < 2**63 for n in cursor] != [True, True]:
         raise InvalidInput(
             f"{cursor!r} is not a position in the history. Give the `.cursor` of an event, or (0, 0) for the beginning."
         )
     return cursor
+
+
+def cursor_of(text: str) -> tuple[int, int]:
+    """Parse the position of an event, as the `next` of a page has it."""
+    tx, _, seq = text.partition(".")
+    return cursor_number(tx), cursor_number(seq)
+
+
+def cursor_of_wait(text: str) -> tuple[int, str]:
+    """Parse the position of a wait: when it began, and its id."""
+    since, _, id = text.partition("-") if isinstance(text, str) else ("", "", "")
+    return cursor_number(since), optional_name(id or None, "after") or ""
+
+
+def cursor_number(text: str) -> int:
+    """Parse a number of a cursor."""
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise InvalidInput("Invalid cursor in `after`: use the `next` of an earlier page, or leave it out to begin.")
+    return int(text)
 
 
 def seconds(duration: Duration, what: str, *, zero: bool = False) -> float:

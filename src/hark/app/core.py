@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hark.app.answer_links import AnswerLinks
@@ -13,7 +12,7 @@ from hark.app.nats import NatsOption
 from hark.app.starts import StartBuilder
 from hark.kernel.requests import Request
 from hark.runtime.clerk import Clerk
-from hark.runtime.job_access import JobAccess
+from hark.runtime.definition_sources import DefinitionSources
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply
 from hark.runtime.services import WorkerServices
@@ -32,7 +31,7 @@ class Core:
     _registry: Registry
     _starts: StartBuilder
     _jobs: JobBook
-    _access: JobAccess
+    _sources: DefinitionSources
     _links: AnswerLinks
     _nats: NatsOption
     _services: WorkerServices
@@ -58,12 +57,6 @@ class Core:
     def _read(self, question: Callable[[Store], Awaitable[T]]) -> Reply[T]:
         """Read the store beside the turns."""
         reply: Reply[T] = Reply()
-        self._clerk.read(question, reply)
-        return reply
-
-    def _read_page(self, question: Callable[[Store], Awaitable[tuple[T, Any]]]) -> Reply[T]:
-        """Read a page, without where the next one begins: a caller continues after the last item."""
-        reply: Reply[T] = Reply(itemgetter(0))
         self._clerk.read(question, reply)
         return reply
 

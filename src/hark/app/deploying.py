@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,7 +62,7 @@ class DeployVerbs(Core):
         """
         if isinstance(source, Mapping):
             return self._deploy_job(_load_job(source))
-        if isinstance(source, str) and _is_xml(source):
+        if isinstance(source, str) and is_xml(source):
             return self._deploy_bpmn(_declared_first(source), ignore_extensions)
         if not isinstance(source, str | bytes | os.PathLike) or source == "":
             raise InvalidInput(f"deploy takes a path, a text, bytes or a dict, not {source!r:.100}.")
@@ -75,7 +74,7 @@ class DeployVerbs(Core):
             label, source = f"The job file {path}", path.read_bytes()
             if _is_bpmn_path(path.name):
                 return self._deploy_bpmn(source, ignore_extensions)
-        if _is_xml(source):
+        if is_xml(source):
             return self._deploy_bpmn(source, ignore_extensions)
         return self._deploy_job(_parse_job(source, label))
 
@@ -103,24 +102,12 @@ class DeployVerbs(Core):
         from hark.app.processes import read_process_file  # what reads BPMN is loaded when it is used
 
         _, requests = read_process_file(data, self._clerk.now(), ignore_extensions=ignore_extensions)
-        return self._deploy_processes(requests)
-
-    def _deploy_processes(self, requests: list[Deploy]) -> Reply[Deployed]:
         names = [request.name for request in requests]
         return self._ask(DeployGroup(deploys=requests), lambda versions: list(zip(names, versions, strict=True)))
 
-    async def _deploy_bpmn_beside(self, data: bytes, ignore_extensions: bool) -> Deployed:
-        """Deploy a BPMN file that a server was sent: reading a large one would keep its event loop from other work."""
-        from hark.app.processes import read_process_file
-
-        _, requests = await asyncio.to_thread(
-            read_process_file, data, self._clerk.now(), ignore_extensions=ignore_extensions
-        )
-        return await self._deploy_processes(requests)
-
 
 def _load_job(source: Any) -> Job:
-    from hark.dialects.job import load_job  # seldom used, and a fifth of the time to import Hark
+    from hark.app.job_loading import load_job  # seldom used, and a fifth of the time to import Hark
 
     return load_job(source)
 
@@ -132,12 +119,12 @@ def _parse_job(data: bytes, label: str) -> Job:
 
 
 def _is_job_text(source: str) -> bool:
-    from hark.dialects.job.loading import is_job_text
+    from hark.app.job_loading import is_job_text
 
     return is_job_text(source)
 
 
-def _is_xml(data: bytes | str) -> bool:
+def is_xml(data: bytes | str) -> bool:
     """Whether a text is XML, and not a job."""
     if isinstance(data, str):
         return data.lstrip(_BEFORE_XML).startswith("<")

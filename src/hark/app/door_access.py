@@ -8,19 +8,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Literal
 
 from hark.app import drawings
-from hark.app.arguments import (
-    check_cursor,
-    check_filters,
-    check_limit,
-    check_word,
-    optional_name,
-    optional_target,
-    target_of,
-)
+from hark.app.arguments import check_cursor, check_limit, optional_name, target_of
 from hark.app.hark import Hark
 from hark.app.job_files import Job
 from hark.app.jobs import gates_of, unknown_gates
@@ -34,10 +26,11 @@ from hark.model.names import check_name, is_name, micros
 from hark.model.nats import NatsReport
 from hark.model.notes import NoteAwakeable
 from hark.model.outside import FetchedTask
+from hark.model.page import Page
 from hark.model.schema import compile_schema
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
-from hark.model.values import Awakeable, Event, Instance, Schedule, Token, Wait, WaitKind
+from hark.model.values import Awakeable, DefinitionView, Event, Schedule, Token
 from hark.programs.functions import checked_names
 from hark.runtime import health, job_report, metrics, run_events, schedule_views, views
 from hark.runtime.listing import prefix_range
@@ -82,56 +75,49 @@ class DoorAccess:
         app.url, app._schema = url, schema
 
     @contextmanager
-    def opened(self, access: Literal["write", "read"], *, migrate: str) -> Iterator[Hark]:
+    def opened(self, access: Literal["create", "write", "read"], *, migrate: str) -> Iterator[Hark]:
         """Open the app on a store that exists: nothing is created or migrated, whatever the URL says.
 
         Args:
-            access: With "read" nothing is written either: the definitions of the app are not recorded, and a database
-                that this process may only read is enough.
+            access: With "create", a store without tables is created first. With "read" nothing is written: the
+                definitions of the app are not recorded, and a database that this process may only read is enough.
             migrate: The command that creates or updates the store, for the error.
 
         Raises:
             InvalidInput: There is no such database, or it lacks tables that this version needs.
         """
         app = self.app
-        if not connect.exists(app.url):
-            raise InvalidInput(
-                f"There is no database at {masked(app.url)}, and none was created. Check --db or HARK_DB, or create it "
-                f"with `{migrate}`."
-            )
-        app._clerk.access = access
         app._links.warn = False  # a command that shows a link says itself what is missing
-        try:
-            with app:
-                yield app
-        except Unmigrated as error:
-            raise InvalidInput(
-                f"The store has the tables of version {error.version}, and this version of Hark needs those of version "
-                f"{error.newest}; nothing was changed. Stop its older processes and update it with `{migrate}`."
-                if error.version
-                else f"The store has no tables of Hark, and none were created. Check --db and --schema, or create them "
-                f"with `{migrate}`."
-            ) from None
-        finally:
-            app._clerk.access = "migrate"
+        with ExitStack() as stack:
+            stack.callback(setattr, app._clerk, "access", "migrate")
+            if connect.exists(app.url):
+                app._clerk.access = "write" if access == "create" else access
+            elif access != "create":
+                raise InvalidInput(
+                    f"There is no database at {masked(app.url)}, and none was created. Check --db or HARK_DB, or "
+                    f"create it with `{migrate}`."
+                )
+            try:
+                stack.enter_context(app)
+            except Unmigrated as error:
+                if error.version:
+                    raise InvalidInput(
+                        f"The store has the tables of version {error.version}, and this version of Hark needs those of "
+                        f"version {error.newest}; nothing was changed. Stop its older processes and update it with "
+                        f"`{migrate}`."
+                    ) from None
+                if access != "create":
+                    raise InvalidInput(
+                        "The store has no tables of Hark, and none were created. Check --db and --schema, or create "
+                        f"them with `{migrate}`."
+                    ) from None
+                app._clerk.access = "migrate"
+                stack.enter_context(app)
+            yield app
 
     def is_shareable(self) -> bool:
         """Whether other processes can open the store of the app: not if it is in memory."""
         return connect.shared_url(self.app.url) is not None
-
-    def has_tables(self) -> bool:
-        """Whether the store of the app, which is not open, has tables of Hark, of any version. Creates nothing."""
-        app = self.app
-        if not connect.exists(app.url):
-            return False
-        app._clerk.access = "read"
-        try:
-            with app:
-                return True
-        except Unmigrated as error:
-            return error.version > 0
-        finally:
-            app._clerk.access = "migrate"
 
     def dump_migrations(self) -> str:
         """The SQL that creates the tables of the app's store. Nothing is run."""
@@ -145,26 +131,26 @@ class DoorAccess:
 
         return self.app._read(ask)
 
-    def definitions(self) -> Reply[list[str]]:
-        """The names of all definitions that workers have recorded."""
+    def definitions(self, *, limit: int, after: str | None = None) -> Reply[Page[DefinitionView]]:
+        """List the definitions that can be started, by name.
 
-        async def find(store: Store) -> list[str]:
-            return sorted({row[0] for row in await store.read(sql.definitions)})
-
-        return self.app._read(find)
-
-    def definition_page(self, *, limit: int, after: str | None) -> Reply[tuple[list[tuple[str, str, int]], str | None]]:
-        """The definitions that can be started, by name: name, kind and newest version; and the `after` of the next
-        page."""
+        Args:
+            limit: How many at most, up to 10,000.
+            after: The `.next` of the page before.
+        """
         size = check_limit(limit)
         optional_name(after, "after")
 
-        async def find(store: Store) -> tuple[list[tuple[str, str, int]], str | None]:
+        async def find(store: Store) -> Page[DefinitionView]:
             # In the order of name and version: the newest version of a name comes last.
             rows = await store.read(sql.definitions)
-            newest = {name: (name, kind, version) for name, version, kind, *_, undeployed in rows if undeployed is None}
-            found = [one for name, one in newest.items() if after is None or name > after]
-            return found[:size], found[size - 1][0] if len(found) > size else None
+            newest = {
+                name: DefinitionView(name, kind, version)
+                for name, version, kind, *_, undeployed in rows
+                if undeployed is None and (after is None or name > after)
+            }
+            found = [*newest.values()]
+            return Page(found[:size], found[size - 1].name if len(found) > size else None)
 
         return self.app._read(find)
 
@@ -198,18 +184,6 @@ class DoorAccess:
             NotFound: There is no deployed job or process of this name.
         """
         return self.app._read(lambda store: drawings.draw_definition(store, name))
-
-    async def deploy_bpmn(self, data: bytes, *, ignore_extensions: bool = False) -> list[tuple[str, int]]:
-        """Deploy the processes of a BPMN file, whatever the bytes look like.
-
-        Raises:
-            InvalidDefinition: It has mistakes; `.problems` lists them, and nothing was deployed.
-        """
-        return await self.app._deploy_bpmn_beside(data, ignore_extensions)
-
-    def deploy_file(self, data: bytes, *, ignore_extensions: bool = False) -> Reply[list[tuple[str, int]]]:
-        """The same for a door without an event loop: what `hark bpmn deploy` does with a file."""
-        return self.app._deploy_bpmn(data, ignore_extensions)
 
     def check_gates(self, job: Job) -> None:
         """Raise InvalidDefinition if the app has not registered a gate of the job. The store is not asked."""
@@ -325,7 +299,7 @@ class DoorAccess:
         """How many bytes of JSON a payload, state or result may have."""
         return self.app._max_payload
 
-    # -- reading by pages ---------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------
 
     def follow(self, positions: dict[str, int], *, limit: int = 100) -> Reply[tuple[list[Event], set[str]]]:
         """Read the events of some instances after a position each, in one statement.
@@ -368,62 +342,6 @@ class DoorAccess:
         """Which of these jobs an event of `scan_runs` belongs to."""
         return run_events.run_of(event, ids)
 
-    def instance_page(
-        self, *, limit: int, after: str | None, **filters: Any
-    ) -> Reply[tuple[list[Instance], str | None]]:
-        """Read one page of `Hark.list`; `filters` are all of its filters.
-
-        Returns:
-            The instances, and the `after` of the next page; None if this is the last one.
-        """
-        size, wanted = check_limit(limit), check_filters(**filters)
-        optional_name(after, "after")
-        return self.app._read(lambda store: views.instance_page(store, wanted, size, after))
-
-    def awakeable_page(
-        self, *, job: str | None, status: str | None, limit: int, after: str | None
-    ) -> Reply[tuple[list[Awakeable], str | None]]:
-        """Read one page of `Hark.awakeables`, and the `after` of the next page."""
-        return self.app._read(self.app._page_of_awakeables(job, status, limit, after))
-
-    def event_page(
-        self, target: str | None, *, limit: int, before: tuple[int, int] | None
-    ) -> Reply[tuple[list[Event], bool]]:
-        """Read one page of `Hark.events`, and whether there are more before it."""
-        size, place = check_limit(limit), () if before is None else (check_cursor(before),)
-        wanted = optional_target(target)
-        return self.app._read(lambda store: views.events(store, wanted, size, *place))
-
-    def events_after_page(self, cursor: tuple[int, int], *, limit: int) -> Reply[tuple[list[Event], bool]]:
-        """Read one page of `Hark.events_after`, and whether there are more behind it."""
-        size, place = check_limit(limit), check_cursor(cursor)
-        return self.app._read(lambda store: views.events_after(store, place, size))
-
-    def history_page(self, target: str, *, after: tuple[int, int], limit: int) -> Reply[tuple[list[Event], bool]]:
-        """Read the events of one instance after a cursor, oldest first, and whether there are more behind them."""
-        size, wanted, place = check_limit(limit), target_of(target), check_cursor(after)
-        return self.app._read(lambda store: views.history(store, wanted, place, size))
-
-    def wait_page(
-        self, *, name: str | None = None, kind: str | None = None, limit: int = 100, after: tuple[int, str] = (-1, "")
-    ) -> Reply[tuple[list[Wait], tuple[int, str] | None]]:
-        """Read one page of `Hark.waits`.
-
-        Returns:
-            The waits, and the `after` of the next page; None if this is the last one.
-        """
-        size = check_limit(limit)
-        optional_name(name, "name")
-        optional_name(after[1] or None, "after")
-        check_word(kind, "kind", WaitKind)
-        return self.app._read(lambda store: views.waits(store, name, kind, size, after))
-
-    def schedule_page(self, *, limit: int, after: str | None) -> Reply[tuple[list[Schedule], str | None]]:
-        """Read one page of `Hark.schedules`, and the `after` of the next page."""
-        size = check_limit(limit)
-        optional_name(after, "after")
-        return self.app._read(lambda store: schedule_views.page(store, size, after))
-
     def schedule(self, name: str) -> Reply[Schedule]:
         """Read one schedule.
 
@@ -441,16 +359,6 @@ class DoorAccess:
             return [id for (id,) in await store.read(reads.ids_between, low=low, high=high, size=limit)]
 
         return self.app._read(find)
-
-    # -- answers ------------------------------------------------------------------------------------
-
-    def resolve(self, awakeable_id: str, payload: Any, *, by: str | None, via: str) -> Reply[Any]:
-        """`Hark.resolve` for a door that does not show the awakeable.
-
-        The reply has the raw row: building the `Awakeable` and signing its link costs 10 µs, of the 110 to 150 of a
-        request (FINDINGS 27).
-        """
-        return self.app._ask(self.app._resolution(awakeable_id, payload, by, via))
 
     # -- task workers in other languages ------------------------------------------------------------
 

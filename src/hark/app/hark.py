@@ -40,10 +40,9 @@ from hark.model.values import Rate
 from hark.runtime import metrics
 from hark.runtime.clerk import Clerk
 from hark.runtime.command_lanes import CommandStore, check_agents, register_commands
-from hark.runtime.job_access import JobAccess
+from hark.runtime.definition_sources import DefinitionSources
 from hark.runtime.lazy_program import LazyProgram
 from hark.runtime.metrics import Metrics
-from hark.runtime.process_access import ProcessAccess
 from hark.runtime.registry import Registry
 from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.runtime.retention import Retention
@@ -162,10 +161,9 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_process_program))
         self._jobs = JobBook(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
-        processes = ProcessAccess(self._clerk)
-        self._access = JobAccess(self._clerk, self._registry, processes)
+        self._sources = DefinitionSources(self._clerk, self._registry)
         self._services = WorkerServices(
-            self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._access, processes
+            self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._sources
         )
         register_commands(self._registry, self._command_store(), check_agents({} if agents is None else agents))
         self._services.linger = seconds(linger, "linger", zero=True)
@@ -215,7 +213,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
     def _record(self) -> list[Reply[Any]]:
         """Record in the store what is registered here."""
         self._jobs.forget_versions()
-        self._access.forget_sources()
+        self._sources.forget()
         if self._clerk.access == "read":
             return []
         recorded: list[Reply[Any]] = [self._deploy(job) for job in self._jobs.jobs()]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hark.dialects.job import Job, load_job
+from hark.app.job_loading import load_job
+from hark.dialects.job import Job
 from hark.dialects.job.drawing import draw_svg, draw_text
 from hark.dialects.job.loading import parse_job_file
 from hark.dialects.job.schema import job_schema

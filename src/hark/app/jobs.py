@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hark.kernel.requests import Deploy
 from hark.model import json
-from hark.model.automatic_starts import schedule_of_job
+from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.errors import InvalidDefinition
 from hark.model.lanes import GRAPHS
 from hark.model.problem import Problem
@@ -23,6 +23,7 @@ from hark.runtime.registry import LaneProgram
 
 if TYPE_CHECKING:
     from hark.dialects.job import Job
+    from hark.model.job import ScheduleSpec
 
 
 def job_of(definition: Any) -> Job | None:
@@ -131,3 +132,15 @@ def gates_of(job: Job) -> list[str]:
 
     gates = (task.gate for task in job.spec.tasks)
     return list(dict.fromkeys(gate for gate in gates if gate is not None and is_registered_gate(gate)))
+
+
+def schedule_of_job(name: str, spec: ScheduleSpec, state: str) -> AutomaticStart:
+    """The schedule of a job file, under the name of its job. `state` is the first state for the input of `spec`.
+
+    Raises:
+        InvalidInput: It is malformed.
+    """
+    return new_schedule(
+        name, state, cron=spec.cron, every=spec.every, timezone=spec.timezone, overlap=spec.overlap,
+        catch_up=spec.catch_up, correlation_key=spec.correlation_key,
+    )  # fmt: skip

@@ -25,6 +25,7 @@ from hark.model import json
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name, micros, moment, new_id
 from hark.model.outcomes import Duration
+from hark.model.page import Page
 from hark.model.tokens import check_scopes, digest, new_secret
 from hark.model.values import Instance, Token
 from hark.runtime import views
@@ -188,7 +189,7 @@ class OperationVerbs(Core):
         request = Grant(id=new_id(), hash=digest(secret), name=name, scopes=granted, expires_at=until, lasts=lasts)
         return self._ask(request, lambda row: views.token(row, secret))
 
-    def tokens(self) -> Reply[list[Token]]:
+    def tokens(self) -> Reply[Page[Token]]:
         """List all tokens, oldest first, expired and revoked ones too, without their secrets."""
         return self._read(views.tokens)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, get_args, overload
@@ -12,6 +11,8 @@ from hark.app.arguments import (
     check_filters,
     check_limit,
     check_word,
+    cursor_of,
+    cursor_of_wait,
     optional_name,
     optional_seconds,
     optional_target,
@@ -22,10 +23,11 @@ from hark.app.handle import Handle, Target
 from hark.model import json
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
+from hark.model.page import Page
 from hark.model.values import Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
 from hark.runtime import views, worker_info
-from hark.runtime.conditions import StatusReached
 from hark.runtime.reply import Reply
+from hark.runtime.waiting import Ended, StatusReached
 
 R = TypeVar("R")
 
@@ -60,11 +62,11 @@ class ReadVerbs(Core):
         created_before: datetime | None = None,
         limit: int = 100,
         after: str | None = None,
-    ) -> Reply[builtins.list[Instance]]:
+    ) -> Reply[Page[Instance]]:
         """List instances, newest first: by the time of their start, and those of one commit in the order of the starts.
 
         Filters can be combined: an instance is listed if it matches all of them. A page of large instances ends early,
-        with the one that reaches 8 MiB; go on with `after` until a page is empty.
+        with the one that reaches 8 MiB; go on with `after=page.next` until that is None.
 
         Args:
             status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, done, failed
@@ -76,7 +78,10 @@ class ReadVerbs(Core):
             created_after: Only those started later than this time, an aware `datetime`.
             created_before: Only those started earlier than this time, an aware `datetime`.
             limit: How many at most, up to 10,000.
-            after: The id of the last one seen, to go on from there.
+            after: The `.next` of the page before, which is the id of its last instance.
+
+        Returns:
+            A reply with a `Page` of `Instance`s.
 
         Raises:
             NotFound: The instance `after` has been removed.
@@ -90,7 +95,7 @@ class ReadVerbs(Core):
             created_after=created_after, created_before=created_before,
         )  # fmt: skip
         optional_name(after, "after")
-        return self._read_page(lambda store: views.instance_page(store, wanted, size, after))
+        return self._read(lambda store: views.instance_page(store, wanted, size, after))
 
     @overload
     def result(self, target: Handle[R], timeout: Duration | None = None) -> Reply[R]: ...
@@ -117,7 +122,7 @@ class ReadVerbs(Core):
         """
         wanted = target_of(target)
         reply: Reply[Any] = Reply(_result)
-        self._clerk.wait_for_end(wanted, optional_seconds(timeout, "timeout"), reply)
+        self._clerk.wait_until(wanted, Ended(), optional_seconds(timeout, "timeout"), reply)
         return reply
 
     def _wait_for_status(self, target: str, status: Status, timeout: Duration | None) -> Reply[Instance]:
@@ -130,45 +135,75 @@ class ReadVerbs(Core):
         return reply
 
     def events(
-        self, target: Target | None = None, *, limit: int = 50, before: tuple[int, int] | None = None
-    ) -> Reply[builtins.list[Event]]:
-        """Read the latest events of one instance, or of all, newest last. Fewer if they have over 8 MiB of data.
+        self,
+        target: Target | None = None,
+        *,
+        limit: int = 50,
+        before: tuple[int, int] | None = None,
+        after: str | tuple[int, int] | None = None,
+    ) -> Reply[Page[Event]]:
+        """Read the latest events of one instance, or of all, newest last; those of a job include those of its tasks.
+
+        The `.next` of such a page goes back in time. A page ends early if its events have over 8 MiB of data; go on
+        with `after=page.next` until that is None.
 
         Args:
             target: The instance: its id, its correlation key or its handle; None for all instances.
             limit: How many at most, up to 10,000.
             before: The `.cursor` of the oldest event seen, to read what happened before it.
+            after: The `.next` of the page before; or the `.cursor` of an event, to read what happened after it, oldest
+                first: then `.next` goes forward, and (0, 0) is the beginning.
+
+        Returns:
+            A reply with a `Page` of `Event`s.
 
         Raises:
             NotFound: There is no such instance.
         """
         wanted, size = optional_target(target), check_limit(limit)
+        if isinstance(after, str) and after.startswith("~"):
+            before, after = cursor_of(after[1:]), None
+        if after is not None:
+            start = check_cursor(after)
+            return self._read(lambda store: views.history(store, wanted, start, size))
         place = () if before is None else (check_cursor(before),)
-        return self._read_page(lambda store: views.events(store, wanted, size, *place))
+        return self._read(lambda store: views.events(store, wanted, size, *place))
 
-    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[builtins.list[Event]]:
+    def events_after(self, cursor: str | tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[Page[Event]]:
         """Read the events of all instances after a cursor, oldest first.
 
         It skips none, also when a transaction with a lower number commits later: read in a loop, each time after the
         `.cursor` of the last event, it is a complete feed. It returns fewer if they have over 8 MiB of data.
 
         Args:
-            cursor: The `.cursor` of the last event seen; (0, 0) for the beginning.
+            cursor: The `.cursor` of the last event seen, or the `.next` of the page before; (0, 0) for the beginning.
             limit: How many at most, up to 10,000.
+
+        Returns:
+            A reply with a `Page` of `Event`s; `.next` is None if there are no more now.
         """
         size, place = check_limit(limit), check_cursor(cursor)
-        return self._read_page(lambda store: views.events_after(store, place, size))
+        return self._read(lambda store: views.history(store, None, place, size))
 
-    def waits(self, *, name: str | None = None, kind: str | None = None) -> Reply[builtins.list[Wait]]:
+    def waits(
+        self, *, name: str | None = None, kind: str | None = None, limit: int | None = None, after: str | None = None
+    ) -> Reply[Page[Wait]]:
         """List what instances wait for, the longest wait first.
 
         Args:
             name: Only waits for this signal, broadcast, message or awakeable id.
             kind: Only waits of this kind: signal, broadcast, message, timer, awakeable or children.
+            limit: How many at most, up to 10,000; None for all of them.
+            after: The `.next` of the page before.
+
+        Returns:
+            A reply with a `Page` of `Wait`s.
         """
+        size = None if limit is None else check_limit(limit)
         optional_name(name, "name")
         check_word(kind, "kind", WaitKind)
-        return self._read_page(lambda store: views.waits(store, name, kind))
+        place = (-1, "") if after is None else cursor_of_wait(after)
+        return self._read(lambda store: views.waits(store, name, kind, size, place))
 
     def why(self, target: Target) -> Reply[Why]:
         """Explain why an instance does not continue.
@@ -192,7 +227,7 @@ class ReadVerbs(Core):
         here = self._registry.lanes() if self._clerk.worker is not None else {}
         return self._read(lambda store: why.explain(store, wanted, here))
 
-    def workers(self) -> Reply[builtins.list[WorkerInfo]]:
+    def workers(self) -> Reply[Page[WorkerInfo]]:
         """List the worker processes on this store, the longest running first; also those whose lease has ended.
 
         A store in memory has none: its worker is in this process, and needs no lease.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any, Literal
 
 from hark.app.arguments import check_limit, optional_name
@@ -13,6 +12,7 @@ from hark.kernel.requests import ChangeSchedule
 from hark.model.automatic_starts import new_schedule
 from hark.model.names import check_name
 from hark.model.outcomes import Duration
+from hark.model.page import Page
 from hark.model.values import Schedule
 from hark.runtime import schedule_views
 from hark.runtime.reply import Reply
@@ -73,12 +73,15 @@ class ScheduleVerbs(Core):
         request = ChangeSchedule(verb="put", name=start.name, definition=item.definition, start=start)
         return self._ask(request, schedule_views.schedule)
 
-    def schedules(self, *, limit: int = 10_000, after: str | None = None) -> Reply[builtins.list[Schedule]]:
+    def schedules(self, *, limit: int = 10_000, after: str | None = None) -> Reply[Page[Schedule]]:
         """List schedules, by name.
 
         Args:
             limit: How many at most, up to 10,000.
-            after: The name of the last one seen, to go on from there.
+            after: The `.next` of the page before, which is the name of its last schedule.
+
+        Returns:
+            A reply with a `Page` of `Schedule`s.
 
         Example:
             for schedule in await app.schedules():
@@ -86,7 +89,7 @@ class ScheduleVerbs(Core):
         """
         size = check_limit(limit)
         optional_name(after, "after")
-        return self._read_page(lambda store: schedule_views.page(store, size, after))
+        return self._read(lambda store: schedule_views.page(store, size, after))
 
     def pause_schedule(self, name: str) -> Reply[Schedule]:
         """Pause a schedule: it starts nothing until `resume_schedule`. To pause it again changes nothing.

@@ -205,7 +205,7 @@ class StartVerbs(Core):
 
         async def checked(store: Store) -> T:
             for job, gates in unsure.items():
-                if unknown := await self._access.unknown_gates(gates):
+                if unknown := await self._sources.unknown_gates(gates):
                     raise unknown_gates(job, unknown)
             asked: Reply[T] = self._ask(request, convert)
             return await asked

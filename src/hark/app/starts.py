@@ -172,7 +172,8 @@ class StartBuilder:
 def program_of(definition: Any) -> Program:
     """The program of a `Machine` class or a `@workflow`; raises `InvalidInput` for anything else."""
     program: Program | None = machine.program_of(definition)
-    workflow = sys.modules.get("hark.dialects.workflow")  # while it is not imported, nothing can be a workflow
+    # While its module is not imported, nothing can be a workflow.
+    workflow = sys.modules.get("hark.dialects.workflow")
     if program is None and workflow is not None:
         program = workflow.program_of(definition)
     if program is None:

@@ -3,6 +3,9 @@
 A step that returned `Next` keeps its claim and runs ahead after this commit, unless a claimable row of its queue is
 more urgent, or equally urgent and waiting longer while no slot is free. Then that row gets the slot, and the step is
 queued behind all others; the slot of its concurrency key comes free too.
+
+`store/schema/functions.sql` repeats the claim and what it reads for the call turn; tests/kernel/test_one_call_turns.py
+compares both.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import ChildRow, Claim, WaitRow
-from hark.model.decisions import Proceed
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.store import statements as sql
 
@@ -161,8 +163,7 @@ def _by_queue(requests: Iterable[Commit]) -> _Running:
     """The outcomes that may give up their slot."""
     may_yield: _Running = {}
     for request in requests:
-        move = request.decision.move
-        if not (isinstance(move, Proceed) and move.keep_slot):
+        if not request.decision.move.keep_slot:
             may_yield.setdefault(request.claim.queue, []).append(request)
     return may_yield
 
@@ -225,7 +226,7 @@ async def _take(turn: Turn, capacity: Capacity, granted: list[Candidate]) -> Non
 
 def _new_claim(row: Any, capacity: Capacity) -> Claim:
     claim = Claim(*row)
-    claim.counted, claim.has_signals = bool(claim.counted), bool(claim.has_signals)
+    claim.counted, claim.has_inbox_rows = bool(claim.counted), bool(claim.has_inbox_rows)
     claim.traits = capacity.lanes[claim.lane]
     return claim
 
@@ -237,11 +238,13 @@ async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
     claims = {
         claim.id: claim
         for claim in result.claims
-        if claim.has_signals or (claim.traits.waits_while_executing and claim.epoch > 1)
+        if claim.has_inbox_rows or (claim.traits.waits_while_executing and claim.epoch > 1)
     }
-    readers = {id: NO_SIGNALS if claim.kind in INTERPRETED else 0 for id, claim in claims.items() if claim.has_signals}
+    readers = {
+        id: NO_SIGNALS if claim.kind in INTERPRETED else 0 for id, claim in claims.items() if claim.has_inbox_rows
+    }
     for request in result.ran_ahead:
-        if turn.rows[request.claim.id].has_signals:
+        if turn.rows[request.claim.id].has_inbox_rows:
             readers[request.claim.id] = read_before(request.claim, request.decision)
     result.inboxes = await load_inboxes(turn.tx, readers, turn.inbox.complete)
     unread = []

@@ -12,7 +12,8 @@ from hark.kernel import children, finish, park, run_signals
 from hark.kernel.effects import as_request
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
-from hark.model.decisions import UNDO, Advance, Finish, Park, Proceed, Redo, runs_ahead
+from hark.model.activation import Claim
+from hark.model.decisions import UNDO, Advance, Finish, Move, Park, Proceed, Redo
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ def unfold(turn: Turn) -> None:
                 asked = as_request(line.effect, request)
                 turn.batch.add(asked)
                 turn.batch.journaled.append((request, line, asked))
-        move = decision.move
-        if type(move) is Park or type(move) is Proceed:
-            for arm in move.arm:
-                WAIT_KINDS[arm.kind].plan(turn, arm, request)
+        for arm in decision.move.arm:
+            WAIT_KINDS[arm.kind].plan(turn, arm, request)
 
 
 def plan(turn: Turn) -> None:
@@ -43,12 +42,21 @@ def plan(turn: Turn) -> None:
         turn.locks.ids.add(claim.id)
         if request.also_lock:
             turn.locks.ids |= request.also_lock
-        move = request.decision.move
-        if isinstance(move, Finish) and claim.parent_wait and not claim.counted:
-            assert claim.parent_id is not None
+        if claim.parent_id is not None and _concerns_parent(claim, request.decision.move):
             turn.locks.ids.add(claim.parent_id)
-        elif isinstance(move, Redo) and move.drop_waits and claim.parent_id is not None:
-            turn.locks.ids.add(claim.parent_id)  # it may get back a signal
+
+
+def _concerns_parent(claim: Claim, move: Move) -> bool:
+    """True when the parent counts this end, or may get back a signal."""
+    match move:
+        case Finish():
+            return claim.parent_wait is not None and not claim.counted
+        case Redo():
+            return move.drop_waits
+        case Advance() | Proceed() | Park():
+            return False
+        case _ as never:
+            assert_never(never)
 
 
 def fence(turn: Turn) -> None:
@@ -98,18 +106,19 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             turn.history.events.append((claim.id, event.type, event.step, event.data))
         if decision.lane is not None or decision.queue is not None:
             moved.append((claim.id, decision.lane or claim.lane, decision.queue or claim.queue))
+        has_event = True
         match decision.move:
             case Advance() as move:
                 used_waits += [wait.id for wait in claim.waits]
                 turn.rows[claim.id].waits = []
-                if run_ahead and runs_ahead(move):
+                if run_ahead and move.runs_ahead():
                     running.append(request)
                     continue  # its event is written with it
                 queued.append(request)
             case Proceed() as move:
                 if move.arm or move.awakeables or claim.waits or move.fire_deadlines:
                     proceeds.append((request, move))
-                if run_ahead and runs_ahead(move):
+                if run_ahead and move.runs_ahead():
                     running.append(request)
                     continue
                 if move.continue_as_new:
@@ -121,14 +130,14 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                     turn.rows[claim.id].waits = []
                 queued.append(request)
             case Park() as move:
-                parks.append((request, move))  # its event is written when its waits are armed
+                parks.append((request, move))
+                has_event = False  # it is written when its waits are armed
             case Finish() as move:
                 finishes.append((request, move))
+                has_event = claim.cancel_reason is None  # that of the end of an undo is written in finish.py
             case _ as never:
                 assert_never(never)
-        # The event of a park is written when its waits are armed, that of the end of an undo in finish.py.
-        undone = claim.cancel_reason is not None and isinstance(decision.move, Finish)
-        if not undone and not isinstance(decision.move, Park):
+        if has_event:
             turn.history.outcome(claim, decision)
         if claim.concurrency_key is not None:
             turn.buckets.freed.add(claim.concurrency_key)
@@ -153,7 +162,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     if waiting:
         await park.arm(turn, waiting)
     if parks:
-        await park.park(turn, [request for request, _ in parks])
+        await park.park(turn, parks)
     if proceeds:
         await park.keep_waits(turn, proceeds)
     if used_waits:
@@ -186,6 +195,10 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
             case Advance() as move:
                 rate, weight = move.rate_limit, move.weight
                 key = move.concurrency_key if move.rekey else key
+            case Park() | Finish():
+                raise AssertionError(f"a {type(decision.move).__name__} is not queued")
+            case _ as never:
+                assert_never(never)
         if due is None:
             turn.result.pending.made_claimable = True
         else:

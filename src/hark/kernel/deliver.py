@@ -2,6 +2,9 @@
 
 Every delivery goes through `Inbox.post`. Leans on invariants 3, 4 and 5. What a program does with a signal is not
 decided here: see programs/.
+
+`store/schema/functions.sql` repeats deduplication and delivery for the call turn; tests/kernel/test_one_call_turns.py
+compares both.
 """
 
 from __future__ import annotations

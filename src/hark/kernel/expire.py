@@ -29,12 +29,12 @@ async def sweep(turn: Turn) -> None:
     pending.more = pending.more or len(found) == _BATCH
     ready: list[str] = []
     parked: dict[str, LockedRow] = {}
-    for id, status, epoch, has_signals, queue, lane in found:
+    for id, status, epoch, has_inbox_rows, queue, lane in found:
         if status == "runnable":
             ready.append(id)
             pending.lanes.add((queue, lane))
         elif id not in turn.inbox.woken:  # woken in this turn, it has its answer: a signal wins over its deadline
-            parked[id] = LockedRow(id, status, epoch, bool(has_signals))
+            parked[id] = LockedRow(id, status, epoch, bool(has_inbox_rows))
     if ready:
         await turn.tx.fetch(sql.make_ready, ids=ready)
         pending.made_claimable = True

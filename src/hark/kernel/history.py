@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import msgspec
 from msgspec import Struct
 
 from hark.kernel.result import Failed
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Decision, Finish, Park, Proceed, Redo
+from hark.model.decisions import Advance, Decision, Finish, Park, Proceed, Redo
 from hark.model.events import EventType
 from hark.model.failures import Failure
 from hark.model.names import from_micros
@@ -46,8 +46,10 @@ class History:
                 self._retried(claim, decision, self.now + delay if delay else None)
             case Finish(status="failed", error=error):
                 self._stopped(claim, decision, error)
-            case _:
+            case Advance() | Proceed() | Redo() | Park() | Finish():
                 self.events.append((claim.id, decision.label, decision.step, None))
+            case _ as never:
+                assert_never(never)
 
     def _retried(self, claim: Claim, decision: Decision, until: int | None) -> None:
         failure, attempt = decision.failure, claim.attempt
@@ -96,26 +98,21 @@ class History:
         for failed in decision.failed_attempts:
             failure, until = failed.failure, None
             limit = {} if failed.retries is None else {"retries": failed.retries}
-            if failed.type == "retry":
-                self.retries += 1
-                until = self._next_attempt(decision, failed.place)
-                self.event(
-                    claim.id, "retry", failed.step,
-                    type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
-                    until=_time(until), place=failed.place, **limit,
-                )  # fmt: skip
-            elif failed.type == "undo_failed":
-                self.event(
-                    claim.id, "undo_failed", failed.step,
-                    type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
-                    error=failure.text, **limit,
-                )  # fmt: skip
-            else:
-                self.event(
-                    claim.id, "error", failed.step,
-                    type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
-                    **limit,
-                )  # fmt: skip
+            shown: dict[str, Any] = {
+                "type": failure.type, "message": failure.message, "traceback": failure.traceback,
+                "attempt": failed.attempt,
+            }  # fmt: skip
+            match failed.type:
+                case "retry":
+                    self.retries += 1
+                    until = self._next_attempt(decision, failed.place)
+                    self.event(claim.id, "retry", failed.step, **shown, until=_time(until), place=failed.place, **limit)
+                case "undo_failed":
+                    self.event(claim.id, "undo_failed", failed.step, **shown, error=failure.text, **limit)
+                case "error" | "undoing":
+                    self.event(claim.id, "error", failed.step, **shown, **limit)
+                case _ as never:
+                    assert_never(never)
             self.failures.append(
                 Failed(
                     claim.id, claim.definition, failed.step, failed.attempt, failed.type, failure, until, failed.retries
@@ -124,11 +121,8 @@ class History:
 
     def _next_attempt(self, decision: Decision, place: str | None) -> int | None:
         """The deadline of the wait that the outcome arms at this place."""
-        if place is not None and isinstance(decision.move, Park | Proceed):
-            for arm in decision.move.arm:
-                if arm.place == place:
-                    return arm.due(self.now)
-        return None
+        arms = () if place is None else decision.move.arm
+        return next((arm.due(self.now) for arm in arms if arm.place == place), None)
 
     def parked(self, claim: Claim, decision: Decision, waits: Iterable[WaitRow]) -> None:
         """The event of an instance that begins to wait: for what, and until when."""

@@ -1,7 +1,10 @@
 """Write to inboxes and read them.
 
-`Inbox.post` is the only path by which anything wakes an instance (invariant 4): signals, broadcasts, messages,
-settled awakeables, fired deadlines and finished children all use it, under the lock of their receiver.
+`Inbox.post` and `Inbox.move` are the paths by which anything wakes an instance (invariant 4): signals, broadcasts,
+messages, settled awakeables, fired deadlines and finished children use them, under the lock of their receiver.
+
+`store/schema/functions.sql` repeats the inbox row and the wake-up for the call turn;
+tests/kernel/test_one_call_turns.py compares both.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from hark.kernel.rows import LockedRow
 from hark.model.activation import Arrived, Claim, InboxRow, WaitRow
 from hark.model.decisions import Decision
 from hark.model.lanes import INTERPRETED
+from hark.model.values import RowKind
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 NO_SIGNALS = -1  # instead of a number: all but signals, which the tasks of a run receive
-_Post = tuple[str, str, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
+_Post = tuple[str, RowKind, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
 
 
 class Inbox:
@@ -30,7 +34,7 @@ class Inbox:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
         self._posts: list[_Post] = []
-        self._unmarked: set[str] = set()  # rows whose `has_signals` must still be set
+        self._unmarked: set[str] = set()  # rows whose `has_inbox_rows` must still be set
         self.complete: dict[str, list[InboxRow]] = {}  # inboxes that hold nothing but what this turn posted
         self.woken: set[str] = set()
         self.executing: set[str] = set()  # executing receivers: a function may wait for this while it runs
@@ -39,7 +43,7 @@ class Inbox:
     def post(
         self,
         row: LockedRow,
-        kind: str,
+        kind: RowKind,
         name: str,
         payload: str,
         wait_id: str | None = None,
@@ -47,9 +51,9 @@ class Inbox:
     ) -> bool:
         """Add a row to an inbox. Returns True when it wakes the instance."""
         self._posts.append((row.id, kind, name, wait_id, payload, dedup_key))
-        if not row.has_signals:
+        if not row.has_inbox_rows:
             self.complete[row.id] = []
-            row.has_signals = True
+            row.has_inbox_rows = True
             self._unmarked.add(row.id)
         if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):
             row.status = "runnable"
@@ -63,12 +67,12 @@ class Inbox:
 
     def mark(self, row: LockedRow) -> None:
         """A row that is in the store already was added to this inbox."""
-        if not row.has_signals:
-            row.has_signals = True
+        if not row.has_inbox_rows:
+            row.has_inbox_rows = True
             self._unmarked.add(row.id)
         self.complete.pop(row.id, None)
 
-    def move(self, row: LockedRow, kind: str, name: str, wait_id: str | None) -> None:
+    def move(self, row: LockedRow, kind: RowKind, name: str, wait_id: str | None) -> None:
         """The same, with a row that may be news for the instance: it wakes it as a new one does."""
         self.mark(row)
         if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):
@@ -93,7 +97,7 @@ class Inbox:
             self._posts = []
         self._unmarked -= self.woken  # the claims, which come last, write these
         if self._unmarked:
-            await self._tx.fetch(sql.mark_has_signals, ids=sorted(self._unmarked))
+            await self._tx.fetch(sql.mark_has_inbox_rows, ids=sorted(self._unmarked))
             self._unmarked = set()
 
     async def _insert(self) -> list[Any]:

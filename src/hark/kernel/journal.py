@@ -2,6 +2,9 @@
 
 Lines commit with everything else of their turn. The result of an effect (a delivery, a started id, an error) is known
 only in the turn that carries it out, so its line is completed here, in the same commit.
+
+`store/schema/functions.sql` repeats the read of a journal for the call turn; tests/kernel/test_one_call_turns.py
+compares both.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hark.kernel.requests import Commit, Request
 from hark.model import json
 from hark.model.activation import Claim, JournalRow
-from hark.model.decisions import JournalLine, Proceed
+from hark.model.decisions import JournalLine
 from hark.model.error_codec import encode_error
 from hark.model.errors import HarkError
 from hark.store import statements as sql
@@ -51,7 +54,7 @@ async def write(tx: Tx, commits: Sequence[Commit]) -> None:
         if decision.journal is None or request.fenced:
             continue
         visit = claim.visit
-        if isinstance(decision.move, Proceed) and decision.move.continue_as_new:
+        if decision.move.continue_as_new:
             visit += 1
             cuts.append((claim.id, visit, 0))
         elif decision.cut_from is not None:

@@ -2,6 +2,9 @@
 
 The verbs add names, targets and ids in their `plan`; the turn then reserves the names, resolves the targets and
 locks all rows in id order. Nothing after the lock waits for an instance row.
+
+`store/schema/functions.sql` repeats the resolution of targets and the lock for the call turn;
+tests/kernel/test_one_call_turns.py compares both.
 """
 
 from __future__ import annotations
@@ -76,8 +79,8 @@ class Locks:
 
     async def acquire(self) -> None:
         if self.ids:
-            for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
-                self.rows[id] = LockedRow(id, status, epoch, bool(has_signals), kind)
+            for id, status, epoch, has_inbox_rows, kind in await self._tx.fetch(sql.lock, ids=sorted(self.ids)):
+                self.rows[id] = LockedRow(id, status, epoch, bool(has_inbox_rows), kind)
                 if kind in INTERPRETED:
                     self.has_runs = True
 
@@ -85,13 +88,15 @@ class Locks:
         """Lock further rows as far as no other transaction holds them; this never waits. Returns those it locked."""
         wanted = sorted({id for id in ids if id not in self.rows})
         locked = []
-        for id, status, epoch, has_signals, kind in await self._tx.fetch(sql.lock_free, ids=wanted) if wanted else ():
-            locked.append(self.add_locked(id, status, epoch, has_signals, kind))
+        for id, status, epoch, has_inbox_rows, kind in (
+            await self._tx.fetch(sql.lock_free, ids=wanted) if wanted else ()
+        ):
+            locked.append(self.add_locked(id, status, epoch, has_inbox_rows, kind))
         return locked
 
-    def add_locked(self, id: str, status: str, epoch: int, has_signals: bool, kind: str) -> LockedRow:
+    def add_locked(self, id: str, status: str, epoch: int, has_inbox_rows: bool, kind: str) -> LockedRow:
         """A row that another statement of this turn has locked."""
-        self.rows[id] = row = LockedRow(id, status, epoch, bool(has_signals), kind)
+        self.rows[id] = row = LockedRow(id, status, epoch, bool(has_inbox_rows), kind)
         return row
 
     # -- after the lock ---------------------------------------------------------------------------

@@ -177,7 +177,7 @@ async def _answer_settled(turn: Turn, settled: list[tuple[LockedRow, WaitRow]]) 
     """Waits for awakeables that are settled. The answer is in the inbox, unless a checkpoint has consumed it: then it
     is posted once more."""
     await turn.tx.fetch(sql.fire_waits, ids=[wait.id for _, wait in settled])
-    inboxes = await load_inboxes(turn.tx, {row.id: 0 for row, _ in settled if row.has_signals})
+    inboxes = await load_inboxes(turn.tx, {row.id: 0 for row, _ in settled if row.has_inbox_rows})
     unanswered = [(row, wait) for row, wait in settled if _answer(wait, inboxes.get(row.id, ())) is None]
     if unanswered:
         ids = sorted({wait.name or "" for _, wait in unanswered})
@@ -192,7 +192,7 @@ async def _time_out(turn: Turn, notes: list[tuple[TakeNote, NoteTimeout, LockedR
         return
     waits = {wait.id: wait for _, wait in await read_waits(turn.tx, {note.task_id for _, note, _ in notes})}
     tasks = {row.id: row for _, _, row in notes}
-    inboxes = await load_inboxes(turn.tx, {id: 0 for id, row in tasks.items() if row.has_signals})
+    inboxes = await load_inboxes(turn.tx, {id: 0 for id, row in tasks.items() if row.has_inbox_rows})
     before = {id: row.waits for id, row in tasks.items()}
     for row in tasks.values():
         row.waits = []  # those to fire
@@ -205,7 +205,7 @@ async def _time_out(turn: Turn, notes: list[tuple[TakeNote, NoteTimeout, LockedR
     for id, row in tasks.items():
         row.waits = before[id]
     if unanswered:
-        inboxes = await load_inboxes(turn.tx, {id: 0 for id, row in tasks.items() if row.has_signals})
+        inboxes = await load_inboxes(turn.tx, {id: 0 for id, row in tasks.items() if row.has_inbox_rows})
     for request, note, row in notes:
         wait = waits.get(note.wait_id)
         request.result = None if wait is None else _answer(wait, inboxes.get(row.id, ()))

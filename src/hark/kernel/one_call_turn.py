@@ -1,6 +1,6 @@
 """The one-call turn: signals and answers to parked instances, and claims, as one call of a function in the database.
 
-The function (store/migrations/postgres/0018_quicker_calls.sql) does what the phases of turn.py do in the most frequent
+The function (store/schema/functions.sql) does what the phases of turn.py do in the most frequent
 case: a few requests, each for an instance of its own, which is parked, waits for just this and can be claimed by this
 worker. In any other case the transaction is rolled back, and the turn runs in the ordinary way. This file decides which
 requests are sent to the function, and reads what it returns. It refuses nothing: errors are left to turn.py.
@@ -15,11 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from hark.kernel.deliver import is_generated_id
-from hark.kernel.joined_journal import read_joined
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
-from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.activation import CLAIM_COLUMNS, Claim, InboxRow, JournalRow, WaitRow
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
@@ -27,8 +26,6 @@ from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 _MOST: Final = 5  # requests, or claims: for more of them, a statement for all is quicker than one for each
-_CLAIM: Final = 25  # columns of a returned row: those of a claim, then these
-_INBOX, _WAITS, _JOURNAL, _AWAKEABLE, _UNKNOWN_SCHEMA = range(_CLAIM, _CLAIM + 5)
 _encode: Final = msgspec.json.Encoder().encode
 _rows: Final = msgspec.json.Decoder(list[list[Any]]).decode
 _row: Final = msgspec.json.Decoder(list[Any]).decode
@@ -51,15 +48,7 @@ def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values 
         return None
     in_memory = capacity.in_memory if capacity is not None else {}
     known = [id for id in deliveries["targets"] or () if id in in_memory]
-    return {**deliveries, **worker, "in_memory": known or None, "call": None}
-
-
-def target_of(request: Request) -> str:
-    """The id or key of the instance that a request in a call is for."""
-    if isinstance(request, SettleAwakeable):
-        return instance_of(request.settle.awakeable) or ""
-    assert isinstance(request, Deliver)
-    return request.target
+    return {**deliveries, **worker, "in_memory": known or None}
 
 
 _COLUMNS: Final = (
@@ -135,35 +124,31 @@ async def run_one_call_turn(
         values: What `one_call` returned.
 
     Returns:
-        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way. With
-        one request, or none, nothing has been written then.
+        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way.
     """
     found = await tx.fetch(sql.one_call_turn, **values)
-    if len(found) == len(requests) == 1 and (schema := found[0][_UNKNOWN_SCHEMA]) is not None:
+    if len(found) == len(requests) == 1 and (schema := found[0]["unknown_schema"]) is not None:
         [request] = requests
         if not isinstance(request, SettleAwakeable) or not matches_schema(request, schema):
             return None
         # The function compares the schema again, under its lock.
         found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
-    if not found or len(found) < len(requests) or found[-1][_UNKNOWN_SCHEMA] is not None:
+    if not found or len(found) < len(requests) or found[-1]["unknown_schema"] is not None:
         return None
-    stopped = len(found) > 1 and found[-1][0] is None  # at a claim that the ordinary turn has to make
-    if stopped and values["call"] is None:
+    if len(found) > 1 and found[-1]["id"] is None:  # stopped at a claim that the ordinary turn has to make
         return None
-    *_, tx.now, tx.xid, tx.position = found[0]
+    tx.now, tx.xid, tx.position = (found[0][name] for name in ("turn_now", "turn_tx", "turn_position"))
     result = TurnResult(tx.now, tx.xid)
     result.provable = bool(requests)
     result.deliveries = [request for request in requests if isinstance(request, Deliver)]
     if capacity is None:
         result.pending.left_claimable = True
     else:
-        claimed = [row for row in found if row[0] is not None]
+        claimed = [row for row in found if row["id"] is not None]
         result.claims = [_claim(row, capacity, values["in_memory"] or (), tx.now) for row in claimed]
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
-        if stopped:  # a call that is a transaction of its own has committed the claims before
-            result.pending.left_claimable = True
     for request, row in zip(requests, found, strict=False):
         _answer(request, row, tx.now)
     return result
@@ -175,28 +160,24 @@ def _answer(request: Request, row: Any, now: int) -> None:
         (
             task, entry_index, timeout_at, created_at, title, description, schema, assignees, nonce, groups, claimed_by,
             due_at,
-        ) = _row(row[_AWAKEABLE])  # fmt: skip
+        ) = _row(row["awakeable"])  # fmt: skip
         request.result = sql.AwakeableRow(
-            settle.awakeable, row[0], task, entry_index, settle.status, settle.payload, settle.error, timeout_at,
+            settle.awakeable, row["id"], task, entry_index, settle.status, settle.payload, settle.error, timeout_at,
             created_at, now, title, description, schema, assignees, settle.by, nonce, groups, claimed_by, due_at,
         )  # fmt: skip
     else:
-        request.result = Delivery("woke", row[0])
+        request.result = Delivery("woke", row["id"])
 
 
 def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> Claim:
-    claim = Claim(*row[:_CLAIM])
+    claim = Claim(*row[: len(CLAIM_COLUMNS)])
     claim.now = now
     claim.traits = capacity.lanes[claim.lane]
     claim.is_journal_unread = claim.id in in_memory
-    if row[_INBOX] is not None:
-        claim.give([InboxRow(*item) for item in _rows(row[_INBOX])])
-    if row[_WAITS] is not None:
-        claim.waits = [WaitRow(*item) for item in _rows(row[_WAITS])]
-    if row[_JOURNAL] is not None:
-        lines = read_joined(row[_JOURNAL])
-        if lines is None:  # not here: the call may have committed itself, and nothing after it may fail the turn
-            claim.is_journal_unread = True
-        else:
-            claim.journal = lines
+    if row["inbox"] is not None:
+        claim.give([InboxRow(*item) for item in _rows(row["inbox"])])
+    if row["waits"] is not None:
+        claim.waits = [WaitRow(*item) for item in _rows(row["waits"])]
+    if row["journal"] is not None:
+        claim.journal = [JournalRow(*line) for line in _rows(row["journal"])]
     return claim

@@ -148,7 +148,7 @@ async def _take(turn: Turn, granted: list[Candidate], takers: dict[str, FetchTas
     claims = {}
     for row in await turn.tx.fetch(sql.claim_tasks, sorted(owners.items())):
         claim = Claim(*row)
-        claim.counted, claim.has_signals, claim.now = bool(claim.counted), bool(claim.has_signals), turn.now
+        claim.counted, claim.has_inbox_rows, claim.now = bool(claim.counted), bool(claim.has_inbox_rows), turn.now
         claims[claim.id] = claim
     leases = []
     for candidate in granted:

@@ -14,7 +14,7 @@ from hark.kernel.inbox import load_waits, read_before, read_waits
 from hark.kernel.requests import Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Arm, Move, NewAwakeable, Park, Proceed
+from hark.model.decisions import Arm, NewAwakeable, Park, Proceed
 from hark.model.values import Status
 from hark.store import statements as sql
 
@@ -105,10 +105,11 @@ def _fire_answered(turn: Turn, kept: list[WaitRow], claim: Claim) -> list[str]:
     return [wait.id for wait in answered]
 
 
-async def park(turn: Turn, requests: list[Commit]) -> None:
+async def park(turn: Turn, parks: Sequence[tuple[Commit, Park]]) -> None:
     """Park these instances, whose waits are armed; those with an answer they were not handed are runnable instead."""
-    answered = await _answered(turn, requests)
-    await turn.tx.fetch(sql.park, [_parked(turn, request, request.claim.id in answered) for request in requests])
+    answered = await _answered(turn, [request for request, _ in parks])
+    rows = [_parked(turn, request, move, request.claim.id in answered) for request, move in parks]
+    await turn.tx.fetch(sql.park, rows)
 
 
 async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
@@ -116,7 +117,7 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
     unread: list[tuple[str, int]] = []
     for request in requests:
         claim, decision = request.claim, request.decision
-        if turn.rows[claim.id].has_signals:
+        if turn.rows[claim.id].has_inbox_rows:
             handed[claim.id] = frozenset(decision.handed)
             unread.append((claim.id, read_before(claim, decision)))  # what a function knows answers none of its waits
     answered: set[str] = set()
@@ -132,7 +133,7 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
     return answered
 
 
-def _parked(turn: Turn, request: Commit, answered: bool) -> tuple[Any, ...]:
+def _parked(turn: Turn, request: Commit, move: Park, answered: bool) -> tuple[Any, ...]:
     claim, decision = request.claim, request.decision
     row = turn.rows[claim.id]
     turn.history.parked(claim, decision, row.waits)
@@ -141,16 +142,16 @@ def _parked(turn: Turn, request: Commit, answered: bool) -> tuple[Any, ...]:
         row.status = "runnable"
         turn.result.pending.made_claimable = True
     else:
-        row.status = _status(row.waits, decision.move)
+        row.status = _status(row.waits, move)
         due = min((w.deadline for w in row.waits if w.deadline is not None and w.fired_at is None), default=None)
         if due is not None:
             turn.result.pending.due(due)
     return claim.id, claim.epoch, row.status, decision.step, decision.state, due
 
 
-def _status(waits: list[WaitRow], move: Move) -> Status:
+def _status(waits: list[WaitRow], move: Park) -> Status:
     """The status of an instance that is parked on these waits: the first that is more than `awaiting_signal`."""
-    if isinstance(move, Park) and not move.has_children:
+    if not move.has_children:
         return "awaiting_signal"
     statuses = (WAIT_KINDS[wait.kind].status for wait in waits)
     return next((status for status in statuses if status != "awaiting_signal"), "awaiting_signal")

@@ -6,6 +6,7 @@ The statement takes the locks in id order, fences, updates and writes the events
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from hark.kernel import journal
 from hark.kernel.inbox import load_inboxes, read_before
@@ -15,8 +16,8 @@ from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 
-def are_plain(requests: Sequence[Request]) -> bool:
-    """True when these are outcomes that run ahead and bring nothing else along, each of another instance."""
+def are_plain(requests: Sequence[Request]) -> TypeGuard[Sequence[Commit]]:
+    """Return True if these are outcomes that run ahead and bring nothing else along, each of another instance."""
     ids = set()
     for request in requests:
         if type(request) is not Commit:

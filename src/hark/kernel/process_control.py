@@ -43,7 +43,7 @@ async def apply(turn: Turn) -> None:
     for request, row in asked:
         step, state = found[row.id]
         # While a row waits in its inbox, a later one must come after it. An executing one would overwrite its state.
-        waits_to_begin = row.status == "runnable" and not row.has_signals and not has_begun(step)
+        waits_to_begin = row.status == "runnable" and not row.has_inbox_rows and not has_begun(step)
         if row.status == "failed" or waits_to_begin:
             merged[row.id] = state = merge_variables(state, request.payload, step)
             found[row.id] = (step, state)

@@ -9,13 +9,13 @@ from hark.model.values import PARKED, TERMINAL
 class LockedRow:
     """An instance row that this turn has locked: the columns of `statements.lock`, and its waits once they are read."""
 
-    __slots__ = ("epoch", "has_signals", "id", "kind", "status", "waits", "waits_are_current")
+    __slots__ = ("epoch", "has_inbox_rows", "id", "kind", "status", "waits", "waits_are_current")
 
-    def __init__(self, id: str, status: str, epoch: int, has_signals: bool, kind: str = "") -> None:
+    def __init__(self, id: str, status: str, epoch: int, has_inbox_rows: bool, kind: str = "") -> None:
         self.id = id
         self.status = status
         self.epoch = epoch
-        self.has_signals = has_signals
+        self.has_inbox_rows = has_inbox_rows
         self.kind = kind  # only if it was locked as a target, or inserted
         self.waits: list[WaitRow] = []
         self.waits_are_current = False  # `waits` equals what the store has

@@ -170,7 +170,7 @@ async def take_signals(turn: Turn) -> set[str]:
     wanted: Counter[_Name] = Counter()
     for _, wait in armed:
         run = turn.rows.get(wait.key or "")
-        if run is not None and run.has_signals and _keeps_signals(run):
+        if run is not None and run.has_inbox_rows and _keeps_signals(run):
             wanted[run.id, wait.name or ""] += 1
     if not wanted:
         return set()
@@ -197,7 +197,7 @@ async def take_signals(turn: Turn) -> set[str]:
 
 def drop_waits(turn: Turn, task: LockedRow) -> None:
     """Waits of this task are gone: what they received and the task did not consume is given back."""
-    if task.has_signals:
+    if task.has_inbox_rows:
         queues(turn).dropped_waits.add(task.id)
 
 

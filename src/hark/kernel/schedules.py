@@ -4,7 +4,7 @@ The sweep reads which schedules are due before the turn locks anything, to reser
 lock the instances that may still run. It then locks the rows that are still due, skipping those that another process
 holds, and moves each to its next tick in the transaction that inserts the instance.
 
-Rows of `starts` are locked after the instance rows and before the buckets; a sweep and the end of an instance never
+Rows of `triggers` are locked after the instance rows and before the buckets; a sweep and the end of an instance never
 wait for one. A tick that waits for an instance cannot miss its end: the turn that lets it wait holds the lock of that
 instance, so the end comes later and sees `blocker`; and every other turn that holds the row makes it due again.
 """

@@ -7,12 +7,15 @@ itself. Any other answer is validated beside the turns (`TurnResult.to_validate`
 not wait for it; an effect cannot leave its outcome and is validated in the turn, within the same limits of work
 (model/validation.py). An answer that does not match the schema, or comes from a person who was not asked, is refused
 and changes nothing (A8).
+
+`store/schema/functions.sql` repeats the settlement for the call turn; tests/kernel/test_one_call_turns.py compares
+both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +24,7 @@ from hark.kernel.inbox import load_waits
 from hark.kernel.requests import Commit, SettleAwakeable
 from hark.kernel.rows import LockedRow
 from hark.model import json, validation
+from hark.model.answers import dump_answer
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
 from hark.model.names import from_micros, instance_of
@@ -248,21 +252,14 @@ def _origin(settle: Settle) -> dict[str, str]:
     return {key: value for key, value in (("by", settle.by), ("via", settle.via)) if value is not None}
 
 
-def post(turn: Turn, row: LockedRow, settle: Settle | sql.SettledAnswer) -> None:
+def post(turn: Turn, row: LockedRow, settle: Settle | sql.AnswerRow) -> None:
     """Post an answer without an event."""
     turn.inbox.post(row, "awakeable", settle.awakeable, answer_payload(settle))
 
 
-def answer_payload(settle: Settle | sql.SettledAnswer) -> str:
+def answer_payload(settle: Settle | sql.AnswerRow) -> str:
     """The payload of the inbox row of an answer."""
-    body: dict[str, Any] = {"status": settle.status}
-    if settle.payload is not None:
-        body["payload"] = msgspec.Raw(settle.payload.encode())
-    if settle.error is not None:
-        body["error"] = settle.error
-    if settle.by is not None:
-        body["by"] = settle.by
-    return msgspec.json.encode(body).decode()
+    return dump_answer(settle.status, settle.payload, settle.error, settle.by)
 
 
 def _refuse(turn: Turn, request: SettleAwakeable, error: HarkError) -> None:

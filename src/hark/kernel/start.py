@@ -15,7 +15,7 @@ from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
 from hark.kernel.rows import LockedRow
 from hark.model import json
-from hark.model.decisions import NewInstance, NewTask, Park, Proceed
+from hark.model.decisions import NewInstance, NewTask
 from hark.model.errors import Duplicate, HarkError, InvalidInput, NotFound
 from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, code_lane
 from hark.model.names import from_micros, new_id
@@ -294,8 +294,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
 
 
 def _arms(sender: Commit, wait: str) -> bool:
-    move = sender.decision.move
-    return isinstance(move, Park | Proceed) and any(arm.id == wait for arm in move.arm)
+    return any(arm.id == wait for arm in sender.decision.move.arm)
 
 
 def _set_result(

@@ -1,4 +1,4 @@
-"""A turn: all queued requests in one transaction, with a constant number of statements.
+"""A turn in full: all queued requests in one transaction, with a constant number of statements.
 
 The order is the proof. Names are reserved and targets are resolved; then all instance rows are locked in id order
 (invariant 3); only then is anything else read or written. Everything that could wait for another transaction comes
@@ -50,7 +50,6 @@ from hark.kernel.definitions import Catalog
 from hark.kernel.history import History
 from hark.kernel.inbox import Inbox, load_waits
 from hark.kernel.locks import Locks
-from hark.kernel.plain_turn import run_plain_turn
 from hark.kernel.requests import Capacity, Deliver, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -71,7 +70,6 @@ async def run_turn(
     sweep: bool = False,
     marks: bool = False,
     run_ahead: bool = True,
-    plain: bool = False,
 ) -> TurnResult:
     """Carry out these requests in a transaction; the caller commits it.
 
@@ -85,13 +83,10 @@ async def run_turn(
         sweep: Fire what is due.
         marks: Deliver a chunk of the marks that large broadcasts left.
         run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
-        plain: All requests are outcomes for the plain turn (`are_plain`).
 
     Returns:
         What the clerk needs after the turn. It is valid only after the COMMIT.
     """
-    if plain and run_ahead and capacity is None and not sweep and not marks and requests:
-        return await run_plain_turn(tx, requests)  # type: ignore[arg-type]
     turn = Turn(tx, rules, catalog, requests)
     batch, locks, result = turn.batch, turn.locks, turn.result
     outside.unfold(turn)

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, assert_never, get_args
 
 from msgspec import Struct, field
 
 from hark.model.decisions import UNDO, Decision
-from hark.model.values import Status, WaitKind
+from hark.model.values import RowKind, Status, WaitKind
+
+
+class KindTraits(Struct, frozen=True):
+    """What differs between the kinds of waits and rows outside the kernel, which has a class per kind (WAIT_KINDS)."""
+
+    from_outside: bool  # what ends such a wait comes from outside: a signal, a message, an answer
+    sent: bool  # such a row was sent by name: with `hark signal`, `hark broadcast` or `hark message`
+    is_signal: bool  # a program receives such a row as a signal; any other row answers the wait that it is for
+    to_awakeable: bool = False  # such a row is directed to the awakeable of its name
+    shows_key: bool = False  # the key of such a wait means something to people
+
+
+def _traits_of(kind: RowKind) -> KindTraits:
+    match kind:
+        case "signal" | "broadcast":
+            return KindTraits(from_outside=True, sent=True, is_signal=True)
+        case "message":
+            return KindTraits(from_outside=True, sent=True, is_signal=False, shows_key=True)
+        case "awakeable":
+            return KindTraits(from_outside=True, sent=False, is_signal=False, to_awakeable=True)
+        case "timer" | "children" | "control":
+            return KindTraits(from_outside=False, sent=False, is_signal=False)
+        case _ as never:
+            assert_never(never)
+
+
+KINDS: Final[Mapping[RowKind, KindTraits]] = {kind: _traits_of(kind) for kind in get_args(RowKind)}
+SIGNALS: Final = frozenset(kind for kind, traits in KINDS.items() if traits.is_signal)
 
 
 class ChildRow(Struct, gc=False):
@@ -26,11 +55,18 @@ class InboxRow(Struct, gc=False):
     """An unconsumed row of an inbox. `wait_id` is the wait it is directed to, if any."""
 
     seq: int
-    kind: str
+    kind: RowKind
     name: str
     wait_id: str | None
     payload: str
     at: int
+
+    @property
+    def addressee(self) -> str | None:
+        """The wait or the awakeable that it answers; None if what it answers is found by its kind and name."""
+        if self.wait_id is not None:
+            return self.wait_id
+        return self.name if KINDS[self.kind].to_awakeable else None
 
 
 class Arrived(Struct):
@@ -59,13 +95,18 @@ class WaitRow(Struct, gc=False):
     answers_each: bool = False  # of children: each end is an answer; its children are not read
 
     @property
+    def addressee(self) -> str:
+        """What the rows that answer it are directed to, if they are: its awakeable, or the wait itself."""
+        return self.name or "" if KINDS[self.kind].to_awakeable else self.id
+
+    @property
     def shown_key(self) -> str | None:
         """The key as people see it: that of a message. Other kinds use the column for themselves."""
-        return self.key if self.kind == "message" else None
+        return self.key if KINDS[self.kind].shows_key else None
 
-    def answered_by(self, kind: str, name: str, wait_id: str | None) -> bool:
+    def answered_by(self, kind: RowKind, name: str, wait_id: str | None) -> bool:
         """Whether an inbox row answers this wait: a directed row the wait it names, any other the waits without a key
-        that have its kind and name (invariant 16)."""
+        that have its kind and name (invariant 16). `store/schema/functions.sql` repeats this rule for the call turn."""
         if wait_id is not None:
             return wait_id == self.id
         return kind == self.kind and name == self.name and self.key is None
@@ -98,7 +139,7 @@ TASK_TRAITS: Final = Traits(creates_awakeables=True, waits_while_executing=True)
 class Claim(Struct):
     """An instance handed to a worker for one activation, with everything that the activation may read.
 
-    Its first fields mirror the columns of `statements.claim`, in that order.
+    Its first fields, up to `now`, are columns of `instances`: CLAIM_COLUMNS, from which the statements are made.
     """
 
     id: str
@@ -116,7 +157,7 @@ class Claim(Struct):
     parent_id: str | None
     parent_wait: str | None
     counted: bool
-    has_signals: bool
+    has_inbox_rows: bool
     visit: int
     crashes: int
     rate_limit: str | None
@@ -132,7 +173,7 @@ class Claim(Struct):
     waits: list[WaitRow] = field(default_factory=list)
     children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
-    is_journal_unread: bool = False  # its function was in the memory of the worker, or its journal could not be read
+    is_journal_unread: bool = False  # its function was in the memory of the worker
     session: Any = None  # what an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
     span: Any = None  # of this activation, when tracing is configured (runtime/tracing.py)
@@ -152,7 +193,7 @@ class Claim(Struct):
         self.rate_limit, self.weight = None, 1.0
         if decision.has_undo is not None:
             self.on_cancel = UNDO if decision.has_undo else None
-        self.has_signals = self.has_signals or inbox is not None
+        self.has_inbox_rows = self.has_inbox_rows or inbox is not None
         self.waits, self.children = waits or [], children or []
         self.give(inbox or [])
 
@@ -161,3 +202,7 @@ class Claim(Struct):
         self.inbox = inbox
         if inbox:
             self.read_to = inbox[-1].seq
+
+
+CLAIM_COLUMNS: Final = Claim.__struct_fields__[: Claim.__struct_fields__.index("now")]
+"""The columns of a claim. Every statement and function that claims returns them in this order."""

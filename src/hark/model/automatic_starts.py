@@ -6,15 +6,12 @@ takes it. `Hark.schedule` makes schedules; a deployed definition brings its own 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from hark.model.cron import Timing, check_timing
 from hark.model.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from hark.model.job import ScheduleSpec
 
 StartKind = Literal["schedule", "timer", "broadcast", "message"]
 Overlap = Literal["skip", "allow", "queue"]
@@ -42,7 +39,7 @@ class AutomaticStart(Struct, frozen=True, kw_only=True):
     catch_up: int = 1
 
     def id(self, definition: str) -> str:
-        """The key of its row in `starts`. Schedules are one namespace; of the others each element has its own."""
+        """The key of its row in `triggers`. Schedules are one namespace; of the others each element has its own."""
         return f"schedule:{self.name}" if self.kind == "schedule" else f"{self.kind}:{definition}:{self.element}"
 
 
@@ -69,16 +66,4 @@ def new_schedule(
     return AutomaticStart(
         kind="schedule", name=name, state=state, timing=check_timing(cron, every, timezone), overlap=overlap,
         catch_up=catch_up, correlation_key=correlation_key,
-    )  # fmt: skip
-
-
-def schedule_of_job(name: str, spec: ScheduleSpec, state: str) -> AutomaticStart:
-    """The schedule of a job file, under the name of its job. `state` is the first state for the input of `spec`.
-
-    Raises:
-        InvalidInput: It is malformed.
-    """
-    return new_schedule(
-        name, state, cron=spec.cron, every=spec.every, timezone=spec.timezone, overlap=spec.overlap,
-        catch_up=spec.catch_up, correlation_key=spec.correlation_key,
     )  # fmt: skip

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hark.model.values import Instance
+from hark.model.activation import KINDS
+from hark.model.values import Instance, WaitKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,17 @@ class TaskWait:
         wake: The command that would end the wait, or None.
     """
 
-    kind: str
+    kind: WaitKind
     name: str | None
     title: str | None
     deadline: datetime | None
     since: datetime
     wake: str | None
+
+    @property
+    def ended_from_outside(self) -> bool:
+        """Whether something from outside ends it: a signal, a message or an answer."""
+        return KINDS[self.kind].from_outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +100,4 @@ class JobReport:
 def _needs_help(task: TaskReport) -> bool:
     if task.status == "running":
         return task.only_waits if task.type in ("map", "workflow") else task.note is not None
-    return any(wait.kind not in ("timer", "children") for wait in task.waits)
+    return any(wait.ended_from_outside for wait in task.waits)

@@ -14,17 +14,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from hark.model.bpmn_elements import EventKind, NodeKind
 from hark.model.process_state import START as START  # what imports the spec uses it too
 
-NodeKind = Literal[
-    "start", "end", "catch", "throw", "boundary",
-    "task", "service", "send", "script", "user", "receive", "subprocess", "call",
-    "exclusive", "parallel", "inclusive", "complex", "event_gateway",
-]  # fmt: skip
-EventKind = Literal[
-    "none", "signal", "message", "timer", "error", "escalation", "conditional", "compensation", "cancel", "terminate",
-    "link",
-]  # fmt: skip
 ChangeKind = Literal["create", "update", "delete"]
 LoopKind = Literal["parallel", "sequential", "standard"]
 

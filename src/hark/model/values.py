@@ -12,8 +12,10 @@ from hark.model.links import read_link
 
 Status = Literal["runnable", "executing", "awaiting_signal", "awaiting_children", "done", "failed", "cancelled"]
 Kind = Literal["machine", "workflow", "job", "task", "bpmn"]
-AwakeableStatus = Literal["PENDING", "RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]
+SettledStatus = Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]
+AwakeableStatus = Literal["PENDING", SettledStatus]
 WaitKind = Literal["signal", "broadcast", "message", "timer", "awakeable", "children"]
+RowKind = Literal[WaitKind, "control"]  # of a row of an inbox; `control`: see kernel/process_control.py
 TERMINAL = frozenset(("done", "failed", "cancelled"))
 PARKED = frozenset(("awaiting_signal", "awaiting_children"))
 
@@ -358,6 +360,21 @@ class Token:
     expires_at: datetime | None
     revoked_at: datetime | None
     secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionView:
+    """A definition that can be started.
+
+    Attributes:
+        name: Its name.
+        kind: "machine", "workflow", "job" or "bpmn".
+        version: Its newest version.
+    """
+
+    name: str
+    kind: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class FunctionInbox:
         for row in rows:
             if row.kind == "timer":
                 self._timers[row.seq] = row
-            elif row.wait_id is not None or row.kind == "awakeable":
+            elif row.addressee is not None:
                 self._directed[row.seq] = row
             else:
                 name: _Name = (row.kind, row.name)
@@ -153,11 +153,11 @@ class FunctionInbox:
 
     def consume_answers_to(self, waits: Iterable[WaitRow]) -> None:
         """Consume the rows that were directed to these waits: they are disarmed."""
-        names = {wait.name if wait.kind == "awakeable" else wait.id for wait in waits}
+        addressees = {wait.addressee for wait in waits}
         self._put_back(*self._aside)
-        if names and (self._directed or self._timers):
+        if addressees and (self._directed or self._timers):
             for row in [*self._directed.values(), *self._timers.values()]:
-                if (row.name if row.kind == "awakeable" else row.wait_id) in names:
+                if row.addressee in addressees:
                     self._remove(row)
 
     def take_changes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

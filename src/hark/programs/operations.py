@@ -18,13 +18,14 @@ import msgspec
 
 from hark.model import json
 from hark.model.activation import InboxRow
+from hark.model.answers import load_answer
 from hark.model.decisions import Arm, Effect, NewAwakeable, NewInstance
 from hark.model.error_codec import decode_error, encode_error
-from hark.model.errors import AwakeableRejected, AwakeableTimedOut, CallFailed, InvalidState, SignalTimeout
+from hark.model.errors import AwakeableRejected, CallFailed, InvalidState, SignalTimeout
 from hark.model.failures import Failure
 from hark.model.names import from_micros, new_id
 from hark.model.retry_policy import RetryPolicy, delay_before
-from hark.model.values import Delivery, Signal
+from hark.model.values import Delivery, Signal, WaitKind
 from hark.programs.branches import Promise
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Operation(Promise[Any]):
         """Whether waits in the store represent it."""
         return True
 
-    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
         """Whether a stored wait at its entry can be its own; if not, the code has diverged from its journal."""
         return kind == self.kind and not attempt
 
@@ -187,7 +188,7 @@ class Run(Operation):
     def needs_wait(self) -> bool:
         return self.attempt > 0  # also while an attempt runs: the place of the wait stores the number of attempts
 
-    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
         return kind == "timer" and attempt != ""
 
     def waits_to_arm(self) -> list[Arm]:
@@ -214,7 +215,7 @@ class Sleep(Operation):
         super().__init__("sleep")
         self.micros = micros
 
-    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
         return kind == "timer" and not attempt
 
     def waits_to_arm(self) -> list[Arm]:
@@ -229,7 +230,7 @@ class WaitForSignal(Operation):
         self.names = names
         self.micros = micros
 
-    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
         return (kind, name) in self.names
 
     def waits_to_arm(self) -> list[Arm]:
@@ -266,25 +267,15 @@ class AwakeableAnswer(Operation):
         return self._decoder(value)
 
     def result_of(self, row: InboxRow) -> Result:
-        body = msgspec.json.decode(row.payload, type=_SettledPayload)
-        if body.status == "RESOLVED":
-            return bytes(body.payload).decode(), None
-        if body.status == "TIMEOUT":
-            title = f" ({self.title})" if self.title else ""
-            return None, encode_error(AwakeableTimedOut(f"Awakeable {self.id}{title} was not answered in time."))
-        return None, encode_error(AwakeableRejected(body.error or "rejected"))
+        answer = load_answer(row.payload)
+        error = answer.failure(self.id, self.title)
+        return (answer.text, None) if error is None else (None, encode_error(error))
 
     def withdrawn_error(self) -> BaseException:
         return AwakeableRejected(
             f"Awakeable {self.id} was withdrawn: ctx.first was decided by another operation, or another one of "
             "ctx.gather failed. Create a new awakeable if you still need an answer."
         )
-
-
-class _SettledPayload(msgspec.Struct):
-    status: str
-    payload: msgspec.Raw = msgspec.Raw(b"null")
-    error: str | None = None
 
 
 class ChildCall(Operation):
@@ -294,7 +285,7 @@ class ChildCall(Operation):
         super().__init__("call", child.definition)
         self.child = child
 
-    def matches_wait(self, kind: str, name: str | None, attempt: str) -> bool:
+    def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
         return kind == "children"
 
     def waits_to_arm(self) -> list[Arm]:

@@ -12,12 +12,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, Unpack
 
 from msgspec import Struct
 
 from hark.model import json
-from hark.model.activation import Claim, Traits
+from hark.model.activation import SIGNALS, Claim, Traits
 from hark.model.decisions import (
     Advance,
     Arm,
@@ -36,7 +36,7 @@ from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of
 from hark.model.log import InstanceLog
 from hark.model.names import from_micros, new_id
-from hark.model.outcomes import KEEP, Await, Done, Next, Retry, Spawn, StartOptions, Stop
+from hark.model.outcomes import KEEP, Await, Done, Next, Outcome, Retry, Spawn, StartOptions, Stop
 from hark.model.values import ChildView, Signal
 from hark.programs import effects
 from hark.programs.cancellation import is_cancelled
@@ -178,7 +178,7 @@ class Context(Generic[S]):
             self._all = [
                 Signal(row.seq, row.kind, row.name, json.load(row.payload), from_micros(row.at))
                 for row in self._claim.inbox
-                if row.kind in ("signal", "broadcast")
+                if row.kind in SIGNALS
             ]
         return self._all
 
@@ -311,7 +311,7 @@ class Context(Generic[S]):
 def _handed(claim: Claim) -> list[int]:
     """The seqs of the signals in `ctx.awaited`."""
     asked = {(wait.kind, wait.name) for wait in claim.waits}
-    return [row.seq for row in claim.inbox if row.kind in ("signal", "broadcast") and (row.kind, row.name) in asked]
+    return [row.seq for row in claim.inbox if row.kind in SIGNALS and (row.kind, row.name) in asked]
 
 
 async def run(program: StepProgram, claim: Claim, services: StepServices) -> Decision:
@@ -379,14 +379,14 @@ def _state_for_handle(program: StepProgram, claim: Claim) -> Any:
         return json.load(claim.state)  # the state does not match its type any more: `handle` gets it as plain JSON
 
 
-def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: Any) -> Decision:
+def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: Outcome) -> Decision:
     """Translate an outcome into a decision. Raises when it cannot be committed."""
     services = context._services
     handed: list[int] = []
     directed: list[int] = []
     if claim.inbox:
         handed = _handed(claim)
-        directed = [row.seq for row in claim.inbox if row.kind not in ("signal", "broadcast")]
+        directed = [row.seq for row in claim.inbox if row.kind not in SIGNALS]
     label: OutcomeType
     failure = None
     match outcome:
@@ -421,11 +421,8 @@ def decide(program: StepProgram, claim: Claim, context: Context[Any], outcome: A
         case Stop():
             label, step, consume, failure = "stop", claim.step, (), failure_of(outcome.reason)
             move = Finish("failed", error=failure.text, traceback=failure.traceback)
-        case _:
-            raise InvalidOutcome(
-                f"Step {claim.step!r} of {program.name} returned {outcome!r}, which is not an outcome. "
-                "Return Next, Retry, Await, Spawn, Done or Stop."
-            )
+        case _ as other:
+            raise _not_an_outcome(program, claim, other)
     state = context.state if outcome.state is KEEP else outcome.state
     return Decision(
         label,
@@ -444,3 +441,11 @@ def _checked_step(program: StepProgram, step: str) -> str:
     if step not in program.steps:
         raise InvalidOutcome(f"{program.name} has no step {step!r}. It has: {', '.join(program.steps)}.")
     return step
+
+
+def _not_an_outcome(program: StepProgram, claim: Claim, returned: Never) -> InvalidOutcome:
+    """The error of a step that returned something else. `Never`: mypy reports an outcome that `decide` forgets."""
+    return InvalidOutcome(
+        f"Step {claim.step!r} of {program.name} returned {returned!r}, which is not an outcome. "
+        "Return Next, Retry, Await, Spawn, Done or Stop."
+    )

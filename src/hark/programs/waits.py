@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -62,9 +63,19 @@ def wait_changes(claim: Claim, operations: Mapping[int, Operation], withdrawn: S
     effects: list[Effect] = []
     for wait in disarm:
         if wait.fired_at is None and entry_of(wait.place) in withdrawn:
-            if wait.kind == "awakeable":
-                effects.append(Settle(wait.name or "", "CANCELLED"))
-            elif wait.kind == "children":
-                ids = [child.id for child in claim.children if child.wait_id == wait.id]
-                effects += [CancelChild(id, "its parent no longer waits for it") for id in ids]
+            effects += _withdrawn(claim, wait)
     return WaitChanges(tuple(arms), tuple(disarm), tuple(awakeables), effects)
+
+
+def _withdrawn(claim: Claim, wait: WaitRow) -> list[Effect]:
+    """The effects of giving up an open wait."""
+    match wait.kind:
+        case "awakeable":
+            return [Settle(wait.name or "", "CANCELLED")]
+        case "children":
+            ids = [child.id for child in claim.children if child.wait_id == wait.id]
+            return [CancelChild(id, "its parent no longer waits for it") for id in ids]
+        case "signal" | "broadcast" | "message" | "timer":
+            return []
+        case _ as never:
+            assert_never(never)

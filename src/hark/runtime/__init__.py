@@ -5,7 +5,7 @@ clerk             the thread that owns the write connection; beside it request_q
                   worker_watch (which workers are dead), retention, thread_loop, database_clock
 worker            starts and stops slots (what it holds), activations (what it runs) and lease; attached_worker is
                   what the clerk holds of it; beside it services, listeners, shared_task, watchdog, registry
-reply             the result of a call; waiters, completions and conditions answer callers that wait
+reply             the result of a call; waiting answers callers that wait for an instance
 views, why        rows as values for callers; like health and metrics they only read
 caller_errors     the errors that the runtime itself raises in callers
 """

@@ -15,7 +15,7 @@ from typing import Any
 from hark.kernel.journal import read_journal
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim, JournalRow
-from hark.model.decisions import Decision, Proceed, stop
+from hark.model.decisions import Decision, stop
 from hark.model.errors import NotOpen, StoreUnavailable
 from hark.model.failures import failure_of
 from hark.programs.cancellation import cancel
@@ -178,8 +178,7 @@ class Activations:
             del self._tasks[claim.id]
         if claim.span is not None and self._services.tracing is not None:
             self._services.tracing.decided(claim, decision)
-        move = decision.move
-        if not isinstance(move, Proceed) or move.continue_as_new:  # else the function is still in the same step
+        if decision.move.ends_step:
             self.tally["steps"] = self.tally.get("steps", 0) + 1
             self.tally[decision.label] = self.tally.get(decision.label, 0) + 1
         if not self._outcomes:

@@ -11,7 +11,6 @@ from typing import Any
 
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Arrived, Claim
-from hark.model.decisions import Park
 from hark.runtime.activations import Activations
 from hark.runtime.lease import LeaseRenewal
 from hark.runtime.services import WorkerServices
@@ -61,7 +60,7 @@ class AttachedWorker:
             elif commit.result is None:
                 # The session of an abandoned claim ends with it, on the worker's loop.
                 if self._slots.free(commit.claim) and commit.claim.session is not None:
-                    stays = type(commit.decision.move) is Park and commit.claim.traits.keeps_journal
+                    stays = commit.decision.move.parks and commit.claim.traits.keeps_journal
                     (parked if stays and not commit.fenced else closed).append(commit.claim)
             else:
                 refused.append(commit)

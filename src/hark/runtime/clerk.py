@@ -13,22 +13,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, cast
 
 from hark.kernel.definitions import Catalog
-from hark.kernel.requests import Capacity, Commit, Request
+from hark.kernel.requests import Commit, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
-from hark.model.activation import Arrived, Claim
 from hark.model.errors import InvalidInput
 from hark.model.log import get_logger
 from hark.runtime import caller_errors, failure_log
 from hark.runtime.answer_validation import AnswerValidation
-from hark.runtime.completions import Completions
-from hark.runtime.conditions import Condition, Conditions
 from hark.runtime.database_clock import DatabaseClock
-from hark.runtime.express_turns import ExpressTurns
+from hark.runtime.local_worker import LocalWorker
 from hark.runtime.metrics import ProcessCounters
 from hark.runtime.missing_code import MissingCode
 from hark.runtime.one_calls import OneCalls
@@ -36,10 +33,11 @@ from hark.runtime.other_processes import OtherProcesses
 from hark.runtime.patient_reads import PatientReads, ReadTimer
 from hark.runtime.reply import Reply, answer_all
 from hark.runtime.request_queue import Queued, RequestQueue
-from hark.runtime.retention import Retention
+from hark.runtime.retention import Retention, remove_old
 from hark.runtime.task_arrivals import TaskArrivals
 from hark.runtime.thread_loop import ThreadLoop
-from hark.runtime.turn_runner import TurnRunner
+from hark.runtime.turn_runner import FinishedTurn, TurnRunner
+from hark.runtime.waiting import Condition, WaitingCallers
 from hark.runtime.work_left import WorkLeft
 from hark.store.protocol import Access, Conflicted, Lost, Store, StoreFault
 
@@ -47,49 +45,6 @@ _log = get_logger()
 _MOST = 5000  # requests in a turn: far above what a turn collects, so that none grows without end
 _MOST_CROWDED = 100  # requests in a turn while another process waits for the file
 _GAP = 0.001  # seconds between two turns while another process waits for the file
-
-
-class LocalWorker(Protocol):
-    """The worker of this process, as the clerk uses it. Called on the clerk's thread."""
-
-    owner: str
-
-    @property
-    def open(self) -> bool:
-        """False while it stops: it claims nothing more."""
-        ...
-
-    def capacity(self, commits: Sequence[Commit]) -> Capacity | None:
-        """What it can claim once these outcomes are committed."""
-        ...
-
-    def receive(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
-        """Outcomes that were committed, fenced or refused, and new claims."""
-        ...
-
-    def abandon(self, ids: set[str]) -> None:
-        """These were cancelled or reclaimed: their outcomes no longer count."""
-        ...
-
-    def executing(self) -> dict[str, int]:
-        """The epochs of the instances it holds, by id."""
-        ...
-
-    def notify(self, ids: set[str], arrived: Mapping[str, Arrived]) -> None:
-        """Signals were delivered to these, which execute. `arrived`: to those that are tasks, these rows."""
-        ...
-
-    def listening(self) -> list[tuple[str, int]]:
-        """The instances that wait for signals while they execute, each with the newest signal it has seen, by seq."""
-        ...
-
-    def notify_unseen(self, found: dict[str, list[int]]) -> None:
-        """The signals in each of these inboxes, by seq; an activation that has not seen all of its own is notified."""
-        ...
-
-    def lease_is_sound(self) -> bool:
-        """False when its lease was not renewed in time, or shortly after."""
-        ...
 
 
 class Published(Protocol):
@@ -128,12 +83,17 @@ class Clerk:
         self.queue = RequestQueue()
         self.answers = AnswerValidation(self.loop, self.queue)
         self.work_left = WorkLeft()
-        self.turns = TurnRunner(self, rules, OneCalls(one_call_turns))
-        self.express = ExpressTurns(self, OneCalls(one_call_turns))
-        self.others = OtherProcesses(self, lease=lease, retention=retention)
-        self.completions = Completions(self._read, self.loop, self.hint)
+        self.turns = TurnRunner(
+            lambda: self.store, rules, self.catalog, self.queue, self.loop, self.work_left, lambda: self.worker,
+            OneCalls(one_call_turns),
+        )  # fmt: skip
+        self.others = OtherProcesses(
+            lambda: self.store, self.loop, self.work_left, self.clock, self.turns, lambda: self.worker, lease=lease,
+            hint=self.hint, submit=self.submit,
+            remove_old=lambda: remove_old(self.store, retention, self.clock.now, self.submit),
+        )  # fmt: skip
+        self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
-        self.conditions = Conditions(self._read, self.loop)
         self.arrivals = TaskArrivals()
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self.published: Published | None = None  # if the app uses NATS
@@ -197,8 +157,7 @@ class Clerk:
             self.answers.close()
             closed = caller_errors.closed_early()
             answer_all([(reply, closed) for reply in self.queue.clear()])
-            self.completions.close(closed)
-            self.conditions.close(closed)
+            self.waiting.close(closed)
             await self.store.close()
             if self._closed is not None:
                 answer_all([(self._closed, None)])
@@ -259,22 +218,17 @@ class Clerk:
     def hint(self) -> None:
         """Another process may have made work, or ended an instance that a caller waits for."""
         self.work_left.hinted = True
-        self.completions.hint()
+        self.waiting.hint()
         self.loop.wake()
 
     async def find_dead(self) -> dict[str, int | None]:
         """The workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
         return await self.others.find_dead(trust_clock=True)
 
-    def wait_for_end(self, target: str, seconds: float | None, reply: Reply[Any]) -> None:
-        """Answer with (id, status, result, error) when this instance has ended."""
-        self.loop.check_open()
-        self.completions.ask(target, seconds, reply)
-
     def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
-        """Answer when this instance meets the condition, see conditions.py."""
+        """Answer when this instance meets the condition, see waiting.py."""
         self.loop.check_open()
-        self.conditions.ask(target, condition, seconds, reply)
+        self.waiting.ask(target, condition, seconds, reply)
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -307,20 +261,15 @@ class Clerk:
         # The items are released when this returns: a reply that was dropped unread logs its error when it is freed.
         items = self._next_turn()
         sweep, marks = self._is_due(), self.work_left.marks
-        full = self.express.queues_for(items) if not sweep and not marks else None
-        if full:
-            await self.express.run_beside(items, full)
-        elif await self.turns.run(items, claim=True, sweep=sweep, marks=marks):
-            self.express.all_claimed()
+        async for turn in self.turns.run(items, sweep=sweep, marks=marks):
+            self._finish(turn, swept=sweep, marks=marks)
 
     def _next_turn(self) -> list[Queued]:
         return self.queue.take(_MOST_CROWDED if self.store.has_other_writers() else _MOST)
 
     def check_for_others(self) -> None:
         """After a hint: another process may have answered what waits here."""
-        if self.completions.waiting:
-            self.loop.start(self.completions.check(self.store))
-        self.conditions.check_soon(self.store)
+        self.waiting.check_for_others(self.store)
         self.arrivals.notify()
         self.others.check_soon()
 
@@ -347,17 +296,9 @@ class Clerk:
 
     # -- after a turn -----------------------------------------------------------------------------
 
-    def finish_turn(
-        self,
-        result: TurnResult,
-        items: list[Queued],
-        *,
-        claimed: bool,
-        swept: bool,
-        marks: bool,
-        full_queues_only: bool = False,
-    ) -> None:
+    def _finish(self, turn: FinishedTurn, *, swept: bool, marks: bool) -> None:
         """Pass on the result of a turn that has committed: to the worker, the callers and the other processes."""
+        result, items, claimed = turn
         waited = time.monotonic() - items[0].at if items else 0.0
         self.counters.add(len(items), waited, len(result.claims), result.counts)
         self.clock.adjust(result.now)
@@ -375,17 +316,13 @@ class Clerk:
         # Known before the callers are answered: a drain asks for it then. A cancel frees slots that its own turn could
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
-        self.work_left.update(
-            result, freed=freed, claimed=claimed, swept=swept, marks=marks, full_queues_only=full_queues_only
-        )
+        self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
         if result.pending.for_other_workers:
             self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
         if swept:
             self.loop.start(self.others.read_next_due())
-        self.completions.answer_ended(result.finished)
-        if self.conditions.waiting and not result.keeps_statuses:
-            self.conditions.check_soon(self.store)
+        self.waiting.after_turn(self.store, result.finished, keeps_statuses=result.keeps_statuses)
         if result.pending.made_claimable:
             self.arrivals.notify()
         if self.published is not None:
@@ -394,13 +331,6 @@ class Clerk:
             self.loop.start(self.store.announce())
             if self.published is not None:
                 self.published.add_wake_up()
-
-    def finish_express_turn(self, result: TurnResult) -> None:
-        """Pass on the claims of an express turn, which does nothing but claim."""
-        self.counters.add(0, 0.0, len(result.claims), result.counts)
-        self._pass_to_worker(result, [])
-        if self.conditions.waiting and result.claims:
-            self.conditions.check_soon(self.store)
 
     def _warn_of_missing_code(self, result: TurnResult) -> None:
         """Rows are claimable that this worker cannot run, nor one outside that waits here: find out whether another one

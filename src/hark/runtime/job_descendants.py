@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hark.model.activation import KINDS
 from hark.model.lanes import GRAPHS, ON_EVERY_WORKER, what_runs
 from hark.model.values import PARKED
 from hark.runtime.worker_info import serves
@@ -15,8 +16,6 @@ from hark.store.protocol import Store
 from hark.store.reads import Descendant, OpenWait, WorkerRow
 
 _MOST_LEVELS = 8
-OUTSIDE = frozenset(("signal", "broadcast", "message", "awakeable"))
-"""Kinds of waits that something from outside ends."""
 
 
 class LiveWorkers:
@@ -90,7 +89,7 @@ async def read_below(store: Store, waits: Mapping[str, Sequence[OpenWait]], work
             below = found[parked[id]]
             level |= {wait.id: parked[id] for wait in open if wait.kind == "children"}
             below.waits += [wait for wait in open if wait.kind != "children"]
-            if not any(wait.kind in OUTSIDE or wait.kind == "children" for wait in open):
+            if not any(KINDS[wait.kind].from_outside or wait.kind == "children" for wait in open):
                 below.goes_on = True  # a timer, or its answer is there
     for task in level.values():  # not read any more: assume that it runs
         found[task].goes_on = True

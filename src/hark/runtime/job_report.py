@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
 from hark.model import json
+from hark.model.activation import KINDS
 from hark.model.errors import InvalidInput, NotFound, no_instance
 from hark.model.job import JobSpec, TaskSpec
 from hark.model.job_report import JobReport, TaskReport, TaskWait
@@ -21,7 +23,8 @@ from hark.programs.jobs.job_state import START, load_job_state
 from hark.programs.jobs.states import WITH_ROW
 from hark.programs.jobs.task_state import load_task_state
 from hark.runtime import views
-from hark.runtime.job_descendants import OUTSIDE, Below, LiveWorkers, live_workers, read_below
+from hark.runtime.job_descendants import Below, LiveWorkers, live_workers, read_below
+from hark.runtime.why import armed_wait, command_text
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -140,7 +143,7 @@ def _note(
 
 
 def _only_waits(below: Below) -> bool:
-    waits_outside = any(wait.kind in OUTSIDE for wait in below.waits)
+    waits_outside = any(KINDS[wait.kind].from_outside for wait in below.waits)
     return not below.goes_on and (waits_outside or bool(below.missing))
 
 
@@ -163,15 +166,7 @@ def _wait(wait: OpenWait, questions: dict[str, AwakeableRow]) -> TaskWait | None
 
 
 def _wake(wait: OpenWait, question: AwakeableRow | None) -> str | None:
-    words: Sequence[str]
-    match wait.kind:
-        case "awakeable" if question is not None:
-            answer = _APPROVE if question.schema is None else example_answer(json.load(question.schema))
-            words = ("hark", "awakeable", "resolve", question.id, "--payload", answer)
-        case "signal" if wait.name is not None:
-            words = ("hark", "signal", wait.key or wait.instance_id, wait.name)
-        case "broadcast" if wait.name is not None:
-            words = ("hark", "broadcast", wait.name)
-        case _:
-            return None
-    return shlex.join(words)
+    schema = None if question is None else question.schema
+    example = _APPROVE if schema is None else example_answer(json.load(schema))
+    words = WAIT_KINDS[wait.kind].wake_command(armed_wait(wait), WaitContext(wait.instance_id, example=example))
+    return None if words is None else command_text(*words)

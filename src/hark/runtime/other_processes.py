@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from hark.kernel.requests import Reclaim
+from hark.kernel.requests import Reclaim, Request
 from hark.model.log import get_logger
 from hark.model.reasons import reason
-from hark.runtime.retention import Retention, remove_old
+from hark.runtime.database_clock import DatabaseClock
+from hark.runtime.local_worker import CurrentWorker
+from hark.runtime.thread_loop import ThreadLoop
+from hark.runtime.turn_runner import TurnRunner
+from hark.runtime.work_left import WorkLeft
 from hark.runtime.worker_info import lease_of
 from hark.runtime.worker_watch import WorkerWatch
 from hark.store import statements as sql
-from hark.store.protocol import StoreFault
-
-if TYPE_CHECKING:
-    from hark.runtime.clerk import Clerk
+from hark.store.protocol import Store, StoreFault
 
 _log = get_logger()
 _RETENTION = 60.0  # seconds between two runs of retention
@@ -29,11 +31,31 @@ _CALM = 0.02  # seconds from a check to the next, however many hints there are
 
 
 class OtherProcesses:
-    def __init__(self, clerk: Clerk, *, lease: float, retention: Retention) -> None:
-        """`lease`: seconds of a worker's lease; `retention`: for how long old rows are kept."""
-        self._clerk = clerk
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        loop: ThreadLoop,
+        work_left: WorkLeft,
+        clock: DatabaseClock,
+        turns: TurnRunner,
+        worker: CurrentWorker,
+        *,
+        lease: float,
+        hint: Callable[[], None],
+        submit: Callable[[Request], None],
+        remove_old: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """`lease`: seconds of a worker's lease; `remove_old`: the retention, run every minute."""
+        self._store = store
+        self._loop = loop
+        self._work_left = work_left
+        self._clock = clock
+        self._turns = turns
+        self._worker = worker
         self._lease = lease
-        self._retention = retention
+        self._hint = hint
+        self._submit = submit
+        self._remove_old = remove_old
         self._watch = WorkerWatch(lease)
         self.checking = False
         self._check_again = False
@@ -42,24 +64,24 @@ class OtherProcesses:
         """For as long as the app is open: find changes by other processes, dead workers and old instances."""
         next_retention = time.monotonic() + _RETENTION
         next_reclaim = 0.0
-        clerk = self._clerk
+        store = self._store()
         while True:
             try:
-                if await clerk.store.changed():
-                    clerk.hint()
-                if clerk.worker is not None and time.monotonic() > next_reclaim:
+                if await store.changed():
+                    self._hint()
+                if self._worker() is not None and time.monotonic() > next_reclaim:
                     next_reclaim = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
                     await self.reclaim_dead()
-                if clerk.worker is not None and time.monotonic() > next_retention:
+                if self._worker() is not None and time.monotonic() > next_retention:
                     next_retention = time.monotonic() + _RETENTION
-                    clerk.loop.start(remove_old(clerk, self._retention))
+                    self._loop.start(self._remove_old())
             except StoreFault as error:
                 _log.warning("The database does not answer: %s. Trying again.", reason(error))
                 await asyncio.sleep(0.2)
             except Exception:
                 _log.exception("Polling failed with an unexpected error; it continues.")
                 await asyncio.sleep(1)
-            await asyncio.sleep(clerk.store.poll)
+            await asyncio.sleep(store.poll)
 
     # -- after a hint -----------------------------------------------------------------------------
 
@@ -70,15 +92,14 @@ class OtherProcesses:
             return
         self.checking = True
         self._check_again = False
-        self._clerk.loop.start(self._check())
+        self._loop.start(self._check())
 
     async def _check(self) -> None:
-        clerk = self._clerk
         try:
-            if await clerk.store.read(sql.any_marks):  # never set to False here: a turn may run meanwhile
-                clerk.work_left.marks = True
-                clerk.loop.wake()
-            if clerk.worker is not None:
+            if await self._store().read(sql.any_marks):  # never set to False here: a turn may run meanwhile
+                self._work_left.marks = True
+                self._loop.wake()
+            if self._worker() is not None:
                 await self.read_next_due()
                 await self.find_lost_steps()
                 await self.find_new_signals()
@@ -91,39 +112,39 @@ class OtherProcesses:
 
     def _checked(self) -> None:
         self.checking = False
-        if self._check_again and self._clerk.loop.running is not None:
+        if self._check_again and self._loop.running is not None:
             self.check_soon()
 
     async def read_next_due(self) -> None:
         """Read when something is due next, in whichever process it was armed."""
         try:
-            [[due]] = await self._clerk.store.read(sql.next_due)
+            [[due]] = await self._store().read(sql.next_due)
         except StoreFault:
             return
-        if due is not None and self._clerk.work_left.note_due(due):
-            self._clerk.loop.wake()
+        if due is not None and self._work_left.note_due(due):
+            self._loop.wake()
 
     async def find_lost_steps(self) -> None:
         """Abandon the steps of our worker that another process cancelled or reclaimed."""
-        worker = self._clerk.worker
+        worker = self._worker()
         if worker is None or not (mine := worker.executing()):
             return
-        epochs = dict(await self._clerk.store.read(sql.epochs, ids=sorted(mine)))
+        epochs = dict(await self._store().read(sql.epochs, ids=sorted(mine)))
         current = worker.executing()
-        for id in self._clerk.turns.committing:  # the store may be one epoch ahead of the worker
+        for id in self._turns.committing:  # the store may be one epoch ahead of the worker
             current.pop(id, None)
         lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
         if lost:
             worker.abandon(lost)
-            self._clerk.hint()  # their slots came free outside a turn: the next turn can fill them
+            self._hint()  # their slots came free outside a turn: the next turn can fill them
 
     async def find_new_signals(self) -> None:
         """Notify the instances that wait for signals while they execute of those that other processes sent."""
-        worker = self._clerk.worker
+        worker = self._worker()
         if worker is None or not (listening := worker.listening()):
             return
         found: dict[str, list[int]] = {}
-        for seq, id, *_ in await self._clerk.store.read(sql.inbox_heads, listening):
+        for seq, id, *_ in await self._store().read(sql.inbox_heads, listening):
             found.setdefault(id, []).append(seq)
         if found:
             worker.notify_unseen(found)
@@ -134,26 +155,26 @@ class OtherProcesses:
         """Queue a reclaim of what dead workers hold."""
         dead = await self.find_dead()
         if dead:
-            self._clerk.submit(Reclaim(owners=sorted(dead), leases=dead))
+            self._submit(Reclaim(owners=sorted(dead), leases=dead))
 
     async def find_dead(self, *, trust_clock: bool = False) -> dict[str, int | None]:
         """The workers whose lease is over, with that lease, and the owners of instances that have none.
 
         `trust_clock`: see `WorkerWatch.find_dead`.
         """
-        clerk = self._clerk
-        if not clerk.store.durable:
+        store, worker = self._store(), self._worker()
+        if not store.durable:
             return {}
         asked = time.monotonic()
-        now = await clerk.store.time()
-        clerk.clock.adjust(now)  # the local clock may have been set while no turn ran because all slots were taken
-        quiet = not clerk.clock.by_hand and time.monotonic() < clerk.store.no_reclaim_before()
-        if quiet or (clerk.worker is not None and not clerk.worker.lease_is_sound()):
+        now = await store.time()
+        self._clock.adjust(now)  # the local clock may have been set while no turn ran because all slots were taken
+        quiet = not self._clock.by_hand and time.monotonic() < store.no_reclaim_before()
+        if quiet or (worker is not None and not worker.lease_is_sound()):
             return {}
-        me = clerk.worker.owner if clerk.worker is not None else ""
-        leases = [(row.id, row.until, lease_of(row)) for row in await clerk.store.read(sql.leases) if row.id != me]
-        dead: dict[str, int | None] = dict.fromkeys(o for (o,) in await clerk.store.read(sql.unknown_owners) if o != me)
-        if clerk.clock.by_hand:
+        me = worker.owner if worker is not None else ""
+        leases = [(row.id, row.until, lease_of(row)) for row in await store.read(sql.leases) if row.id != me]
+        dead: dict[str, int | None] = dict.fromkeys(o for (o,) in await store.read(sql.unknown_owners) if o != me)
+        if self._clock.by_hand:
             dead |= {id: until for id, until, _ in leases if until < now}
         else:
             dead |= self._watch.find_dead(leases, now, asked, trust_clock=trust_clock)

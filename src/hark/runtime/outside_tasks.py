@@ -247,7 +247,11 @@ class OutsideTasks:
         if isinstance(found, str):
             raise task_lost(id, found)
         claim, since = found
-        claim.counted, claim.has_signals, claim.now = bool(claim.counted), bool(claim.has_signals), self._clerk.now()
+        claim.counted, claim.has_inbox_rows, claim.now = (
+            bool(claim.counted),
+            bool(claim.has_inbox_rows),
+            self._clerk.now(),
+        )
         activation = await self._activation(claim, since)
         limit = activation.task.timeout_sec
         if limit is not None and claim.now - since > limit * SECOND:

@@ -107,9 +107,8 @@ class MovedFeed:
 
     async def read(self, store: Store) -> None:
         """Count what happened since the last time."""
-        more = True
-        while more:
-            events, more = await views.events_after(store, self._cursor, _PAGE)
+        while True:
+            events = await views.events_after(store, self._cursor, _PAGE)
             for event in events:
                 self._cursor = event.cursor
                 if event.type == "started":
@@ -117,6 +116,8 @@ class MovedFeed:
                 elif event.type == "moved" and event.instance_id in self._versions:
                     version = self._versions[event.instance_id]
                     self._counts.setdefault(version, Counter()).update(event.data["flows"])
+            if events.next is None:
+                return
 
     async def coverage(self, store: Store, process: str, version: int | None) -> PathCoverage:
         """The coverage of a version of a process; by default of the newest."""

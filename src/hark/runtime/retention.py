@@ -7,16 +7,14 @@ is decided in kernel/retain.py.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from hark.kernel.requests import Retain, RetainEvents
 from hark.model.errors import HarkError
 from hark.runtime import views
 from hark.runtime.reply import Reply
-from hark.store.protocol import StoreFault
-
-if TYPE_CHECKING:
-    from hark.runtime.clerk import Clerk
+from hark.store.protocol import Store, StoreFault
 
 
 class Retention(NamedTuple):
@@ -28,24 +26,27 @@ class Retention(NamedTuple):
     """Events, of live instances too; None: for as long as their instance."""
 
 
-async def remove_old(clerk: Clerk, kept: Retention) -> None:
+Submit = Callable[[Retain | RetainEvents, Reply[Any]], None]
+
+
+async def remove_old(store: Store, kept: Retention, now: Callable[[], int], submit: Submit) -> None:
     """Remove everything that is older. What fails is left for the next run."""
     with contextlib.suppress(HarkError, StoreFault):
-        before = clerk.now() - int(kept.finished * 1_000_000)
-        async for ids in views.expirable(clerk.store, before):
+        before = now() - int(kept.finished * 1_000_000)
+        async for ids in views.expirable(store, before):
             if ids:
-                await _remove(clerk, Retain(before=before, ids=ids))
-        while await _remove(clerk, Retain(before=before)):
+                await _remove(submit, Retain(before=before, ids=ids))
+        while await _remove(submit, Retain(before=before)):
             pass
         if kept.events is not None:
-            before = clerk.now() - int(kept.events * 1_000_000)
-            while await _remove(clerk, RetainEvents(before=before)):
+            before = now() - int(kept.events * 1_000_000)
+            while await _remove(submit, RetainEvents(before=before)):
                 pass
 
 
-async def _remove(clerk: Clerk, request: Retain | RetainEvents) -> bool:
-    """True when there may be more."""
+async def _remove(submit: Submit, request: Retain | RetainEvents) -> bool:
+    """Return True if there may be more."""
     done: Reply[Any] = Reply()
-    clerk.submit(request, done)
+    submit(request, done)
     await done
     return request.more

@@ -8,6 +8,7 @@ from hark.model import json
 from hark.model.automatic_starts import Overlap
 from hark.model.errors import NotFound
 from hark.model.names import from_micros
+from hark.model.page import Page
 from hark.model.values import Schedule
 from hark.store import reads
 from hark.store import statements as sql
@@ -36,10 +37,10 @@ def schedule(row: sql.StartRow) -> Schedule:
     )
 
 
-async def page(store: Store, limit: int, after: str | None) -> tuple[list[Schedule], str | None]:
-    """Schedules by name, after the one with the name `after`; and the `after` of the next page, if there is one."""
+async def page(store: Store, limit: int, after: str | None) -> Page[Schedule]:
+    """Schedules by name, after the one with the name `after`."""
     rows = await store.read(reads.list_schedules, after=after or "", size=limit)
-    return [schedule(row) for row in rows], rows[-1].name if len(rows) == limit else None
+    return Page(map(schedule, rows), rows[-1].name if len(rows) == limit else None)
 
 
 async def find(store: Store, name: str) -> Schedule:

@@ -18,10 +18,9 @@ from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 from hark.runtime.clerk import Clerk
 from hark.runtime.commands.lease_pulse import LeasePulse
+from hark.runtime.definition_sources import DefinitionSources
 from hark.runtime.handler_support import HandlerSupport
-from hark.runtime.job_access import JobAccess
 from hark.runtime.listeners import Listeners
-from hark.runtime.process_access import ProcessAccess
 from hark.runtime.reply import Reply
 from hark.runtime.watchdog import LoopWatchdog
 
@@ -40,11 +39,10 @@ class WorkerServices(HandlerSupport):
         max_payload: int,
         new: Callable[[Any, Any, dict[str, Any]], NewInstance],
         link: Callable[[str, str, int | None], str],
-        jobs: JobAccess,
-        processes: ProcessAccess,
+        sources: DefinitionSources,
     ) -> None:
-        """`new` makes a start of a definition, an input and options; `link` the signed address of an awakeable; `jobs`
-        and `processes` read what these need."""
+        """`new` makes a start of a definition, an input and options, and `link` the signed address of an awakeable;
+        `sources` reads what jobs and processes need."""
         super().__init__(clerk)
         self.max_payload = max_payload
         self.new = new
@@ -58,12 +56,12 @@ class WorkerServices(HandlerSupport):
         self.current_thread = threading.get_ident
         self.tracing: Tracing | None = None
         self.link = link
-        self.graph = jobs.graph
-        self.outputs = jobs.outputs
-        self.inputs = jobs.inputs
-        self.unknown_gates = jobs.unknown_gates
-        self.process = processes.process
-        self.variables = processes.variables
+        self.graph = sources.graph
+        self.outputs = sources.outputs
+        self.inputs = sources.inputs
+        self.unknown_gates = sources.unknown_gates
+        self.process = sources.process
+        self.variables = sources.variables
         self._threads: ThreadPoolExecutor | None = None
         self._handler_threads: ThreadPoolExecutor | None = None
         self._watchdog: LoopWatchdog | None = None

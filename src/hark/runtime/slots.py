@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Claim
-from hark.model.decisions import runs_ahead
 from hark.model.errors import InvalidInput
 from hark.model.lanes import GRAPHS, INTERPRETED
 from hark.model.names import check_queue
@@ -51,7 +50,7 @@ class Slots:
         free = {queue: size - self._taken.get(queue, 0) for queue, size in self._sizes().items()}
         for commit in commits:
             queue = commit.claim.queue
-            if queue in free and commit.claim.id in self._claims and not runs_ahead(commit.decision.move):
+            if queue in free and commit.claim.id in self._claims and not commit.decision.move.runs_ahead():
                 free[queue] += 1
         free = {queue: max(0, slots) for queue, slots in free.items()}
         return Capacity(self._owner, free, self._registry.lanes(), in_memory=in_memory)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from hark.kernel.requests import (
     Cancel,
@@ -33,8 +33,8 @@ from hark.kernel.requests import (
     SignalWithStart,
     StartInstances,
 )
-from hark.model.activation import Claim
-from hark.model.decisions import Decision, Finish, Proceed, runs_ahead
+from hark.model.activation import Claim, WaitRow
+from hark.model.decisions import Advance, Decision, Finish, Park, Proceed, Redo
 from hark.model.errors import NotOpen
 from hark.model.failures import Failure
 from hark.model.values import Delivery
@@ -232,12 +232,10 @@ class Tracing:
                 timed_out = row.kind == "timer" and wait.kind != "timer" and row.wait_id == wait.id
                 if row.at < wait.since or not (timed_out or wait.answered_by(row.kind, row.name, row.wait_id)):
                     continue
-                name = wait.kind if wait.name is None or wait.kind == "awakeable" else f"{wait.kind} {wait.name}"
+                name, more = _about_wait(wait)
                 span = self._tracer.start_span(
-                    f"wait {name}", parent, attributes=_about(claim), start_time=wait.since * 1000
+                    f"wait {name}", parent, attributes=_about(claim) | more, start_time=wait.since * 1000
                 )
-                if wait.kind == "awakeable":
-                    span.set_attribute("hark.awakeable", wait.name or "")
                 if timed_out:
                     span.set_attribute("hark.timed_out", True)
                 span.end(row.at * 1000)
@@ -247,13 +245,19 @@ class Tracing:
         """The code has returned an outcome: end the span, unless a function goes on after the commit."""
         activation: ActivationSpan = claim.span
         activation.running = False
-        if isinstance(decision.move, Proceed) and runs_ahead(decision.move):
+        if not decision.move.ends_step:
             return
         activation.span.set_attribute("hark.outcome", decision.label)
         if decision.failure is not None:
             self._record(activation.span, decision.failure)
-        elif isinstance(decision.move, Finish) and decision.move.status == "failed":
-            activation.span.set_status(self._api.StatusCode.ERROR, decision.move.error)
+        else:
+            match decision.move:
+                case Finish(status="failed", error=error):
+                    activation.span.set_status(self._api.StatusCode.ERROR, error)
+                case Advance() | Proceed() | Redo() | Park() | Finish():
+                    pass
+                case _ as never:
+                    assert_never(never)
         activation.end()
         claim.span = None
 
@@ -352,3 +356,14 @@ def _about(claim: Claim) -> dict[str, str | int | Sequence[str]]:
         "hark.step": claim.step,
         "hark.attempt": claim.attempt,
     }
+
+
+def _about_wait(wait: WaitRow) -> tuple[str, dict[str, str | int | Sequence[str]]]:
+    """The name and the attributes of the span of a wait: few names, so not with the id of an awakeable."""
+    match wait.kind:
+        case "signal" | "broadcast" | "message" | "timer" | "children":
+            return wait.kind if wait.name is None else f"{wait.kind} {wait.name}", {}
+        case "awakeable":
+            return wait.kind, {"hark.awakeable": wait.name or ""}
+        case _ as never:
+            assert_never(never)

@@ -6,83 +6,99 @@
     any other error     the turn is halved, in order, until the request that causes it fails alone; signals from NATS
                         all fail, because their reader tries them again in their order
 
-What a turn does is in kernel/turn.py; what becomes of its result in clerk.py.
+What a turn does is in kernel/turn.py; how it is executed is chosen in kernel/execution.py; what becomes of its result
+is in clerk.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
-from hark.kernel.plain_turn import are_plain
-from hark.kernel.requests import Capacity, Commit, Deliver, HandBack, Request, TakeNote
+from hark.kernel.definitions import Catalog
+from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
+from hark.kernel.plain_turn import run_plain_turn
+from hark.kernel.requests import Capacity, Commit, Deliver, Request, TakeNote
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.runtime import caller_errors
-from hark.runtime.one_calls import OneCalls, UnknownCall
+from hark.runtime.local_worker import CurrentWorker
+from hark.runtime.one_calls import OneCalls
 from hark.runtime.reply import Reply, answer_all
-from hark.runtime.request_queue import Queued
+from hark.runtime.request_queue import Queued, RequestQueue
+from hark.runtime.thread_loop import ThreadLoop
+from hark.runtime.work_left import WorkLeft
 from hark.store import statements as sql
-from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Tx, Unknown
-
-if TYPE_CHECKING:
-    from hark.runtime.clerk import Clerk
+from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Tx, Unknown
 
 _log = get_logger()
 _TICK = 0.5  # seconds between two looks at the callers that wait behind a turn in trouble
 
 
+class FinishedTurn(NamedTuple):
+    """A turn that has committed."""
+
+    result: TurnResult
+    items: list[Queued]
+    """Its requests."""
+    claimed: bool
+    """It has claimed what the worker had room for."""
+
+
 class TurnRunner:
-    def __init__(self, clerk: Clerk, rules: Rules, one_calls: OneCalls) -> None:
-        self._clerk = clerk
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        rules: Rules,
+        catalog: Catalog,
+        queue: RequestQueue,
+        loop: ThreadLoop,
+        work_left: WorkLeft,
+        worker: CurrentWorker,
+        one_calls: OneCalls,
+    ) -> None:
+        self._store = store
         self._rules = rules
+        self._catalog = catalog
+        self._queue = queue
+        self._loop = loop
+        self._work_left = work_left
+        self._worker = worker
         self._one_calls = one_calls
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
 
     async def run(
-        self,
-        items: list[Queued],
-        *,
-        claim: bool,
-        sweep: bool = False,
-        marks: bool = False,
-        queues: Container[str] | None = None,
-    ) -> bool:
-        """Run these requests as one turn and hand its result to the clerk; see the module for what can fail.
+        self, items: list[Queued], *, claim: bool = True, sweep: bool = False, marks: bool = False
+    ) -> AsyncIterator[FinishedTurn]:
+        """Run these requests as one turn; see the module for what can fail.
 
-        `queues`: those that it claims for; None: all. Returns whether it has claimed what it could."""
+        Yields:
+            The turn, once it has committed. None if all callers have been answered with an error. The parts of a turn
+            that was halved, each before the next one runs.
+        """
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
         wait, since = 0.01, time.monotonic()
         allowed: float | None = None  # seconds for the next attempt
         while True:
-            worker = self._clerk.worker if claim and not self._clerk.loop.closing else None
-            plain = are_plain(requests)
-            capacity = None
-            if worker is not None and self._may_claim(requests, plain):
-                capacity = worker.capacity(commits)
-                if capacity is not None:
-                    if queues is not None:
-                        capacity.free = {queue: slots for queue, slots in capacity.free.items() if queue in queues}
-                    capacity.backlog = self._clerk.work_left.claimable or self._clerk.work_left.backlog_waits
+            worker = self._worker() if claim and not self._loop.closing else None
+            capacity = worker.capacity(commits) if worker is not None and self._may_claim(requests) else None
+            if capacity is not None:
+                capacity.backlog = self._work_left.claimable or self._work_left.backlog_waits
             self.committing = {commit.claim.id for commit in commits}
             try:
                 run_ahead = worker is not None and worker.open
                 async with asyncio.timeout(allowed) as limit:
-                    result = await self._attempt(
-                        items, requests, capacity, limit,
-                        in_one_call=allowed is None and not sweep and not marks,  # no call that a timeout may end
-                        sweep=sweep, marks=marks, run_ahead=run_ahead, plain=plain,
-                    )  # fmt: skip
+                    how = {"sweep": sweep, "marks": marks, "run_ahead": run_ahead}
+                    result = await self._attempt(items, requests, capacity, limit, **how)
                 break
             except (Conflicted, Lost, Full, TimeoutError) as error:
                 fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
@@ -94,25 +110,22 @@ class TurnRunner:
                 await asyncio.sleep(random.uniform(0, wait) if conflict else wait if items else 0.2)
                 if not items:
                     self._trouble = None
-                    return False
+                    return
                 # The first attempt takes what it takes: a large turn is not an outage.
                 allowed = since + caller_errors.PATIENCE - time.monotonic()
                 allowed = max(0.0, allowed) if any(item.reply is not None for item in items) else None
                 wait = min(0.2 if conflict else 1.0, wait * 2)
             except Exception as error:
                 self._trouble = None
-                await self._halve(items, error)
-                return False
+                async for turn in self._halve(items, error):
+                    yield turn
+                return
         self._trouble = None
-        self._clerk.finish_turn(
-            result, items, claimed=capacity is not None, swept=sweep, marks=marks, full_queues_only=queues is not None
-        )
+        yield FinishedTurn(result, items, claimed=capacity is not None)
         self.committing = set()
-        return capacity is not None
 
-    def _may_claim(self, requests: Sequence[Request], plain: bool) -> bool:
-        left = self._clerk.work_left
-        return left.claimable or left.backlog_waits or (not plain and _make_work(requests))
+    def _may_claim(self, requests: Sequence[Request]) -> bool:
+        return self._work_left.claimable or self._work_left.backlog_waits or _make_work(requests)
 
     async def _attempt(
         self,
@@ -122,10 +135,7 @@ class TurnRunner:
         limit: asyncio.Timeout,
         **how: bool,
     ) -> TurnResult:
-        try:
-            tx, result = await self._run_turn(requests, capacity, **how)
-        except UnknownCall as call:
-            return await self._finish_unknown(call, items)
+        tx, result = await self._execute(requests, capacity, **how)
         limit.reschedule(None)  # what becomes of a COMMIT has to be known
         try:
             await tx.commit()
@@ -137,38 +147,22 @@ class TurnRunner:
             raise
         return result
 
-    async def _run_turn(
-        self, requests: Sequence[Request], capacity: Capacity | None, *, in_one_call: bool, **how: bool
+    async def _execute(
+        self, requests: Sequence[Request], capacity: Capacity | None, **how: bool
     ) -> tuple[Tx, TurnResult]:
-        """Carry out a turn, all but its COMMIT."""
-        if in_one_call and (done := await self._one_calls.run(self._clerk.store, requests, capacity)):
+        """Execute a turn, all but its COMMIT."""
+        store = self._store()
+        execution = choose_execution(requests, capacity, **how, calls=self._one_calls.possible(store))
+        if type(execution) is CallTurn and (done := await self._one_calls.run(store, requests, capacity, execution)):
             return done
-        tx = await self._clerk.store.begin()
+        tx = await store.begin()
         try:
-            return tx, await run_turn(tx, self._rules, self._clerk.catalog, requests, capacity, **how)
+            if type(execution) is AdvanceTurn:
+                return tx, await run_plain_turn(tx, execution.commits)
+            return tx, await run_turn(tx, self._rules, self._catalog, requests, capacity, **how)
         except BaseException:
             await tx.rollback()
             raise
-
-    async def _finish_unknown(self, call: UnknownCall, items: list[Queued]) -> TurnResult:
-        """After a connection that was lost in a call that is a transaction of its own."""
-        store = self._clerk.store
-        committed = await self._find_out(lambda: call.outcome(store), items)
-        known = self._clerk.worker.executing() if self._clerk.worker is not None else {}
-        strays = [claim for claim in call.held if known.get(claim.id) != claim.epoch]
-        if strays:  # claimed by the call, as far as another process has not reclaimed them since
-            self._clerk.queue.add(HandBack(claims=strays), None)
-        if not committed:
-            raise Conflicted("the call did not happen")
-        result = TurnResult(self._clerk.now(), 0)
-        result.pending.left_claimable = True
-        return result
-
-    async def hand_back_claims(self, call: UnknownCall) -> None:
-        """After a connection that was lost in an express turn, which has no requests: hand back what it claimed."""
-        with contextlib.suppress(StoreFault):  # nothing has to be answered
-            await self._finish_unknown(call, [])
-        self._trouble = None
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
         """After a connection that was lost in COMMIT.
@@ -176,7 +170,7 @@ class TurnRunner:
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
         """
-        xid, store = result.xid, self._clerk.store
+        xid, store = result.xid, self._store()
 
         async def outcome() -> bool:
             committed = await store.committed(xid)
@@ -198,7 +192,7 @@ class TurnRunner:
                     return await outcome()
             except (StoreFault, TimeoutError) as error:
                 fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
-                if self._clerk.loop.closing:
+                if self._loop.closing:
                     raise Unknown(reason(fault)) from fault
                 if time.monotonic() >= since + caller_errors.PATIENCE:
                     unknown = caller_errors.unavailable(Unknown(reason(fault)))
@@ -226,7 +220,7 @@ class TurnRunner:
         are, because their steps have run."""
         latest = time.monotonic() - (0 if isinstance(fault, Full) else caller_errors.PATIENCE)
         late = since <= latest
-        closing = self._clerk.loop.closing and (late or not isinstance(fault, Conflicted))
+        closing = self._loop.closing and (late or not isinstance(fault, Conflicted))
         answers: list[tuple[Reply[Any], Any]] = []
 
         def keep(item: Queued) -> bool:
@@ -239,11 +233,11 @@ class TurnRunner:
 
         kept = [item for item in items if keep(item)]
         if late or closing:
-            self._clerk.queue.keep(keep)
+            self._queue.keep(keep)
         answer_all(answers)
         return kept
 
-    async def _halve(self, items: list[Queued], error: Exception) -> None:
+    async def _halve(self, items: list[Queued], error: Exception) -> AsyncIterator[FinishedTurn]:
         """A request that the store refuses must not fail the others: halve, in order, until it is alone."""
         if not items:
             raise error
@@ -252,8 +246,9 @@ class TurnRunner:
             return
         if len(items) > 1:
             half = len(items) // 2
-            await self.run(items[:half], claim=False)
-            await self.run(items[half:], claim=False)
+            for part in (items[:half], items[half:]):
+                async for turn in self.run(part, claim=False):
+                    yield turn
             return
         [item] = items
         request = item.request
@@ -261,8 +256,8 @@ class TurnRunner:
             text, claim = "The outcome of %s cannot be stored: %s", request.claim
             _log.error(text, claim.id, reason(error), exc_info=error, extra=fields_of(claim))
             request.result = error
-            if self._clerk.worker is not None:
-                self._clerk.worker.receive([request], [])
+            if (worker := self._worker()) is not None:
+                worker.receive([request], [])
         elif item.reply is not None:
             answer_all([(item.reply, error)])
         else:
@@ -281,14 +276,16 @@ class TurnRunner:
 
         kept = [item for item in items if keep(item)]
         if answers:
-            self._clerk.queue.keep(keep)
+            self._queue.keep(keep)
             answer_all(answers)
         return kept
 
 
 def _make_work(requests: Sequence[Request]) -> bool:
-    """True when this may make an instance claimable. A note does so only by giving back a signal; what it wakes is
-    claimed in the next turn."""
+    """Return True if these may make an instance claimable.
+
+    A note does so only by giving back a signal; what it wakes is claimed in the next turn.
+    """
     for request in requests:
         if request.decision.makes_work() if isinstance(request, Commit) else type(request) is not TakeNote:
             return True

@@ -12,6 +12,7 @@ from hark.model import json
 from hark.model.errors import NotFound, no_instance
 from hark.model.links import Keys
 from hark.model.names import from_micros, moment
+from hark.model.page import Page
 from hark.model.process_state import control_wait
 from hark.model.values import PARKED, Awakeable, Event, Instance, Token, Wait, WaitKind
 from hark.runtime import listing, run_events
@@ -100,13 +101,11 @@ async def get(store: Store, target: str) -> Instance:
     return found[id]
 
 
-async def instance_page(
-    store: Store, filters: listing.Filters, limit: int, after: str | None
-) -> tuple[builtins.list[Instance], str | None]:
-    """Instances, newest first, after the one with the id `after`; and the `after` of the next page, if there is one."""
+async def instance_page(store: Store, filters: listing.Filters, limit: int, after: str | None) -> Page[Instance]:
+    """Instances, newest first, after the one with the id `after`."""
     ids, more = await listing.page(store, filters, limit, after)
     found = await instances(store, ids)
-    return [found[id] for id in ids if id in found], ids[-1] if more else None
+    return Page((found[id] for id in ids if id in found), ids[-1] if more else None)
 
 
 # -- waits -----------------------------------------------------------------------------------------
@@ -117,15 +116,16 @@ def _wait(row: reads.OpenWait) -> Wait:
 
 
 async def waits(
-    store: Store, name: str | None, kind: str | None, limit: int = _ALL, after: tuple[int, str] = (-1, "")
-) -> tuple[builtins.list[Wait], tuple[int, str] | None]:
-    """Open waits, longest first, and the `after` of the next page if this one is full."""
+    store: Store, name: str | None, kind: str | None, limit: int | None, after: tuple[int, str]
+) -> Page[Wait]:
+    """Open waits, longest first, behind the one of this time and id."""
     kinds = [(one,) for one in (_KINDS if kind is None else (kind,))]
     since, last = after
-    rows = await store.read(reads.read_waits, kinds, name=name, size=limit, since=since, after=last)
+    size = _ALL if limit is None else limit
+    rows = await store.read(reads.read_waits, kinds, name=name, size=size, since=since, after=last)
     idle = await _idle(store, rows)
-    shown = [_wait(row) for row in rows if row.id not in idle]
-    return shown, (rows[-1].since, rows[-1].id) if len(rows) == limit else None
+    next = f"{rows[-1].since}-{rows[-1].id}" if len(rows) == size else None
+    return Page((_wait(row) for row in rows if row.id not in idle), next)
 
 
 async def oldest_wait(store: Store) -> Wait | None:
@@ -148,11 +148,9 @@ async def _idle(store: Store, rows: Sequence[reads.OpenWait]) -> set[str]:
 # -- events ----------------------------------------------------------------------------------------
 
 
-async def events(
-    store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)
-) -> tuple[builtins.list[Event], bool]:
-    """The latest events of one instance or of all, newest last, before a cursor; and whether there are more. Those of
-    a job include those of its tasks."""
+async def events(store: Store, target: str | None, limit: int, before: tuple[int, int] = (_ALL, _ALL)) -> Page[Event]:
+    """The latest events of one instance or of all, newest last, before a cursor. Those of a job include those of its
+    tasks. The `next` of the page goes back in time."""
     tx, seq = before
     if target is None:
         rows = await store.read(reads.latest_events, size=limit + 1, tx=tx, seq=seq, bytes=listing.MAX_BYTES)
@@ -162,27 +160,41 @@ async def events(
             rows = list(await run_events.latest(store, id, limit + 1, before))
         else:
             rows = await store.read(reads.events_of, id=id, size=limit + 1, seq=seq, bytes=listing.MAX_BYTES)
-    return [event(row) for row in reversed(rows[:limit])], len(rows) > limit or is_cut(rows)
+    found = Page(event(row) for row in reversed(rows[:limit]))
+    if len(rows) > limit or is_cut(rows):
+        found.next = f"~{_text_of(found[0].cursor)}"
+    return found
 
 
-async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> tuple[builtins.list[Event], bool]:
+async def events_after(store: Store, cursor: tuple[int, int], limit: int) -> Page[Event]:
     """The events of all instances after a cursor, oldest first; none is ever skipped (invariant 17)."""
     [[horizon]] = await store.read(reads.horizon)
     tx, seq = cursor
     rows = await store.read(
         reads.events_after, tx=tx, seq=seq, size=limit + 1, horizon=horizon, bytes=listing.MAX_BYTES
     )
-    return [event(row) for row in rows[:limit]], len(rows) > limit or is_cut(rows)
+    return _forward([event(row) for row in rows[:limit]], more=len(rows) > limit or is_cut(rows))
 
 
-async def history(store: Store, target: str, after: tuple[int, int], limit: int) -> tuple[builtins.list[Event], bool]:
-    """The events of one instance after a cursor, oldest first; those of a job include those of its tasks."""
+async def history(store: Store, target: str | None, after: tuple[int, int], limit: int) -> Page[Event]:
+    """The events of one instance or of all after a cursor, oldest first; those of a job include those of its tasks."""
+    if target is None:
+        return await events_after(store, after, limit)
     id = await find(store, target)
     if await run_events.is_run(store, id):
         found, _, more = await run_events.page(store, id, after, limit)
-        return found, more
+        return _forward(found, more=more)
     rows = await store.read(reads.follow, [(id, after[1])], size=limit + 1, bytes=listing.MAX_BYTES)
-    return [event(row) for row in rows[:limit]], len(rows) > limit or is_cut(rows)
+    return _forward([event(row) for row in rows[:limit]], more=len(rows) > limit or is_cut(rows))
+
+
+def _forward(found: builtins.list[Event], *, more: bool) -> Page[Event]:
+    """Events, oldest first, as a page whose `next` goes forward in time."""
+    return Page(found, _text_of(found[-1].cursor) if more else None)
+
+
+def _text_of(cursor: tuple[int, int]) -> str:
+    return f"{cursor[0]}.{cursor[1]}"
 
 
 async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[builtins.list[Event], builtins.set[str]]:
@@ -245,8 +257,8 @@ Link = Callable[[str, str, int | None, int], str]
 
 async def awakeable_page(
     store: Store, link: Link, job: str | None, status: str | None, limit: int, after: str | None
-) -> tuple[builtins.list[Awakeable], str | None]:
-    """Awakeables, newest first, and the `after` of the next page; `job` is the instance that asked, by id or key."""
+) -> Page[Awakeable]:
+    """Awakeables, newest first, after the one with the id `after`; `job` is the instance that asked, by id or key."""
     at, instance, entry = _ALL, "", 0
     if after is not None:
         last = await store.read(reads.read_awakeables, ids=[after])
@@ -261,7 +273,7 @@ async def awakeable_page(
         found = [] if owner is None else await store.read(reads.list_awakeables_of, job=owner, **place)
     ids = [row.id for row in listing.fitting(found[:limit], lambda row: row.bytes)]
     rows = {row.id: row for row in await store.read(reads.read_awakeables, ids=ids)} if ids else {}
-    return [awakeable(rows[id], link) for id in ids if id in rows], ids[-1] if len(found) > len(ids) else None
+    return Page((awakeable(rows[id], link) for id in ids if id in rows), ids[-1] if len(found) > len(ids) else None)
 
 
 def awakeable(row: sql.AwakeableRow, link: Link) -> Awakeable:
@@ -302,9 +314,9 @@ def token(row: sql.TokenRow, secret: str | None = None) -> Token:
     )  # fmt: skip
 
 
-async def tokens(store: Store) -> builtins.list[Token]:
+async def tokens(store: Store) -> Page[Token]:
     """All tokens, oldest first, also expired and revoked ones."""
-    return [token(row) for row in await store.read(sql.read_tokens)]
+    return Page(token(row) for row in await store.read(sql.read_tokens))
 
 
 async def live_tokens(store: Store, hashes: Sequence[str], now: int) -> dict[str, Token]:

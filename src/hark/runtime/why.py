@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
-from hark.model.activation import WaitRow
+from hark.model.activation import KINDS, WaitRow
 from hark.model.errors import no_instance
 from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
@@ -120,7 +120,7 @@ def _summary(
     if waits:
         retried = [f"{attempts[wait.place].text(now)}." for wait in waits if wait.place in attempts]
         wanted = dict.fromkeys(
-            WAIT_KINDS[wait.kind].describe(_armed(wait)) for wait in waits if wait.place not in attempts
+            WAIT_KINDS[wait.kind].describe(armed_wait(wait)) for wait in waits if wait.place not in attempts
         )
         others = [f"It waits for {' or '.join(wanted)}."] if wanted else []
         return undo + " ".join([*others, *retried])
@@ -139,7 +139,7 @@ def _said_by_handler(row: WhyInstance) -> str:
     return paused + ("" if row.progress is None else f" Its last heartbeat said: {row.progress}.")
 
 
-def _armed(wait: OpenWait) -> WaitRow:
+def armed_wait(wait: OpenWait) -> WaitRow:
     each = wait.remaining == 0  # a wait that counts its children is answered when none is left
     return WaitRow(
         wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None, answers_each=each
@@ -194,7 +194,7 @@ def _question(asked: AwakeableRow) -> str:
         return title
     if title and title[-1] not in ".?!":
         title += "."
-    return f"{title} The answer has to match a schema: {_command('awakeable', 'show', asked.id)}".lstrip()
+    return f"{title} The answer has to match a schema: {command_text('awakeable', 'show', asked.id)}".lstrip()
 
 
 def _waiting(
@@ -205,7 +205,7 @@ def _waiting(
     attempt: NextAttempt | None,
     now: int,
 ) -> Waiting:
-    kind, armed, context = WAIT_KINDS[wait.kind], _armed(wait), WaitContext(_name(row), children)
+    kind, armed, context = WAIT_KINDS[wait.kind], armed_wait(wait), WaitContext(_name(row), children)
     if asked is not None:
         context.question = _question(asked) or None
         context.example = None if asked.schema is None else example_answer(json.load(asked.schema))
@@ -217,12 +217,12 @@ def _waiting(
         wait.place,
         from_micros(wait.since),
         None if wait.deadline is None else from_micros(wait.deadline),
-        None if command is None else _command(*command),
+        None if command is None else command_text(*command),
         kind.note(armed, context) if attempt is None else attempt.text(now),
     )
 
 
-def _command(*words: str) -> str:
+def command_text(*words: str) -> str:
     return " ".join(["hark", *map(shlex.quote, words)])
 
 
@@ -286,7 +286,7 @@ def _finished(row: WhyInstance) -> Blocker:
     if row.status == "failed":
         cause = (row.error or "").rstrip(".")
         again = row.id if row.task_state is None else row.parent_id or row.id  # a task runs again with its job
-        text = f"It has failed: {cause}. Fix the cause, then run: {_command('instance', 'retry', again)}"
+        text = f"It has failed: {cause}. Fix the cause, then run: {command_text('instance', 'retry', again)}"
     elif row.status == "cancelled":
         given = row.error not in (None, "cancelled")  # kernel/cancel.py stores "cancelled" if no reason is given
         text = f"It was cancelled: {(row.error or '').rstrip('.')}." if given else "It was cancelled without a reason."
@@ -323,7 +323,7 @@ async def _blocked(
 async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> list[NearMiss]:
     asked: set[tuple[str, str]] = {(wait.kind, wait.name) for wait in waits if wait.name is not None}
     names = sorted({name for _, name in asked})
-    keys = {key for wait in waits if (key := _armed(wait).shown_key) is not None}
+    keys = {key for wait in waits if (key := armed_wait(wait).shown_key) is not None}
     # A wait of a task receives the signals of its run, whose id is its key.
     runs = {wait.key for wait in waits if wait.kind == "signal" and wait.key is not None}
     mine = {row.id, *keys, *runs} | ({row.key} if row.key is not None else set())
@@ -351,7 +351,7 @@ async def _inbox(store: Store, row: WhyInstance, asked: set[tuple[str, str]]) ->
         return []
     found = []
     for kind, name, at in await store.read(reads.unconsumed_signals, id=row.id):
-        if (kind, name) in asked or kind not in ("signal", "broadcast", "message"):
+        if (kind, name) in asked or not KINDS[kind].sent:
             continue
         wanted = sorted(other for other, same in asked if same == name)
         if wanted:
@@ -418,4 +418,4 @@ async def _elsewhere(
 
 
 def _article(kind: str) -> str:
-    return f"an {kind}" if kind == "awakeable" else f"a {kind}"
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

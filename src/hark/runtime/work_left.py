@@ -12,7 +12,6 @@ from hark.kernel.result import TurnResult
 class WorkLeft:
     def __init__(self) -> None:
         self.claimable = False  # the last turn left rows that the next one may claim
-        self.claimable_anywhere = False  # and some may be in a queue with free slots: see express_turns.py
         self.backlog_waits = False  # rows may wait for a slot: a step that wants to run ahead has to check
         self.marks = True  # of a large broadcast; a process that died may have left some
         self.due: int | None = None  # the earliest time at which something is due, as far as this process knows
@@ -25,27 +24,17 @@ class WorkLeft:
         return self.hinted or self.claimable or self.marks
 
     def take_hint(self) -> bool:
-        """Whether there was a hint. What it is about may be claimable in any queue."""
+        """Return whether there was a hint; what it is about may be claimable."""
         if not self.hinted:
             return False
         self.hinted = False
-        self.claimable = self.claimable_anywhere = True
+        self.claimable = True
         return True
 
-    def update(
-        self, result: TurnResult, *, freed: bool, claimed: bool, swept: bool, marks: bool, full_queues_only: bool
-    ) -> None:
+    def update(self, result: TurnResult, *, freed: bool, claimed: bool, swept: bool, marks: bool) -> None:
         """After a turn. `freed`: slots came free that it could not fill; the others: what it was asked to do."""
         pending = result.pending
-        if full_queues_only:
-            # Rows that it left in a full queue wait for a slot. What it made claimable may be in another queue.
-            anywhere = pending.more or pending.made_claimable or freed or self.claimable_anywhere
-            self.claimable = pending.left_claimable or anywhere
-        else:
-            anywhere = self.claimable = (
-                pending.more or pending.left_claimable or freed or (self.claimable and not claimed)
-            )
-        self.claimable_anywhere = anywhere
+        self.claimable = pending.more or pending.left_claimable or freed or (self.claimable and not claimed)
         self.backlog_waits = pending.backlog or (self.backlog_waits and not claimed)
         self.marks = pending.marks or (self.marks and not marks)
         if swept:

@@ -11,6 +11,7 @@ import msgspec
 
 from hark.model.lanes import INTERPRETED, handler_of
 from hark.model.names import from_micros
+from hark.model.page import Page
 from hark.model.values import WorkerInfo
 from hark.store import reads
 from hark.store.protocol import Store
@@ -48,10 +49,10 @@ def describe_outside(name: str, lease: float) -> str:
     return msgspec.json.encode(_Info(host=name, lease=lease)).decode()
 
 
-async def workers(store: Store) -> list[WorkerInfo]:
+async def workers(store: Store) -> Page[WorkerInfo]:
     """The workers of a store, the longest running first."""
     now = await store.time()
-    return [_worker(row, now) for row in await store.read(reads.all_workers)]
+    return Page(_worker(row, now) for row in await store.read(reads.all_workers))
 
 
 def _worker(row: WorkerRow, now: int) -> WorkerInfo:

@@ -1,15 +1,23 @@
-"""Numbered migrations: read from the package and applied in order, under a lock that the store takes.
+"""The schema of a store: created from one file, and brought up to date by numbered migrations, under the store's lock.
 
-A store that was migrated by a newer version is refused, because an old worker would write rows that the newer schema
-does not expect. What a released migration does never changes: a store may have applied it already.
+`schema/` has the newest version of the tables, `migrations/` what brings a store of an older version there (see its
+README). A store that was migrated by a newer version is refused, because an old worker would write rows that the newer
+schema does not expect. What a released migration does never changes: a store may have applied it already.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hark.model.errors import StoreTooNew
+from hark.model.activation import CLAIM_COLUMNS
+from hark.model.errors import InvalidInput, StoreTooNew
 from hark.store.protocol import Unmigrated
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_FUNCTION: Final = re.compile(r"CREATE OR REPLACE FUNCTION (\w+)\(")
 
 
 class Migration(NamedTuple):
@@ -18,33 +26,65 @@ class Migration(NamedTuple):
     sql: str
 
 
-def scripts(database: str) -> list[Migration]:
-    """Return every migration of one database (`sqlite`, `postgres`), in order."""
+class Function(NamedTuple):
+    """A function of the database. Its name ends with its version."""
+
+    name: str
+    sql: str
+
+
+def _files() -> Traversable:
     from importlib import resources  # slow to import
 
-    folder = resources.files("hark.store") / "migrations" / database
+    return resources.files("hark.store")
+
+
+def migrations(database: str) -> list[Migration]:
+    """Return the migrations of one database (`sqlite`, `postgres`), in order."""
+    folder = _files() / "migrations" / database
     found = [
         Migration(int(file.name.partition("_")[0]), file.name.removesuffix(".sql"), file.read_text("utf-8"))
-        for file in folder.iterdir()
+        for file in (folder.iterdir() if folder.is_dir() else ())
         if file.name.endswith(".sql")
     ]
     return sorted(found)
 
 
+def newest(database: str) -> int:
+    """Return the version of a new store: the number of the last migration, or 1."""
+    return max((migration.number for migration in migrations(database)), default=1)
+
+
+def schema(database: str) -> str:
+    """Return the SQL that creates the tables of a new store."""
+    return (_files() / "schema" / f"{database}.sql").read_text("utf-8")
+
+
+def functions(database: str) -> list[Function]:
+    """Return the functions that a store needs, each with the SQL that creates it."""
+    if database != "postgres":
+        return []
+    text = (_files() / "schema" / "functions.sql").read_text("utf-8")
+    for name, columns in {"claim": "{0}", "i_claim": "i.{0}", "claim_types": "{0} instances.{0}%TYPE"}.items():
+        text = text.replace(f"{{{name}}}", ", ".join(columns.format(column) for column in CLAIM_COLUMNS))
+    return [Function(name, text) for name in _FUNCTION.findall(text)]
+
+
 def missing(database: str, current: int) -> list[Migration]:
-    """Return the migrations that a store at version `current` still needs.
+    """Return what a store at version `current` still needs: all tables at once if it has none, else migrations.
 
     Raises:
         StoreTooNew: The store is ahead of this code.
     """
-    known = scripts(database)
-    newest = known[-1].number
-    if current > newest:
+    last = newest(database)
+    if current > last:
         raise StoreTooNew(
-            f"The store has schema version {current}; this version of Hark supports versions up to {newest}. "
+            f"The store has schema version {current}; this version of Hark supports versions up to {last}. "
             "Upgrade Hark in this process (pip install -U hark), or use another store."
         )
-    return [migration for migration in known if migration.number > current]
+    if not current:
+        return [Migration(last, "schema", schema(database))]
+    return [migration for migration in migrations(database) if migration.number > current]
 
 
 def check_current(database: str, current: int) -> None:
@@ -58,16 +98,27 @@ def check_current(database: str, current: int) -> None:
         raise Unmigrated(current, wanted[-1].number)
 
 
-def dump(database: str, schema: str | None = None) -> str:
-    """Return all migrations as one script, which creates and uses `schema` if it is given."""
-    migrations = scripts(database)
-    parts = [f"-- {migration.name}\n{migration.sql.strip()}\n" for migration in migrations]
+def check_released(tables: set[str]) -> None:
+    """Refuse a store from before the first release, whose versions had other numbers and whose tables other names.
+
+    Args:
+        tables: Those of `migrations` and `inbox` that it has.
+
+    Raises:
+        InvalidInput: It has `migrations` and no `inbox`.
+    """
+    if tables == {"migrations"}:
+        raise InvalidInput(
+            "The store has a table `migrations`, but not the tables of this version: it was made by a Hark from before "
+            "the first release, or by another program; nothing was changed. Finish its instances with the Hark that "
+            "made it, and use a new file or schema with this one (--db, --schema)."
+        )
+
+
+def dump(database: str, schema_name: str | None = None) -> str:
+    """Return the SQL of a new store as one script, which creates and uses the schema `schema_name` if it is given."""
     place = ""
-    if schema is not None:
-        place = f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET search_path TO "{schema}";\n'
-    head = "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY);\n"
-    rows = "".join(
-        f"INSERT INTO migrations (version) VALUES ({migration.number}) ON CONFLICT DO NOTHING;\n"
-        for migration in migrations
-    )
-    return place + head + "\n" + "\n".join(parts) + "\n" + rows
+    if schema_name is not None:
+        place = f'CREATE SCHEMA IF NOT EXISTS "{schema_name}";\nSET search_path TO "{schema_name}";\n\n'
+    texts = [schema(database), *dict.fromkeys(function.sql for function in functions(database))]
+    return place + "\n".join(texts) + f"\nINSERT INTO migrations (version) VALUES ({newest(database)});\n"

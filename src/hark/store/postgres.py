@@ -35,8 +35,6 @@ _BEGIN: Final = f"""
     SELECT pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1), {_NOW},
         pg_current_xact_id()::text::bigint
 """
-_SESSION: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-_END_SESSION: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
 _READERS: Final = 4
 _MAX_SILENCE = 10.0  # seconds
 # Every statement of a turn and every read must use an index, whatever the statistics say: a new table without
@@ -80,8 +78,8 @@ def check_url(url: str) -> None:
 class PostgresStore:
     """A Store in one schema of a PostgreSQL database.
 
-    Eighteen attributes, because it holds three kinds of connections (writer, listener, readers) with the state of each;
-    what they share, reconnecting and the time after it, would otherwise be passed around.
+    It holds three kinds of connections (writer, listener, readers) with the state of each; what they share,
+    reconnecting and the time after it, would otherwise be passed around.
     """
 
     durable = True
@@ -97,8 +95,6 @@ class PostgresStore:
         self._clock = clock
         self.poll = 1.0
         self._db: asyncpg.Connection | None = None
-        self._session: Any = None  # of `_db`: the number and the start of its server process
-        self._express: tuple[asyncpg.Connection, Any] | None = None  # the same for express turns, once there was one
         self._listener: asyncpg.Connection | None = None
         self._hint: Callable[[], None] = lambda: None
         self._idle_readers: list[asyncpg.Connection] = []
@@ -130,7 +126,7 @@ class PostgresStore:
     # -- connecting -------------------------------------------------------------------------------
 
     async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
-        """Open a connection with the settings of its role: clerk, express, reader, listener, lease or migrate."""
+        """Open a connection with the settings of its role: clerk, reader, listener, lease or migrate."""
         wait = f"{int(self._timeout * 900)}ms"  # the server's own error comes first
         settings = {
             "search_path": self._schema,
@@ -146,7 +142,7 @@ class PostgresStore:
         }
         if readonly:
             settings["default_transaction_read_only"] = "on"
-        if role in ("clerk", "express", "reader"):
+        if role in ("clerk", "reader"):
             settings |= _PLANS
         migrating = role == "migrate"  # before there is a lease: may wait while another process migrates a large table
         db = await asyncpg.connect(
@@ -215,67 +211,55 @@ class PostgresStore:
             )
             if not await db.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self._schema):
                 await db.execute(f'CREATE SCHEMA "{self._schema}"')
-            # Not IF NOT EXISTS, which requires the right to create even if there is nothing to do.
-            if not await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations"):
-                await db.execute("CREATE TABLE migrations (version integer PRIMARY KEY)")
-            current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations")
-            for number, _, script in migrate.missing("postgres", current):
+            for number, _, script in migrate.missing("postgres", await self._version(db)):
                 await db.execute(script)
                 await db.execute("INSERT INTO migrations (version) VALUES ($1)", number)
+            # Not only CREATE OR REPLACE, which requires the right to create even if there is nothing to do.
+            for name, script in migrate.functions("postgres"):
+                if not await db.fetchval("SELECT to_regproc($1)", f"{self._schema}.{name}"):
+                    await db.execute(script)
+
+    async def _version(self, db: asyncpg.Connection) -> int:
+        """The version of the tables in this schema; 0 if there are none."""
+        found = await db.fetch(
+            "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = $1 AND c.relname IN ('migrations', 'inbox')",
+            self._schema,
+        )
+        tables = {name for (name,) in found}
+        migrate.check_released(tables)
+        return await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if tables else 0
 
     async def _check_version(self, db: asyncpg.Connection) -> None:
-        exists = await db.fetchval("SELECT to_regclass($1)", f"{self._schema}.migrations")
-        current = await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if exists else 0
-        migrate.check_current("postgres", current)
+        migrate.check_current("postgres", await self._version(db))
 
     async def close(self) -> None:
         if self._announcing:
             with contextlib.suppress(*FAULTS):
                 await self._announcing
-        express = self._express[0] if self._express is not None else None
-        for db in [self._db, express, self._listener, *self._idle_readers]:
+        for db in [self._db, self._listener, *self._idle_readers]:
             if db is not None and not db.is_closed():
                 with contextlib.suppress(*FAULTS):
                     await db.close(timeout=2)
-        self._db = self._express = self._listener = None
+        self._db = self._listener = None
         self._idle_readers.clear()
 
     async def _writer(self) -> asyncpg.Connection:
         if self._db is None or self._db.is_closed():
             self._was_cut = self._was_cut or self._db is not None
-            self._db, self._session = await self._new_writer("clerk")
-        return self._db
-
-    async def _express_writer(self) -> tuple[asyncpg.Connection, Any]:
-        if self._express is None or self._express[0].is_closed():
-            self._was_cut = self._was_cut or self._express is not None
-            self._express = await self._new_writer("express")
-        return self._express
-
-    async def _new_writer(self, role: str) -> tuple[asyncpg.Connection, Any]:
-        """A connection for turns, and its session."""
-        db = None
-        try:
-            db = await self.connect(role=role)
-            return db, await db.fetchrow(_SESSION)
-        except BaseException as error:
-            if db is not None:
-                db.terminate()
-            if isinstance(error, FAULTS):
+            try:
+                self._db = await self.connect(role="clerk")
+            except FAULTS as error:
                 raise Lost(reason(error)) from error
-            raise
+        return self._db
 
     # -- turns ------------------------------------------------------------------------------------
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> PostgresTx:
-        if express:  # it claims, and writes no position
-            db, session = await self._express_writer()
-            return PostgresTx(db, self._clock() if self._clock else 0, 0, 0, session, alone=alone)
+    async def begin(self, *, one_call: bool = False) -> PostgresTx:
         db = await self._writer()
         now = xid = 0
         try:
-            if not alone:
-                await db.execute("BEGIN")
+            await db.execute("BEGIN")
             if not one_call:
                 _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
         except FAULTS as error:
@@ -287,20 +271,11 @@ class PostgresStore:
             raise
         now = self._clock() if self._clock else now
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
-        self._last_tx = PostgresTx(db, now, position, xid, self._session, alone=alone)
+        self._last_tx = PostgresTx(db, now, position, xid)
         return self._last_tx
 
     def has_other_writers(self) -> bool:
         return False  # writers do not exclude each other
-
-    async def end_session(self, session: Any) -> None:
-        """Terminate the server process of a connection that was lost: it may not have read what was sent to it."""
-        while True:
-            db = await self._writer()
-            with terminated_on_failure(db):
-                if not await db.fetch(_END_SESSION, *session):
-                    return
-            await asyncio.sleep(0.02)
 
     async def committed(self, xid: int) -> bool:
         """Ask `pg_xact_status` until the transaction has ended."""

@@ -11,7 +11,6 @@ import asyncpg
 
 from hark.store.joined_writes import JoinedWrites
 from hark.store.postgres_faults import FAULTS, failed
-from hark.store.protocol import Lost, LostCall
 from hark.store.sql import R, Sql
 
 _RESERVE: Final = """
@@ -23,14 +22,10 @@ _RESERVE: Final = """
 class PostgresTx:
     """A Tx on the write connection."""
 
-    __slots__ = ("_alone", "_db", "_session", "_waiting", "now", "position", "xid")
+    __slots__ = ("_db", "_waiting", "now", "position", "xid")
 
-    def __init__(
-        self, db: asyncpg.Connection, now: int, position: int, xid: int, session: object, *, alone: bool
-    ) -> None:
+    def __init__(self, db: asyncpg.Connection, now: int, position: int, xid: int) -> None:
         self._db = db
-        self._alone = alone
-        self._session = session
         self._waiting = JoinedWrites()
         self.now = now
         self.position = position
@@ -38,14 +33,9 @@ class PostgresTx:
 
     async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         values["now"], values["position"] = self.now, self.position
-        if not self._alone:
-            if not sql.joinable and not self._waiting:
-                return await fetch(self._db, sql, rows, values)
-            return await self._fetch_joined(sql, rows, values)
-        try:
+        if not sql.joinable and not self._waiting:
             return await fetch(self._db, sql, rows, values)
-        except Lost as error:
-            raise LostCall(str(error), self._session) from error
+        return await self._fetch_joined(sql, rows, values)
 
     async def _fetch_joined(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None, values: dict[str, Any]) -> list[R]:
         """Let a write wait for the next statement, or send a statement with the writes that wait for it."""
@@ -70,8 +60,6 @@ class PostgresTx:
             raise failed(self._db, error) from error
 
     async def commit(self) -> None:
-        if self._alone:
-            return
         await self._send_waiting()
         try:
             await self._db.execute("COMMIT")
@@ -79,8 +67,6 @@ class PostgresTx:
             raise failed(self._db, error) from error
 
     async def rollback(self) -> None:
-        if self._alone:
-            return
         try:
             await self._db.execute("ROLLBACK")
         except FAULTS:

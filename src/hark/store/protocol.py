@@ -12,8 +12,7 @@ A statement can fail in four ways, whatever the driver calls them; a store raise
     StoreFault
      ├─ Conflicted   deadlock, serialisation failure, lock timeout, busy: nothing happened, run the turn again
      ├─ Lost         the connection is gone; after a COMMIT the outcome is unknown until `committed` says it
-     │   ├─ Unknown  the app was closed before `committed` could say it
-     │   └─ LostCall in a call that commits itself: the outcome is unknown
+     │   └─ Unknown  the app was closed before `committed` could say it
      ├─ Full         disk full, I/O error, read-only: no request is to blame, nothing happened
      └─ Refused      the database refuses a row: the clerk splits the turn until the bad request fails alone
          └─ Taken    a unique index has the row already, written by a transaction that this one did not see
@@ -45,18 +44,6 @@ class Lost(StoreFault):
 
 class Unknown(Lost):
     """Connection lost during COMMIT, and the database did not say whether it committed."""
-
-
-class LostCall(Lost):
-    """Connection lost during a call that is a transaction of its own; the outcome is unknown.
-
-    Attributes:
-        session: The session of the server in which it was sent, for `Store.end_session`.
-    """
-
-    def __init__(self, text: str, session: object) -> None:
-        super().__init__(text)
-        self.session = session
 
 
 class Full(StoreFault):
@@ -215,7 +202,7 @@ class Store(Protocol):
         """Close all connections. Called once, when no other coroutine of the store is running. Must not raise."""
         ...
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> Tx:
+    async def begin(self, *, one_call: bool = False) -> Tx:
         """Begin a turn. The clerk has ended the one before, so a store needs one write connection.
 
         A connection that was lost is replaced here.
@@ -223,9 +210,6 @@ class Store(Protocol):
         Args:
             one_call: The turn sends `statements.one_call_turn` and nothing else, which finds out the time and number of
                 the transaction; the kernel sets them. Only if the store `has_one_calls`.
-            alone: With `one_call`: the call is a transaction of its own, without BEGIN and COMMIT; `commit` and
-                `rollback` do nothing, and a lost connection raises LostCall.
-            express: With `alone`: on a connection of its own, while another turn may run. It claims, and nothing else.
 
         Raises:
             Conflicted: Another process has the only write lock for too long.
@@ -237,17 +221,6 @@ class Store(Protocol):
         """Whether another process has written lately and is kept out while a turn is running.
 
         The clerk then makes smaller turns and leaves gaps between them. Called twice per turn: must be cheap.
-        """
-        ...
-
-    async def end_session(self, session: object) -> None:
-        """After LostCall: return when nothing that was sent in this session can happen any more.
-
-        Args:
-            session: The `session` of the error.
-
-        Raises:
-            StoreFault: The database does not answer; the clerk calls again.
         """
         ...
 

@@ -178,6 +178,17 @@ def _server(version: str, url: str) -> Server:
     return Server(f"SQLite {version} ({url})")
 
 
+def _version(db: apsw.Connection) -> int:
+    """The version of the tables in this file; 0 if there are none."""
+    found: Any = db.execute("SELECT name FROM sqlite_schema WHERE name IN ('migrations', 'inbox')").fetchall()
+    tables = {name for (name,) in found}
+    migrate.check_released(tables)
+    if not tables:
+        return 0
+    [[current]] = db.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchall()
+    return int(current)  # type: ignore[arg-type]
+
+
 def _data_version(db: apsw.Connection) -> int:
     """A number that changes when another connection commits."""
     try:
@@ -291,10 +302,8 @@ class SqliteStore:
         db = _look(self._path)
         try:
             with _opening(self._path):
-                found: Any = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
-                if found:
-                    found = db.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchall()
-            migrate.check_current("sqlite", found[0][0] if found else 0)
+                current = _version(db)
+            migrate.check_current("sqlite", current)
         except BaseException:
             db.close()
             raise
@@ -302,13 +311,11 @@ class SqliteStore:
 
     def _migrate(self, db: apsw.Connection) -> None:
         try:
-            if self._is_current(db):
+            if not migrate.missing("sqlite", _version(db)):
                 return  # no lock: a program that only reads must not wait for one that writes
             db.execute("BEGIN IMMEDIATE")
             try:
-                db.execute("CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY)")
-                current: Any = db.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchall()[0][0]
-                for number, _, script in migrate.missing("sqlite", current):
+                for number, _, script in migrate.missing("sqlite", _version(db)):
                     db.execute(script)
                     db.execute("INSERT INTO migrations (version) VALUES (?)", (number,))
             except BaseException:
@@ -322,13 +329,6 @@ class SqliteStore:
                 "and on a local disk."
             ) from error
 
-    def _is_current(self, db: apsw.Connection) -> bool:
-        try:
-            current: Any = db.execute("SELECT max(version) FROM migrations").fetchall()[0][0]
-        except apsw.SQLError:  # no such table
-            return False
-        return current is not None and not migrate.missing("sqlite", current)
-
     async def close(self) -> None:
         if self._reading:
             self._reading.shutdown()
@@ -337,7 +337,7 @@ class SqliteStore:
                 db.close()
         self._db = self._reader = None
 
-    async def begin(self, *, one_call: bool = False, alone: bool = False, express: bool = False) -> SqliteTx:
+    async def begin(self, *, one_call: bool = False) -> SqliteTx:
         assert self._db is not None
         assert not one_call
         await self._take_write_lock(self._db)
@@ -381,9 +381,6 @@ class SqliteStore:
 
     def has_other_writers(self) -> bool:
         return time.monotonic() < self._other_writers_until
-
-    async def end_session(self, session: object) -> None:
-        raise AssertionError("SQLite has no calls that commit themselves")
 
     async def committed(self, xid: int) -> bool:
         raise AssertionError("SQLite reports the outcome of a COMMIT in the same call")

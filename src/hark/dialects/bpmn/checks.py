@@ -1,26 +1,32 @@
-"""What the nodes of a process mean together: starts, flows, links, transactions, gateways, and what can be reached."""
+"""Check what the nodes of a process mean together: starts, flows, links, transactions, and what can be reached.
+
+element_readers.py checks each element by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
+from hark.dialects.bpmn.element_readers import ELEMENT_READERS
+from hark.model.bpmn_elements import EVENTS, EventKind
 
 
 def check_process(process: ProcessDraft) -> None:
     """Report what cannot be executed although each node of the process is right by itself."""
     for node in process.nodes:
+        ELEMENT_READERS[node.row.tag].check(process, node)
         _check_flows(process, node)
-        _check_event_gateway(process, node)
-        _check_cancel(process, node)
-        _check_compensation(process, node)
+        if node.event is not None and (check := _EVENT_CHECKS.get(node.event.kind)) is not None:
+            check(process, node)
         _check_same_catch(process, [process.nodes[number] for number in node.fields.get("boundaries", ())])
     is_connected = sum(len(node.outgoing) for node in process.nodes) == len(process.flows)
-    for scope in (None, *(node for node in process.nodes if node.kind == "subprocess")):
+    for scope in (None, *(node for node in process.nodes if node.row.family == "subprocess")):
         members = process.members(scope)
         _check_starts(process, scope, members)
         starts = (start for node in members if node.is_event_subprocess for start in process.members(node))
-        _check_same_catch(process, [start for start in starts if start.kind == "start"])
+        _check_same_catch(process, [start for start in starts if start.is_start])
         _check_links(process, members)
         _check_compensation_subprocess(process, scope, members)
         if is_connected:  # otherwise it is reported that flows have no end
@@ -28,50 +34,23 @@ def check_process(process: ProcessDraft) -> None:
 
 
 def _check_flows(process: ProcessDraft, node: NodeDraft) -> None:
-    into, out = process.flows[node.incoming[0]] if node.incoming else None, bool(node.outgoing)
-    tag = node.element.tag
-    if into is not None and tag == "bpmn:startEvent":
-        process.report(node, f"The flow {into.id!r} goes into a start event. Let it go to the element after it.")
-    if into is not None and tag == "bpmn:boundaryEvent":
-        process.report(node, f"The flow {into.id!r} goes into a boundary event. Remove the flow.")
-    if out and tag == "bpmn:endEvent":
-        process.report(node, "A flow leaves the end event. Remove the flow, or use an intermediate throw event.")
-    if (into is not None or out) and node.is_event_subprocess:
+    has_flows = bool(node.incoming or node.outgoing)
+    if has_flows and node.is_event_subprocess:
         process.report(node, "An event sub-process has no flows into it or out of it. Remove them.")
-    elif (into is not None or out) and node.is_for_compensation:
+    elif has_flows and node.is_for_compensation:
         process.report(node, "An activity for compensation has no flows into it or out of it. Remove them.")
-    if node.event is not None and node.event.kind == "link":
-        if node.kind == "throw" and out:
-            process.report(node, "A flow leaves the throwing end of a link. Remove the flow: the catching end goes on.")
-        if node.kind == "catch" and into is not None:
-            process.report(node, f"The flow {into.id!r} goes into the catching end of a link. Remove the flow.")
-    if out and node.kind == "boundary" and node.event is not None and node.event.kind == "compensation":
-        process.report(node, "A flow leaves a boundary event for compensation. Use an association instead.")
 
 
-def _check_event_gateway(process: ProcessDraft, node: NodeDraft) -> None:
-    if node.kind != "event_gateway":
-        return
-    if not node.outgoing:
-        process.report(node, "Nothing follows the event gateway. Connect it with the events that it waits for.")
-    for number in node.outgoing:
-        target = process.flows[number].target
-        if target is None or target.kind == "receive":
-            continue
-        if target.kind != "catch":
-            process.report(
-                node, f"{target.id!r} follows the event gateway, but is neither a catch event nor a receive task."
-            )
-        elif len(target.incoming) > 1:
-            process.report(
-                target, "It follows an event gateway, so nothing else can lead to it. Use an event of its own."
-            )
+def _check_link(process: ProcessDraft, node: NodeDraft) -> None:
+    into = process.flow_into(node)
+    if node.row.throws and node.outgoing:
+        process.report(node, "A flow leaves the throwing end of a link. Remove the flow: the catching end goes on.")
+    if not node.row.throws and into is not None:
+        process.report(node, f"The flow {into.id!r} goes into the catching end of a link. Remove the flow.")
 
 
 def _check_cancel(process: ProcessDraft, node: NodeDraft) -> None:
-    if node.event is None or node.event.kind != "cancel":
-        return
-    if node.kind == "end":
+    if node.row.throws:
         scope = process.scope_of(node)
         if scope is None or not scope.fields["transaction"]:
             process.report(
@@ -85,7 +64,7 @@ def _check_same_catch(process: ProcessDraft, catches: list[NodeDraft]) -> None:
     """Of two events on one activity or in one scope that catch the same error or escalation, one never would."""
     seen: dict[tuple[str, str], NodeDraft] = {}
     for node in catches:
-        if node.event is None or node.event.kind not in ("error", "escalation", "cancel"):
+        if node.event is None or not EVENTS[node.event.kind].has_one_catcher:
             continue
         first = seen.setdefault((node.event.kind, str(node.event.name)), node)
         if first is not node:
@@ -94,7 +73,9 @@ def _check_same_catch(process: ProcessDraft, catches: list[NodeDraft]) -> None:
 
 def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
     """The activity that a compensation names is in the scope of the event, or around the event sub-process it is in."""
-    if node.event is None or node.event.kind != "compensation" or node.event.activity is None:
+    if node.outgoing and node.is_boundary:
+        process.report(node, "A flow leaves a boundary event for compensation. Use an association instead.")
+    if node.event is None or node.event.activity is None:
         return
     activity = process.nodes[node.event.activity]
     scope = node.scope
@@ -104,6 +85,13 @@ def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
         around = process.scope_of(around)
     if activity.scope != scope:
         process.report(node, f"It compensates {activity.id!r}, which is not in the same scope. Throw it where that is.")
+
+
+_EVENT_CHECKS: Final[dict[EventKind, Callable[[ProcessDraft, NodeDraft], None]]] = {
+    "cancel": _check_cancel,
+    "compensation": _check_compensation,
+    "link": _check_link,
+}
 
 
 def _check_compensation_subprocess(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
@@ -119,12 +107,12 @@ def _check_compensation_subprocess(process: ProcessDraft, scope: NodeDraft | Non
 
 
 def _compensates(process: ProcessDraft, node: NodeDraft) -> bool:
-    events = (process.nodes[number].event for number in node.children if process.nodes[number].kind == "start")
-    return node.is_event_subprocess and any(event is not None and event.kind == "compensation" for event in events)
+    starts = (process.nodes[number] for number in node.children if process.nodes[number].is_start)
+    return node.is_event_subprocess and any(start.is_compensation for start in starts)
 
 
 def _check_starts(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
-    starts = [node for node in members if node.kind == "start"]
+    starts = [node for node in members if node.is_start]
     if scope is not None and scope.is_event_subprocess:
         if len(starts) != 1:
             process.report(scope, f"An event sub-process needs one start event; this one has {len(starts)}.")
@@ -136,7 +124,7 @@ def _check_starts(process: ProcessDraft, scope: NodeDraft | None, members: list[
         )
     messages: dict[str, NodeDraft] = {}
     for start in starts:
-        if start.event is not None and start.event.kind == "message":
+        if start.event is not None and EVENTS[start.event.kind].has_one_receiver:
             first = messages.setdefault(str(start.event.name), start)
             if first is not start:
                 process.report(start, f"{first.id!r} starts with the same message, which has one receiver. Remove one.")
@@ -150,28 +138,28 @@ def _has_definition(node: NodeDraft) -> bool:
 
 def _check_links(process: ProcessDraft, members: list[NodeDraft]) -> None:
     """Each thrown link has exactly one other end in its scope."""
-    links = [node for node in members if node.event is not None and node.event.kind == "link"]
+    links = [node for node in members if node.is_link]
     catches: dict[str, NodeDraft] = {}
     for node in links:
         assert node.event is not None
-        if node.kind != "catch":
+        if node.row.throws:
             continue
         if (first := catches.setdefault(node.event.name, node)) is not node:
             process.report(
                 node, f"Two events catch the link {node.event.name!r}; the other is {first.id!r}. Rename one."
             )
-    thrown = {node.event.name for node in links if node.event is not None and node.kind == "throw"}
+    thrown = {node.event.name for node in links if node.event is not None and node.row.throws}
     for node in links:
         assert node.event is not None
-        if node.kind == "throw" and node.event.name not in catches:
+        if node.row.throws and node.event.name not in catches:
             process.report(node, f"No event in the same scope catches the link {node.event.name!r}. Add one.")
-        if node.kind == "catch" and node.event.name not in thrown:
+        if not node.row.throws and node.event.name not in thrown:
             process.report(node, f"No event in the same scope throws the link {node.event.name!r}. Add one, or a flow.")
 
 
 def _check_reached(process: ProcessDraft, members: list[NodeDraft]) -> None:
     """Report the nodes that no token can reach; of those that only lead to each other, the first."""
-    starts = [node for node in members if node.kind == "start"]
+    starts = [node for node in members if node.is_start]
     if not starts:
         starts = [node for node in members if not node.incoming]  # BPMN starts them all
     reached = {node.number for node in members if _begins(node)}
@@ -201,9 +189,9 @@ def _begins(node: NodeDraft) -> bool:
     """Whether something other than a flow or a host leads to a node: an event, a compensation, a link, or a problem."""
     if node.is_event_subprocess or node.is_for_compensation:
         return True
-    if node.kind == "boundary":
-        return node.event is None or node.event.kind == "compensation" or "host" not in node.fields
-    return node.kind == "catch" and node.event is not None and node.event.kind == "link"
+    if node.is_boundary:
+        return node.event is None or node.is_compensation or "host" not in node.fields
+    return node.is_link and not node.row.throws
 
 
 def _after(process: ProcessDraft, node: NodeDraft) -> Iterator[NodeDraft]:

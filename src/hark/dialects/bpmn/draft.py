@@ -9,25 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.bpmn_elements import EVENTS, ElementRow, EventKindRow, NodeKind
 from hark.model.nearest import did_you_mean
-from hark.model.problem import Problem
-from hark.model.process import ROOT, EventSpec, NodeKind
+from hark.model.problem import Problem, ProblemList
+from hark.model.process import ROOT, EventSpec
 
-MAX_PROBLEMS = 100
-
-DEFINITIONS = frozenset(
-    f"bpmn:{name}"
-    for name in (
-        "message", "signal", "error", "escalation", "messageEventDefinition", "signalEventDefinition",
-        "timerEventDefinition", "errorEventDefinition", "escalationEventDefinition", "conditionalEventDefinition",
-        "compensateEventDefinition", "cancelEventDefinition", "terminateEventDefinition", "linkEventDefinition",
-    )
-)  # fmt: skip
+DEFINITIONS = frozenset(f"bpmn:{name}" for name in ("message", "signal", "error", "escalation")) | frozenset(
+    row.tag for row in EVENTS.values() if row.tag is not None
+)
 """Elements that others refer to, wherever they are in the file."""
-
-
-class EnoughProblems(Exception):
-    """A file has so many problems that the rest of it is not read."""
 
 
 class FileDraft:
@@ -49,7 +39,7 @@ class FileDraft:
         self.root = root
         self.is_for_flowable = "camunda" not in declared and not declared.isdisjoint(("flowable", "activiti"))
         self.ignore_extensions = ignore_extensions
-        self.problems: list[Problem] = []
+        self.problems = ProblemList()
         self.ignored: list[Problem] = []
         self.definitions: dict[str, XmlElement] = {}
         self.forms: dict[str, XmlElement] = {}
@@ -73,16 +63,8 @@ class FileDraft:
             todo += [child for child in reversed(element.children) if not child.tag.startswith("bpmndi:")]
 
     def report(self, element: str | None, line: int | None, message: str) -> None:
-        """Keep a problem, once.
-
-        Raises:
-            EnoughProblems: There are enough to show.
-        """
-        problem = Problem(element, line, message)
-        if problem not in self.problems:
-            self.problems.append(problem)
-        if len(self.problems) == MAX_PROBLEMS:
-            raise EnoughProblems
+        """Keep a problem, once. Raises TooManyProblems if there are enough to show."""
+        self.problems.report(element, line, message)
 
     def report_extension(self, element: str | None, line: int | None, message: str) -> bool:
         """Keep a problem with an extension that would change the behaviour. Returns False if those are ignored."""
@@ -114,10 +96,14 @@ class FileDraft:
 
 @dataclass(slots=True, eq=False)
 class NodeDraft:
-    """A node as it is read. `fields` has what NodeSpec has of it beyond the attributes here."""
+    """A node as it is read. `fields` has what NodeSpec has of it beyond the attributes here.
+
+    `row` is what the table has of its element; its reader may find another `kind` than the one there.
+    """
 
     id: str
     number: int
+    row: ElementRow
     kind: NodeKind
     element: XmlElement
     scope: int
@@ -136,7 +122,32 @@ class NodeDraft:
     @property
     def is_activity(self) -> bool:
         """Whether it is a task, a sub-process or a call activity."""
-        return not self.element.tag.endswith(("Event", "Gateway"))
+        return self.row.is_activity
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it is a start event."""
+        return self.kind == "start"
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether it is a boundary event."""
+        return self.row.kind == "boundary"
+
+    @property
+    def event_row(self) -> EventKindRow | None:
+        """What the table has of its event; None if it has none."""
+        return None if self.event is None else EVENTS[self.event.kind]
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is one end of a link."""
+        return self.event_row is not None and self.event_row.is_link
+
+    @property
+    def is_compensation(self) -> bool:
+        """Whether it is an event for compensation."""
+        return self.event_row is not None and self.event_row.compensates
 
     @property
     def is_event_subprocess(self) -> bool:
@@ -179,6 +190,10 @@ class ProcessDraft:
     def report(self, node: NodeDraft, message: str, line: int | None = None) -> None:
         """Keep a problem of a node."""
         self.file.report(node.id, line or node.line, message)
+
+    def flow_into(self, node: NodeDraft) -> FlowDraft | None:
+        """The first incoming flow of a node."""
+        return self.flows[node.incoming[0]] if node.incoming else None
 
     def scope_of(self, node: NodeDraft) -> NodeDraft | None:
         """The sub-process a node is in; None if it is directly in the process."""

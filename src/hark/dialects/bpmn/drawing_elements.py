@@ -19,6 +19,7 @@ from hark.dialects.bpmn.drawing_scene import (
     Wire,
 )
 from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.bpmn_elements import BOUNDARY_EVENTS
 
 ROOTS = ("bpmn:process", "bpmn:collaboration", "bpmn:choreography")
 _UNDRAWN = frozenset({"bpmn:extensionElements", "bpmn:dataObject"})
@@ -122,7 +123,7 @@ def _free(scene: Scene, key: str) -> str:
 def _join(scene: Scene) -> None:
     """Find what the references name, now that everything is known."""
     for figure in scene.figures.values():
-        if figure.tag == "bpmn:boundaryEvent":
+        if figure.tag in BOUNDARY_EVENTS:
             host = scene.figure(figure.element.get("attachedToRef"))
             if (
                 host is not None

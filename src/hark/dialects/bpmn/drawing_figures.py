@@ -5,6 +5,7 @@ from __future__ import annotations
 from hark.dialects.bpmn.drawing_labels import note_inside, text_along, text_inside, text_lines
 from hark.dialects.bpmn.drawing_scene import (
     ACTIVITIES,
+    CALLS,
     EVENTS,
     GATEWAYS,
     LANES,
@@ -14,15 +15,13 @@ from hark.dialects.bpmn.drawing_scene import (
     Box,
     Figure,
 )
-from hark.dialects.bpmn.drawing_symbols import MARKERS, TASK_SYMBOLS, drawn, event_symbol, gateway_symbol
+from hark.dialects.bpmn.drawing_symbols import EVENT_SYMBOLS, GATEWAY_SYMBOLS, MARKERS, TASK_SYMBOLS, drawn
 from hark.dialects.bpmn.drawing_text import LEADING, SIZE, wrapped
 from hark.dialects.bpmn.drawing_words import definitions_of
-from hark.dialects.bpmn.xml_tree import XmlElement
 from hark.dialects.svg import number
+from hark.model.bpmn_elements import START_EVENTS
 
 _HEAD = 30.0
-_THROWS = frozenset({"bpmn:endEvent", "bpmn:intermediateThrowEvent"})
-_DOUBLE = frozenset({"bpmn:intermediateCatchEvent", "bpmn:intermediateThrowEvent", "bpmn:boundaryEvent"})
 
 
 def draw_figure(figure: Figure, *, is_marked: bool = False) -> str:
@@ -87,21 +86,21 @@ def _event(figure: Figure, paint: str) -> str:
     radius = min(box.width, box.height) / 2
     scale = radius / 18
     dashed = " dashed" if _keeps_running(figure) else ""
-    thick = " thick" if figure.tag == "bpmn:endEvent" else ""
+    rim = figure.row.rim
+    thick = " thick" if rim == "thick" else ""
     x, y = box.center
     spot = f'cx="{number(x)}" cy="{number(y)}"'
     parts = [f'<circle class="{_kind(paint, f"shape{thick}{dashed}")}" {spot} r="{number(radius)}"{paint}/>']
-    if figure.tag in _DOUBLE:
+    if rim == "double":
         parts.append(f'<circle class="line{dashed}" {spot} r="{number(max(radius - 3 * scale, 1))}"/>')
-    parts.append(_at(x, y, scale * (0.82 if figure.tag in _DOUBLE else 0.9), _event_marker(figure)))
+    parts.append(_at(x, y, scale * (0.82 if rim == "double" else 0.9), _event_marker(figure)))
     return "".join(parts)
 
 
 def _keeps_running(figure: Figure) -> bool:
     """Whether an event does not interrupt what it is attached to."""
-    if figure.tag == "bpmn:boundaryEvent":
-        return figure.element.get("cancelActivity") == "false"
-    return figure.tag == "bpmn:startEvent" and figure.element.get("isInterrupting") == "false"
+    attribute = figure.row.interrupting
+    return attribute is not None and figure.element.get(attribute) == "false"
 
 
 def _event_marker(figure: Figure) -> str:
@@ -109,7 +108,7 @@ def _event_marker(figure: Figure) -> str:
     kind = found[0] if len(found) == 1 else "multiple" if found else ""
     if kind == "multiple" and figure.element.get("parallelMultiple") == "true":
         kind = "parallelMultiple"
-    return drawn(event_symbol(kind, throws=figure.tag in _THROWS))
+    return drawn(EVENT_SYMBOLS[kind][figure.row.throws]) if kind in EVENT_SYMBOLS else ""
 
 
 def _activity(figure: Figure, paint: str) -> str:
@@ -118,14 +117,14 @@ def _activity(figure: Figure, paint: str) -> str:
     kind = "scope" if opened else "shape"
     if figure.element.get("triggeredByEvent") == "true":
         kind += " rim"
-    if figure.tag == "bpmn:callActivity":
+    if figure.tag in CALLS:
         kind += " call"
     parts = [_rect(box, kind, paint, radius=10)]
-    if figure.tag == "bpmn:transaction":
+    if figure.row.is_transaction:
         parts.append(_rect(box.grown(-3.5), "line", "", radius=8))
     scale = min(1.0, box.width / 80, box.height / 60)
     symbol = drawn(TASK_SYMBOLS.get(figure.tag, []))
-    if figure.tag == "bpmn:receiveTask" and figure.element.get("instantiate") == "true":
+    if symbol and figure.element.get("instantiate") == "true":
         symbol = drawn([("line", "M-11 0a11 11 0 1 0 22 0a11 11 0 1 0 -22 0Z")]) + _at(0, 0, 0.75, symbol)
     elif figure.tag in SUBPROCESSES and not opened and kind.endswith("rim"):
         symbol = _start_of(figure)
@@ -141,7 +140,7 @@ def _activity(figure: Figure, paint: str) -> str:
 
 def _start_of(figure: Figure) -> str:
     """The start event of a closed event sub-process, small."""
-    start = next((child for child in figure.children if child.tag == "bpmn:startEvent"), None)
+    start = next((child for child in figure.children if child.tag in START_EVENTS), None)
     if start is None:
         return ""
     dashed = " dashed" if _keeps_running(start) else ""
@@ -157,8 +156,8 @@ def _markers_of(figure: Figure) -> list[str]:
         found.append("sequential" if many.get("isSequential") == "true" else "parallel")
     if element.get("isForCompensation") == "true":
         found.append("compensation")
-    if figure.tag == "bpmn:adHocSubProcess":
-        found.append("ad hoc")
+    if figure.row.marker is not None:
+        found.append(figure.row.marker)
     if figure.tag not in TASKS and not (figure.tag in SUBPROCESSES and figure.expanded):
         found.append("closed")
     return found
@@ -168,15 +167,9 @@ def _gateway(figure: Figure, paint: str) -> str:
     box = figure.place
     x, y = box.center
     data = f"M{number(x)} {number(box.y)}L{number(box.right)} {number(y)} {number(x)} {number(box.bottom)} "
-    element: XmlElement = figure.element
-    symbol = gateway_symbol(
-        figure.tag,
-        marked=figure.marked,
-        instantiates=element.get("instantiate") == "true",
-        parallel=element.get("eventGatewayType") == "Parallel",
-    )
+    symbol = drawn(GATEWAY_SYMBOLS[figure.tag](figure.element, figure.marked))
     outline = f'<path class="{_kind(paint, "shape")}" d="{data}{number(box.x)} {number(y)}Z"{paint}/>'
-    return outline + _at(x, y, min(box.width, box.height) / 50, drawn(symbol))
+    return outline + _at(x, y, min(box.width, box.height) / 50, symbol)
 
 
 def _pool(figure: Figure, paint: str) -> str:

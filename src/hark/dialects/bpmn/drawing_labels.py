@@ -20,6 +20,7 @@ from hark.dialects.bpmn.drawing_scene import (
 from hark.dialects.bpmn.drawing_text import LABEL_SIZE, LEADING, SIZE, block, width_of, wrapped
 from hark.dialects.bpmn.layout_sizes import LABEL_WIDTH
 from hark.dialects.svg import escape, number
+from hark.model.bpmn_elements import BOUNDARY_EVENTS
 
 _SIZES = (SIZE, 11.0, 10.0)
 _MOST_COMPARED = 1500  # boxes that texts without a place avoid; in a larger file they avoid nothing
@@ -86,7 +87,7 @@ def _at_figure(figure: Figure, width: float, height: float) -> Iterator[Box]:
         return
     below, above = box.bottom + 3, box.y - height - 3
     yield Box(x - width / 2, below, width, height)
-    if figure.tag != "bpmn:boundaryEvent":
+    if figure.tag not in BOUNDARY_EVENTS:
         yield Box(x - width / 2, above, width, height)
     yield Box(x + 6, below, width, height)
     yield Box(x - 6 - width, below, width, height)

@@ -11,19 +11,19 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.bpmn_elements import ELEMENTS, ElementRow, tags_of
 
 
 def _tags(*names: str) -> frozenset[str]:
     return frozenset(f"bpmn:{name}" for name in names)
 
 
-EVENTS = _tags("startEvent", "endEvent", "intermediateCatchEvent", "intermediateThrowEvent", "boundaryEvent")
-TASKS = _tags(
-    "task", "userTask", "serviceTask", "scriptTask", "sendTask", "receiveTask", "manualTask", "businessRuleTask"
-)
-SUBPROCESSES = _tags("subProcess", "transaction", "adHocSubProcess")
-ACTIVITIES = TASKS | SUBPROCESSES | _tags("callActivity")
-GATEWAYS = _tags("exclusiveGateway", "parallelGateway", "inclusiveGateway", "complexGateway", "eventBasedGateway")
+EVENTS = tags_of("event")
+TASKS = tags_of("task")
+SUBPROCESSES = tags_of("subprocess")
+CALLS = tags_of("call")
+ACTIVITIES = TASKS | SUBPROCESSES | CALLS
+GATEWAYS = tags_of("gateway")
 NODES = EVENTS | ACTIVITIES | GATEWAYS
 DATA = _tags("dataObjectReference", "dataObject", "dataStoreReference", "dataStore", "dataInput", "dataOutput")
 ARTIFACTS = _tags("textAnnotation", "group")
@@ -114,6 +114,11 @@ class Figure:
     @property
     def tag(self) -> str:
         return self.element.tag
+
+    @property
+    def row(self) -> ElementRow:
+        """What the table has of it, if it is a node."""
+        return ELEMENTS[self.tag]
 
     @property
     def place(self) -> Box:

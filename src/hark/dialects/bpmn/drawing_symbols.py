@@ -6,7 +6,10 @@ A symbol has three inks: `line` is only stroked, `ink` is filled, `cut` is strok
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from hark.dialects.bpmn.xml_tree import XmlElement
 
 Stroke = tuple[str, str]  # the class of a path, and its data
 
@@ -45,40 +48,26 @@ def _clock() -> str:
 _CLOCK = _clock()
 
 
-def event_symbol(kind: str, *, throws: bool) -> list[Stroke]:
-    """What an event definition looks like.
+def _filled(path: str) -> tuple[list[Stroke], list[Stroke]]:
+    return [("line", path)], [("ink", path)]
 
-    Args:
-        kind: The definition without `EventDefinition`: `message`, `timer`; or `multiple`, `parallelMultiple`.
-        throws: Filled, as in throw and end events.
-    """
-    shape = "ink" if throws else "line"
-    match kind:
-        case "message":
-            return [("ink", _ENVELOPE), ("cut", _FLAP)] if throws else [("line", _ENVELOPE), ("line", _FLAP)]
-        case "timer":
-            return [("line", circle(10)), ("line", _CLOCK)]
-        case "error":
-            return [(shape, _BOLT)]
-        case "escalation":
-            return [(shape, _ARROW_UP)]
-        case "conditional":
-            return [("line", _PAGE), ("line", _PAGE_LINES)]
-        case "signal":
-            return [(shape, _TRIANGLE)]
-        case "compensate":
-            return [(shape, _REWIND)]
-        case "cancel":
-            return [(shape, _CROSS)]
-        case "terminate":
-            return [("ink", circle(10.5))]
-        case "link":
-            return [(shape, _LINK)]
-        case "multiple":
-            return [(shape, _PENTAGON)]
-        case "parallelMultiple":
-            return [(shape, _PLUS)]
-    return []
+
+EVENT_SYMBOLS: Final[dict[str, tuple[list[Stroke], list[Stroke]]]] = {
+    "": ([], []),
+    "message": ([("line", _ENVELOPE), ("line", _FLAP)], [("ink", _ENVELOPE), ("cut", _FLAP)]),
+    "timer": ([("line", circle(10)), ("line", _CLOCK)],) * 2,
+    "error": _filled(_BOLT),
+    "escalation": _filled(_ARROW_UP),
+    "conditional": ([("line", _PAGE), ("line", _PAGE_LINES)],) * 2,
+    "signal": _filled(_TRIANGLE),
+    "compensate": _filled(_REWIND),
+    "cancel": _filled(_CROSS),
+    "terminate": ([("ink", circle(10.5))],) * 2,
+    "link": _filled(_LINK),
+    "multiple": _filled(_PENTAGON),
+    "parallelMultiple": _filled(_PLUS),
+}
+"""The symbols of events by the names of their definitions: that of one that catches, and that of one that throws."""
 
 
 def _gear(radius: float, teeth: int, x: float, y: float) -> str:
@@ -118,7 +107,8 @@ _TABLE = [
     ("wash", "M-8.5 -6.5H8.5V-2.5H-8.5Z"),
     ("line", "M-8.5 -6.5H8.5V6.5H-8.5ZM-8.5 -2.5H8.5M-8.5 2H8.5M-3.5 -2.5V6.5"),
 ]
-TASK_SYMBOLS: dict[str, list[Stroke]] = {
+TASK_SYMBOLS: Final[dict[str, list[Stroke]]] = {
+    "bpmn:task": [],
     "bpmn:userTask": _PERSON,
     "bpmn:serviceTask": _GEARS,
     "bpmn:scriptTask": _SCROLL,
@@ -139,28 +129,27 @@ MARKERS: dict[str, list[Stroke]] = {
 }
 
 
-def gateway_symbol(tag: str, *, marked: bool, instantiates: bool, parallel: bool) -> Iterator[Stroke]:
-    """The marker in a gateway 50 units wide."""
-    match tag:
-        case "bpmn:exclusiveGateway":
-            if marked:
-                yield ("ink", "M-7.4 -9.5H-3.7L0 -3.3 3.7 -9.5H7.4L1.9 0 7.4 9.5H3.7L0 3.3 -3.7 9.5H-7.4L-1.9 0Z")
-        case "bpmn:parallelGateway":
-            yield ("ink", "M-2 -11.5H2V-2H11.5V2H2V11.5H-2V2H-11.5V-2H-2Z")
-        case "bpmn:inclusiveGateway":
-            yield ("bold", circle(10.5))
-        case "bpmn:complexGateway":
-            yield ("bold", "M0 -11.5V11.5M-11.5 0H11.5M-7.6 -7.6 7.6 7.6M-7.6 7.6 7.6 -7.6")
-        case "bpmn:eventBasedGateway":
-            yield ("line", circle(12.5))
-            if not instantiates:
-                yield ("line", circle(10.2))
-            if parallel:
-                yield ("line", "M-2 -7H2V-2H7V2H2V7H-2V2H-7V-2H-2Z")
-            else:
-                yield ("line", "M0 -7 6.8 -2.1 4.2 5.8H-4.2L-6.8 -2.1Z")
+def _event_gateway(element: XmlElement, marked: bool) -> Iterator[Stroke]:
+    yield ("line", circle(12.5))
+    if element.get("instantiate") != "true":
+        yield ("line", circle(10.2))
+    if element.get("eventGatewayType") == "Parallel":
+        yield ("line", "M-2 -7H2V-2H7V2H2V7H-2V2H-7V-2H-2Z")
+    else:
+        yield ("line", "M0 -7 6.8 -2.1 4.2 5.8H-4.2L-6.8 -2.1Z")
 
 
-def drawn(strokes: list[Stroke] | Iterator[Stroke]) -> str:
+_X = "M-7.4 -9.5H-3.7L0 -3.3 3.7 -9.5H7.4L1.9 0 7.4 9.5H3.7L0 3.3 -3.7 9.5H-7.4L-1.9 0Z"
+GATEWAY_SYMBOLS: Final[dict[str, Callable[[XmlElement, bool], Iterable[Stroke]]]] = {
+    "bpmn:exclusiveGateway": lambda _, marked: [("ink", _X)] if marked else [],
+    "bpmn:parallelGateway": lambda *_: [("ink", "M-2 -11.5H2V-2H11.5V2H2V11.5H-2V2H-11.5V-2H-2Z")],
+    "bpmn:inclusiveGateway": lambda *_: [("bold", circle(10.5))],
+    "bpmn:complexGateway": lambda *_: [("bold", "M0 -11.5V11.5M-11.5 0H11.5M-7.6 -7.6 7.6 7.6M-7.6 7.6 7.6 -7.6")],
+    "bpmn:eventBasedGateway": _event_gateway,
+}
+"""The marker in a gateway 50 units wide. That of an exclusive gateway is drawn if it is `marked`."""
+
+
+def drawn(strokes: Iterable[Stroke]) -> str:
     """Strokes as SVG."""
     return "".join(f'<path class="{kind}" d="{data}"/>' for kind, data in strokes)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 from hark.dialects.bpmn.drawing_scene import (
+    CALLS,
     EVENTS,
     GATEWAYS,
     LANES,
@@ -17,6 +18,8 @@ from hark.dialects.bpmn.drawing_scene import (
     Wire,
 )
 from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.bpmn_elements import ELEMENTS
+from hark.model.bpmn_elements import EVENTS as EVENT_ROWS
 from hark.model.process_marks import Marks
 
 _LONGEST = 1000
@@ -26,22 +29,21 @@ _FAMILIES = {
     "event": EVENTS,
     "task": TASKS,
     "sub-process": SUBPROCESSES,
-    "call activity": {"bpmn:callActivity"},
+    "call activity": CALLS,
     "gateway": GATEWAYS,
     "sequence flow": {"bpmn:sequenceFlow"},
     "message flow": {"bpmn:messageFlow"},
 }
-_KINDS = {
+_KINDS = {row.tag: row.words for row in ELEMENTS.values()} | {
     "bpmn:participant": "pool",
     "bpmn:dataObjectReference": "data object",
     "bpmn:dataStoreReference": "data store",
     "bpmn:dataInputAssociation": "data input",
     "bpmn:dataOutputAssociation": "data output",
-    "bpmn:adHocSubProcess": "ad hoc sub-process",
-    "bpmn:subProcess": "sub-process",
-    "bpmn:eventBasedGateway": "event-based gateway",
     "bpmn:textAnnotation": "note",
 }
+
+_EVENT_WORDS = {row.name: row.kind for row in EVENT_ROWS.values()}
 
 
 def definitions_of(element: XmlElement) -> list[str]:
@@ -54,12 +56,11 @@ def definitions_of(element: XmlElement) -> list[str]:
 def kind_of(thing: Figure | Wire) -> str:
     """A figure's or wire's kind in words: `user task`, `timer boundary event`."""
     kind = _KINDS.get(thing.tag) or re.sub(r"(?<=[a-z])([A-Z])", r" \1", thing.element.name).lower()
-    if thing.tag == "bpmn:subProcess" and thing.element.get("triggeredByEvent") == "true":
+    if thing.tag in SUBPROCESSES and thing.element.get("triggeredByEvent") == "true":
         return "event sub-process"
     if thing.tag in EVENTS:
         found = definitions_of(thing.element)
-        what = found[0] if len(found) == 1 else "multiple" if found else ""
-        what = {"compensate": "compensation"}.get(what, what)
+        what = _EVENT_WORDS.get(found[0], found[0]) if len(found) == 1 else "multiple" if found else ""
         return f"{what} {kind}".strip()
     return kind
 

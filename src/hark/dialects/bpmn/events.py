@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import attribute, extensions_of, named, zeebe
@@ -11,35 +12,19 @@ from hark.dialects.bpmn.mappings import PassedVariables
 from hark.dialects.bpmn.sources import condition, source
 from hark.dialects.bpmn.timer_events import read_timer
 from hark.dialects.bpmn.xml_tree import XmlElement
-from hark.model.process import ChangeKind, EventKind, EventSpec
+from hark.model.bpmn_elements import EVENTS, EventKind
+from hark.model.process import ChangeKind, EventSpec
 
-_KINDS: dict[str, EventKind] = {
-    "bpmn:signalEventDefinition": "signal",
-    "bpmn:messageEventDefinition": "message",
-    "bpmn:timerEventDefinition": "timer",
-    "bpmn:errorEventDefinition": "error",
-    "bpmn:escalationEventDefinition": "escalation",
-    "bpmn:conditionalEventDefinition": "conditional",
-    "bpmn:compensateEventDefinition": "compensation",
-    "bpmn:cancelEventDefinition": "cancel",
-    "bpmn:terminateEventDefinition": "terminate",
-    "bpmn:linkEventDefinition": "link",
+_ROWS = {row.tag: row for row in EVENTS.values()}
+_PLACES: dict[str, str] = {
+    "start": "a start event of a process",
+    "inner start": "the start event of a sub-process",
+    "event start": "the start event of an event sub-process",
+    "boundary": "a boundary event",
+    "catch": "an intermediate catch event",
+    "throw": "an intermediate throw event",
+    "end": "an end event",
 }
-_POSSIBLE: dict[str, tuple[EventKind, ...]] = {
-    "a start event of a process": ("none", "signal", "message", "timer"),
-    "the start event of a sub-process": ("none",),
-    "the start event of an event sub-process": (
-        "signal", "message", "timer", "error", "escalation", "conditional", "compensation",
-    ),
-    "a boundary event": (
-        "signal", "message", "timer", "error", "escalation", "conditional", "compensation", "cancel",
-    ),
-    "an intermediate catch event": ("signal", "message", "timer", "conditional", "link"),
-    "an intermediate throw event": ("none", "signal", "message", "escalation", "compensation", "link"),
-    "an end event": (
-        "none", "signal", "message", "error", "escalation", "compensation", "cancel", "terminate",
-    ),
-}  # fmt: skip
 _CHANGES: dict[str, ChangeKind] = {"create": "create", "update": "update", "delete": "delete"}
 
 
@@ -49,95 +34,64 @@ def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
     if len(definitions) > 1 or node.element.flag("parallelMultiple"):
         process.report(node, "It has several event definitions, which Hark does not execute. Use one event for each.")
         return None
-    kind = _KINDS[definitions[0].tag] if definitions else "none"
-    where = _where(process, node)
-    if kind not in _POSSIBLE[where]:
-        process.report(node, _impossible(kind, where))
+    row = _ROWS[definitions[0].tag if definitions else None]
+    place = _place_of(process, node)
+    if place not in row.places:
+        process.report(node, _impossible(row.kind, place))
         return None
     if not definitions:
         return None
     definition = definitions[0]
-    node.event = _Reader(process, node, definition).read(kind)
+    node.event = EVENT_READERS[row.kind](EventReader(process, node, definition))
     if node.event is None:
         return None
-    if node.kind == "boundary":
-        node.fields["interrupting"] = node.element.flag("cancelActivity", default=True) or kind in ("error", "cancel")
-    elif node.kind == "start" and where.endswith("an event sub-process"):
-        interrupts = node.element.flag("isInterrupting", default=True) or kind in ("error", "compensation")
+    if place in ("boundary", "event start") and node.row.interrupting is not None:
+        interrupts = row.always_interrupts or node.element.flag(node.row.interrupting, default=True)
         node.fields["interrupting"] = interrupts
     return definition
 
 
 def _definitions(process: ProcessDraft, node: NodeDraft) -> list[XmlElement]:
-    found = [child for child in node.element.children if child.tag in _KINDS]
+    found = [child for child in node.element.children if child.tag in _ROWS]
     for reference in node.element.all("bpmn:eventDefinitionRef"):
         id = reference.text.strip()
         definition = process.file.definitions.get(id) or process.file.definitions.get(id.rpartition(":")[2])
-        if definition is None or definition.tag not in _KINDS:
+        if definition is None or definition.tag not in _ROWS:
             process.report(node, f"It refers to the event definition {id!r}, which is not in the file.", reference.line)
         else:
             found.append(definition)
     return found
 
 
-def _where(process: ProcessDraft, node: NodeDraft) -> str:
-    match node.kind:
-        case "boundary":
-            return "a boundary event"
-        case "catch":
-            return "an intermediate catch event"
-        case "throw":
-            return "an intermediate throw event"
-        case "end":
-            return "an end event"
+def _place_of(process: ProcessDraft, node: NodeDraft) -> str:
+    """Where an event is, as in `EventKindRow.places`."""
+    if not node.is_start:
+        return node.row.kind
     scope = process.scope_of(node)
     if scope is None:
-        return "a start event of a process"
-    return f"the start event of {'an event' if scope.is_event_subprocess else 'a'} sub-process"
+        return "start"
+    return "event start" if scope.is_event_subprocess else "inner start"
 
 
-def _impossible(kind: EventKind, where: str) -> str:
-    possible = ", ".join(_POSSIBLE[where])
-    if kind == "none":
+def _impossible(kind: EventKind, place: str) -> str:
+    possible, where = ", ".join(row.kind for row in EVENTS.values() if place in row.places), _PLACES[place]
+    if EVENTS[kind].tag is None:
         return f"It has no event definition, but {where} needs one of: {possible}."
-    if where == "the start event of a sub-process":
+    if place == "inner start":
         return (
             f"A sub-process cannot start with a {kind} event, unless triggeredByEvent is true. Remove the definition."
         )
     return f"A {kind} event cannot be {where}. Possible are: {possible}."
 
 
-class _Reader:
+class EventReader:
     """Reads one definition of one event."""
 
     def __init__(self, process: ProcessDraft, node: NodeDraft, definition: XmlElement) -> None:
         self.process = process
         self.node = node
         self.definition = definition
-        self.throws = node.kind in ("throw", "end")
-
-    def read(self, kind: EventKind) -> EventSpec | None:
-        match kind:
-            case "signal":
-                return self._signal()
-            case "message":
-                return self._message()
-            case "timer":
-                return read_timer(self.process, self.node, self.definition)
-            case "error":
-                return self._error()
-            case "escalation":
-                return self._escalation()
-            case "conditional":
-                return self._conditional()
-            case "compensation":
-                return self._compensation()
-            case "link":
-                return self._link()
-            case "terminate":
-                return self._terminate()
-            case _:
-                return EventSpec(kind)
+        self.throws = node.row.throws
 
     def _report(self, message: str, line: int | None = None) -> None:
         self.process.report(self.node, message, line or self.definition.line)
@@ -159,7 +113,7 @@ class _Reader:
     def _verb(self) -> str:
         return "throws" if self.throws else "catches"
 
-    def _signal(self) -> EventSpec | None:
+    def signal(self) -> EventSpec | None:
         name = self._name("signal")
         if name is None:
             signal = self._referred("signal", "signalRef", needed=True)
@@ -176,7 +130,7 @@ class _Reader:
             self.definition.line,
         )
 
-    def _message(self) -> EventSpec | None:
+    def message(self) -> EventSpec | None:
         if self.throws and is_handled(self.definition, self.node):
             return EventSpec("message")  # its handler sends it
         name = self._name("message")
@@ -203,14 +157,17 @@ class _Reader:
         inputs = self.node.fields.get("inputs", ()) if is_zeebe else ()  # there, what is mapped travels with it
         return {"payload": (*inputs, *passed.assignments), "copies_all": passed.copies_all}
 
-    def _terminate(self) -> EventSpec:
+    def timer(self) -> EventSpec | None:
+        return read_timer(self.process, self.node, self.definition)
+
+    def terminate(self) -> EventSpec:
         if attribute(self.definition, "terminateAll") == "true":
             return EventSpec("terminate", terminates="all")
         if attribute(self.definition, "terminateMultiInstance") == "true":
             return EventSpec("terminate", terminates="loop")
         return EventSpec("terminate")
 
-    def _error(self) -> EventSpec | None:
+    def error(self) -> EventSpec | None:
         error = self._referred("error", "errorRef", needed=self.throws)
         if error is None and (self.throws or self.definition.get("errorRef")):
             return None
@@ -228,7 +185,7 @@ class _Reader:
             message=source(self.process, self.node, message, "The error message"),
         )
 
-    def _escalation(self) -> EventSpec | None:
+    def escalation(self) -> EventSpec | None:
         escalation = self._referred("escalation", "escalationRef", needed=self.throws)
         if escalation is None and (self.throws or self.definition.get("escalationRef")):
             return None
@@ -239,7 +196,7 @@ class _Reader:
             return None
         return EventSpec("escalation", name=code, code_variable=attribute(self.definition, "escalationCodeVariable"))
 
-    def _conditional(self) -> EventSpec | None:
+    def conditional(self) -> EventSpec | None:
         element = self.definition.first("bpmn:condition")
         if element is None:
             self._report("It has no condition. Write one, such as =total > 100.")
@@ -264,7 +221,7 @@ class _Reader:
             return ()
         return tuple(_CHANGES[word] for word in words)
 
-    def _compensation(self) -> EventSpec | None:
+    def compensation(self) -> EventSpec | None:
         reference = (self.definition.get("activityRef") or "").strip()
         if not reference or not self.throws:
             return EventSpec("compensation")
@@ -274,12 +231,28 @@ class _Reader:
             return None
         return EventSpec("compensation", activity=activity.number)
 
-    def _link(self) -> EventSpec | None:
+    def link(self) -> EventSpec | None:
         name = (self.definition.get("name") or self.node.element.get("name") or "").strip()
         if not name:
             self._report("Its link has no name. Give the link event definition the name that its other end has.")
             return None
         return EventSpec("link", name=name)
+
+
+EVENT_READERS: Final[dict[EventKind, Callable[[EventReader], EventSpec | None]]] = {
+    "none": lambda _: None,
+    "signal": EventReader.signal,
+    "message": EventReader.message,
+    "timer": EventReader.timer,
+    "error": EventReader.error,
+    "escalation": EventReader.escalation,
+    "conditional": EventReader.conditional,
+    "compensation": EventReader.compensation,
+    "cancel": lambda _: EventSpec("cancel"),
+    "terminate": EventReader.terminate,
+    "link": EventReader.link,
+}
+"""How the definition of each kind of event is read; None if it has a problem, which is reported."""
 
 
 def is_handled(definition: XmlElement, node: NodeDraft) -> bool:

@@ -6,6 +6,7 @@ What an extension that is understood means is read where it is used; the names a
 from __future__ import annotations
 
 from hark.dialects.bpmn.draft import FileDraft, ProcessDraft
+from hark.dialects.bpmn.element_readers import ELEMENT_READERS
 from hark.dialects.bpmn.extension_names import (
     DATA_VALUES,
     HARMLESS_ATTRIBUTES,
@@ -21,11 +22,13 @@ from hark.dialects.bpmn.extension_names import (
 )
 from hark.dialects.bpmn.extensions import attribute
 from hark.dialects.bpmn.xml_tree import PROSE, XmlElement
+from hark.model.bpmn_elements import START_EVENTS
 
 _QUIET = ("bioc:", "color:", "modeler:", "xsi:", "xml:", "di:", "dc:", "bpmndi:", "bpmn:")  # colours and modeler data
 _ENGINES = (*VENDORS, "zeebe")
 _SHOWN = 100  # characters of a value in a message
 _FORMS = ("formData", "formDefinition", "formProperty")
+_DUE_DATES = frozenset(tag for tag, reader in ELEMENT_READERS.items() if reader.has_due_date)
 _CALENDARS = {"bpmn:timeDate": "dueDate", "bpmn:timeDuration": "duration", "bpmn:timeCycle": "cycle"}
 
 
@@ -79,7 +82,7 @@ class _Checker:
             for child in element.children:
                 if child.tag == "bpmn:extensionElements":
                     for extension in child.children:
-                        if element.tag == "bpmn:startEvent" and extension.name in _FORMS:
+                        if element.tag in START_EVENTS and extension.name in _FORMS:
                             message = f"Its form ({extension.tag}) is ignored: an instance is started with variables."
                             self._file.ignore(host, extension.line, message)
                         elif element.tag != "bpmn:dataObject" or extension.tag not in DATA_VALUES:
@@ -153,10 +156,10 @@ def _is_refused(refusal: Refusal, value: str) -> bool:
 def _has_no_effect(element: XmlElement, name: str, value: str) -> bool:
     """Whether an attribute names a calendar that every engine has, or is for the form of a start event."""
     if name == "formHandlerClass":
-        return element.tag == "bpmn:startEvent"
+        return element.tag in START_EVENTS
     if name != "businessCalendarName":
         return False
-    if element.tag == "bpmn:userTask":
+    if element.tag in _DUE_DATES:
         return value.strip() in _CALENDARS.values() or attribute(element, "dueDate") is None
     return any(value.strip() == _CALENDARS.get(child.tag) for child in element.children)
 

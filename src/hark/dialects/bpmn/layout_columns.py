@@ -11,6 +11,7 @@ from hark.dialects.bpmn.layout_graph import Cell, Edge, layered
 from hark.dialects.bpmn.layout_routes import Routes, cells_of, route
 from hark.dialects.bpmn.layout_rows import set_rows
 from hark.dialects.bpmn.layout_sizes import FLOW_LABEL_WIDTH, exits_below, label_size, overhang, place_boundaries
+from hark.model.bpmn_elements import BOUNDARY_EVENTS
 
 HEAD = 34.0  # of a sub-process above what is in it
 APART = 40.0
@@ -57,7 +58,7 @@ def is_edge(wire: Wire) -> bool:
         return True
     ends = (wire.source, wire.target)
     return wire.tag == "bpmn:association" and all(
-        isinstance(end, Figure) and end.tag in ACTIVITIES | {"bpmn:boundaryEvent"} for end in ends
+        isinstance(end, Figure) and end.tag in ACTIVITIES | BOUNDARY_EVENTS for end in ends
     )
 
 

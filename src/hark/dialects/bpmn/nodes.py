@@ -1,18 +1,14 @@
-"""What each node does: its event, work, loop and mappings."""
+"""Read what all nodes have: mappings, loops, skip expressions, flows, hosts. element_readers.py reads the rest."""
 
 from __future__ import annotations
 
-from hark.dialects.bpmn.calls import read_call
 from hark.dialects.bpmn.data_objects import read_data_objects
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
-from hark.dialects.bpmn.events import is_handled, message_event, read_event
-from hark.dialects.bpmn.handlers import has_handler, read_script, read_service
+from hark.dialects.bpmn.element_readers import ELEMENT_READERS
 from hark.dialects.bpmn.loops import read_loop
 from hark.dialects.bpmn.mappings import read_mappings
 from hark.dialects.bpmn.skips import flow_skip, read_skip
-from hark.dialects.bpmn.sources import condition, flow_condition
-from hark.dialects.bpmn.user_tasks import read_user
-from hark.model.process import EventSpec
+from hark.dialects.bpmn.sources import flow_condition
 
 
 def read_nodes(process: ProcessDraft) -> None:
@@ -29,92 +25,30 @@ def read_nodes(process: ProcessDraft) -> None:
 def _read_node(process: ProcessDraft, node: NodeDraft) -> None:
     if node.extensions:
         read_mappings(process, node)
+    reader = ELEMENT_READERS[node.row.tag]
     if node.is_activity:
         read_loop(process, node)
-        read_skip(process, node)
-    match node.kind:
-        case "start" | "end" | "catch" | "throw" | "boundary":
-            definition = read_event(process, node)
-            if definition is not None and node.event is not None and node.event.kind == "message":
-                _read_message_throw(process, node)
-        case "service":
-            read_service(process, node, node.element)
-        case "send":
-            _read_send(process, node)
-        case "receive":
-            _read_receive(process, node)
-        case "script":
-            read_script(process, node)
-        case "user":
-            read_user(process, node)
-        case "call":
-            read_call(process, node)
-        case "subprocess":
-            if variables := read_data_objects(process, node.element):
-                node.fields["variables"] = variables
-        case "complex":
-            element = node.element.first("bpmn:activationCondition")
-            if element is not None and element.text.strip():
-                node.fields["activation"] = condition(process, node, element, "Its activation condition")
-        case "event_gateway":
-            if node.element.flag("instantiate"):
-                process.report(node, "Hark does not start processes at an event gateway. Use message start events.")
-
-
-def _read_message_throw(process: ProcessDraft, node: NodeDraft) -> None:
-    """A thrown message is sent by a handler, or by Hark itself."""
-    if node.kind not in ("throw", "end"):
-        return
-    definition = node.element.first("bpmn:messageEventDefinition") or node.element
-    if is_handled(definition, node):
-        read_service(process, node, definition)
-    else:
-        node.kind = "send"
-
-
-def _read_send(process: ProcessDraft, node: NodeDraft) -> None:
-    reference = (node.element.get("messageRef") or "").strip()
-    if not reference or has_handler(node, node.element):
-        read_service(process, node, node.element)
-        return
-    node.event = _referred_message(process, node, reference)
-
-
-def _read_receive(process: ProcessDraft, node: NodeDraft) -> None:
-    if node.element.flag("instantiate"):
-        process.report(node, "Hark does not start processes at a receive task. Use a message start event.")
-    reference = (node.element.get("messageRef") or "").strip()
-    if not reference:
-        process.report(node, "It does not say which message it receives. Set messageRef to the id of a message.")
-        return
-    node.event = _referred_message(process, node, reference)
-
-
-def _referred_message(process: ProcessDraft, node: NodeDraft, reference: str) -> EventSpec | None:
-    message = process.file.definition("bpmn:message", reference)
-    if message is None:
-        hint = process.file.suggestion("bpmn:message", reference)
-        process.report(node, f"It refers to the message {reference!r}, which is not in the file.{hint}")
-        return None
-    return message_event(process, node, message)
+        read_skip(process, node, is_possible=reader.may_be_skipped)
+    reader.read(process, node)
 
 
 def _read_flows(process: ProcessDraft, node: NodeDraft) -> None:
     """The conditions of the outgoing flows, and which of them is the default."""
+    reader = ELEMENT_READERS[node.row.tag]
     reference = (node.element.get("default") or "").strip()
     for number in node.outgoing:
         flow = process.flows[number]
-        flow.skip = flow_skip(process, node, flow)
+        flow.skip = flow_skip(process, flow) if reader.skips_flows else None
         if reference and flow.id in (reference, reference.rpartition(":")[2]):
             node.fields["default"] = number
             continue
         element = flow.element.first("bpmn:conditionExpression")
         if element is None or not (element.text.strip() or element.attributes.get("language")):
             continue
-        if node.kind in ("parallel", "event_gateway"):
-            process.file.ignore(flow.id, element.line, "Its condition is ignored: the gateway takes all flows.")
-        else:
+        if reader.decides_flows:
             flow.condition = flow_condition(process, flow.id, element, "Its condition")
+        else:
+            process.file.ignore(flow.id, element.line, "Its condition is ignored: the gateway takes all flows.")
     if reference and "default" not in node.fields:
         process.report(
             node, f"Its default flow {reference!r} does not leave it. Set default to one of its outgoing flows."
@@ -124,7 +58,7 @@ def _read_flows(process: ProcessDraft, node: NodeDraft) -> None:
 def _read_hosts(process: ProcessDraft) -> None:
     """Attach boundary events to their activities."""
     for node in process.nodes:
-        if node.element.tag != "bpmn:boundaryEvent":
+        if not node.is_boundary:
             continue
         reference = (node.element.get("attachedToRef") or "").strip()
         host = process.find(reference) if reference else None
@@ -136,7 +70,7 @@ def _read_hosts(process: ProcessDraft) -> None:
             process.report(node, f"It is attached to {host.id!r}, which is in another sub-process. Move it there.")
             continue
         node.fields["host"] = host.number
-        if node.event is not None and node.event.kind != "compensation":
+        if node.event is not None and not node.is_compensation:
             host.fields.setdefault("boundaries", []).append(node.number)
 
 
@@ -150,7 +84,7 @@ def _read_compensations(process: ProcessDraft) -> None:
             ends.setdefault(source.number, []).append(target)
             ends.setdefault(target.number, []).append(source)
     for node in process.nodes:
-        if node.kind != "boundary" or node.event is None or node.event.kind != "compensation":
+        if not node.is_boundary or not node.is_compensation:
             continue
         activities = [end for end in ends.get(node.number, ()) if end.is_activity]
         handlers = [end for end in activities if end.is_for_compensation]

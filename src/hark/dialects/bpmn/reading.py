@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from hark.dialects.bpmn.checks import check_process
-from hark.dialects.bpmn.draft import MAX_PROBLEMS, EnoughProblems, FileDraft, ProcessDraft
+from hark.dialects.bpmn.draft import FileDraft, ProcessDraft
 from hark.dialects.bpmn.extension_checks import check_definitions, check_extensions
 from hark.dialects.bpmn.extensions import attribute
 from hark.dialects.bpmn.nodes import read_nodes
 from hark.dialects.bpmn.standard_checks import check_standard
 from hark.dialects.bpmn.structure import read_structure
 from hark.dialects.bpmn.xml_tree import XmlElement, parse_xml
-from hark.model.errors import InvalidDefinition, InvalidInput
+from hark.model.bpmn_elements import START_EVENTS
+from hark.model.errors import InvalidInput
 from hark.model.names import check_name
-from hark.model.problem import Problem
+from hark.model.problem import Problem, TooManyProblems
 from hark.model.process import FlowSpec, NodeSpec, ProcessSpec
-
-_SHOWN = 20  # problems in the message; `.problems` has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +52,16 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
     document = parse_xml(data)
     file = FileDraft(document.root, ignore_extensions=ignore_extensions, declared=document.declared)
     drafts: list[ProcessDraft] = []
-    with suppress(EnoughProblems):
+    with suppress(TooManyProblems):
         _check_signals(file)
         check_definitions(file)
         for element in _processes(file):
             if (draft := _read_process(file, element)) is not None:
                 drafts.append(draft)
     if file.problems:
-        raise _invalid(file.problems)
+        raise file.problems.error("The BPMN file")
     file.ignored.sort(key=lambda problem: problem.line or 0)
     return BpmnFile(tuple(_spec(draft) for draft in drafts), document.text, file.ignored)
-
-
-def _invalid(problems: Sequence[Problem]) -> InvalidDefinition:
-    ordered = sorted(problems, key=lambda problem: problem.line or 0)
-    shown = [f"  {problem}" for problem in ordered[:_SHOWN]]
-    if len(ordered) > _SHOWN:
-        shown.append(f"  and {len(ordered) - _SHOWN} more")
-    least = "at least " if len(ordered) == MAX_PROBLEMS else ""
-    what = "a problem" if len(ordered) == 1 else f"{least}{len(ordered)} problems"
-    return InvalidDefinition("\n".join([f"The BPMN file has {what}:", *shown]), problems=ordered)
 
 
 def _check_signals(file: FileDraft) -> None:
@@ -107,7 +95,7 @@ def _processes(file: FileDraft) -> list[XmlElement]:
         id = (element.get("id") or "").strip()
         if not element.flag("isExecutable", default=True):
             file.ignore(id or None, element.line, 'The process is left out: it has isExecutable="false".')
-        elif element.first("bpmn:startEvent") is None:
+        elif element.first(*START_EVENTS) is None:
             file.ignore(id or None, element.line, "The process is left out: it has no start event.")
         elif id in taken:
             file.report(id, element.line, f"Two processes have the id {id!r}; the first is in line {taken[id].line}.")

@@ -10,14 +10,13 @@ from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.sources import check_condition
 
 _NAME = "skipExpression"
-_TASKS = frozenset(("bpmn:userTask", "bpmn:serviceTask", "bpmn:sendTask", "bpmn:scriptTask"))
 
 
-def read_skip(process: ProcessDraft, node: NodeDraft) -> None:
+def read_skip(process: ProcessDraft, node: NodeDraft, *, is_possible: bool) -> None:
     """Read the skip expression of an activity. Flowable has them for some tasks only, and does not see others."""
     if (text := attribute(node.element, _NAME)) is None:
         return
-    if node.element.tag in _TASKS:
+    if is_possible:
         node.fields["skip"] = _checked(process, node.id, node.element, text)
     else:
         process.file.ignore(
@@ -25,10 +24,10 @@ def read_skip(process: ProcessDraft, node: NodeDraft) -> None:
         )
 
 
-def flow_skip(process: ProcessDraft, node: NodeDraft, flow: FlowDraft) -> str | None:
-    """The skip expression of a flow that leaves this node. Flowable writes it without a prefix too."""
+def flow_skip(process: ProcessDraft, flow: FlowDraft) -> str | None:
+    """The skip expression of a flow. Flowable writes it without a prefix too."""
     text = attribute(flow.element, _NAME) or (flow.element.get(_NAME) or "").strip()
-    return _checked(process, flow.id, flow.element, text) if text and node.kind != "event_gateway" else None
+    return _checked(process, flow.id, flow.element, text) if text else None
 
 
 def _checked(process: ProcessDraft, id: str, element: XmlElement, text: str) -> str:

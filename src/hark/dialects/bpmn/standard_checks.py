@@ -6,10 +6,13 @@ directions of gateways, audits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from hark.dialects.bpmn.draft import NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import named, zeebe
+from hark.model.bpmn_elements import EventKind
 
-_GATEWAYS = ("exclusive", "parallel", "inclusive", "complex", "event_gateway")
 _WITHOUT_OUTPUTS = ("error", "compensation", "cancel", "terminate")
 _ASSOCIATIONS = ("bpmn:dataInputAssociation", "bpmn:dataOutputAssociation")
 
@@ -19,8 +22,8 @@ def check_standard(process: ProcessDraft) -> None:
     for node in process.nodes:
         _check_quantities(process, node)
         _check_data(process, node)
-        _check_waiting(process, node)
-        _check_error(process, node)
+        if node.event is not None and (check := _EVENT_CHECKS.get(node.event.kind)) is not None:
+            check(process, node)
         _check_mapping(process, node)
     for subscription in process.element.all("bpmn:correlationSubscription"):
         process.file.report(
@@ -53,9 +56,7 @@ def _check_data(process: ProcessDraft, node: NodeDraft) -> None:
 
 
 def _check_waiting(process: ProcessDraft, node: NodeDraft) -> None:
-    if node.kind == "event_gateway" and node.element.get("eventGatewayType") == "Parallel":
-        process.report(node, "It waits for all of its events. Use a parallel gateway with an event on each path.")
-    if node.kind not in ("throw", "end") or node.event is None or node.event.kind != "compensation":
+    if not node.row.throws:
         return
     for definition in node.element.all("bpmn:compensateEventDefinition"):
         if not definition.flag("waitForCompletion", default=True):
@@ -65,8 +66,6 @@ def _check_waiting(process: ProcessDraft, node: NodeDraft) -> None:
 
 def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
     """Flowable can map what an error has with it to variables."""
-    if node.event is None or node.event.kind != "error":
-        return
     for mapping in [*named(node.extensions, "in"), *named(node.extensions, "out")]:
         process.file.report_extension(
             node.id,
@@ -76,14 +75,20 @@ def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
         )
 
 
+_EVENT_CHECKS: Final[dict[EventKind, Callable[[ProcessDraft, NodeDraft], None]]] = {
+    "compensation": _check_waiting,
+    "error": _check_error,
+}
+
+
 def _check_mapping(process: ProcessDraft, node: NodeDraft) -> None:
     """Mappings where Hark has none: at a thrown compensation Zeebe has none either, at the others no engine has."""
     inputs, outputs = node.fields.get("inputs"), node.fields.get("outputs")
-    thrown = node.event.kind if node.kind in ("throw", "end") and node.event is not None else None
-    if (inputs or outputs) and node.kind in _GATEWAYS:
+    thrown = node.event.kind if node.row.throws and node.event is not None else None
+    if (inputs or outputs) and node.row.family == "gateway":
         problem = "A gateway has no variables of its own: it cannot have a mapping."
-    elif inputs and node.kind in ("start", "boundary"):
-        problem = f"A {node.kind} event has no variables before it: it can only map outputs."
+    elif inputs and node.row.interrupting is not None:
+        problem = f"A {node.row.words} has no variables before it: it can only map outputs."
     elif outputs and thrown == "compensation" and zeebe(node.extensions, "ioMapping") is not None:
         process.file.ignore(node.id, node.line, "Its output mapping is ignored, as in Zeebe: compensation has none.")
         node.fields.pop("outputs")

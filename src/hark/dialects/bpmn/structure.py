@@ -10,32 +10,10 @@ from collections.abc import Container
 from hark.dialects.bpmn.draft import FlowDraft, NodeDraft, ProcessDraft
 from hark.dialects.bpmn.extensions import extensions_of
 from hark.dialects.bpmn.xml_tree import XmlElement
+from hark.model.bpmn_elements import ELEMENTS, ElementRow
 from hark.model.nearest import did_you_mean
-from hark.model.process import ROOT, NodeKind
+from hark.model.process import ROOT
 
-KINDS: dict[str, NodeKind] = {
-    "bpmn:startEvent": "start",
-    "bpmn:endEvent": "end",
-    "bpmn:intermediateCatchEvent": "catch",
-    "bpmn:intermediateThrowEvent": "throw",
-    "bpmn:boundaryEvent": "boundary",
-    "bpmn:task": "task",
-    "bpmn:manualTask": "task",
-    "bpmn:serviceTask": "service",
-    "bpmn:businessRuleTask": "service",
-    "bpmn:sendTask": "send",
-    "bpmn:scriptTask": "script",
-    "bpmn:userTask": "user",
-    "bpmn:receiveTask": "receive",
-    "bpmn:subProcess": "subprocess",
-    "bpmn:transaction": "subprocess",
-    "bpmn:callActivity": "call",
-    "bpmn:exclusiveGateway": "exclusive",
-    "bpmn:parallelGateway": "parallel",
-    "bpmn:inclusiveGateway": "inclusive",
-    "bpmn:complexGateway": "complex",
-    "bpmn:eventBasedGateway": "event_gateway",
-}
 _WITHOUT_EFFECT = frozenset(
     f"bpmn:{name}"
     for name in (
@@ -58,26 +36,24 @@ def read_structure(process: ProcessDraft) -> None:
 def _read_scope(process: ProcessDraft, element: XmlElement, scope: int) -> None:
     for child in element.children:
         tag = child.tag
-        if (kind := KINDS.get(tag)) is not None:
-            node = _add_node(process, child, kind, scope)
-            if kind == "subprocess":
+        if (row := ELEMENTS.get(tag)) is not None:
+            node = _add_node(process, child, row, scope)
+            if row.refused is not None:
+                process.report(node, row.refused)
+            if row.family == "subprocess":
                 node.fields["event_subprocess"] = child.flag("triggeredByEvent")
-                node.fields["transaction"] = tag == "bpmn:transaction"
+                node.fields["transaction"] = row.is_transaction
                 _read_scope(process, child, node.number)
         elif tag == "bpmn:sequenceFlow":
             process.flow_elements.append(child)
-        elif tag == "bpmn:adHocSubProcess":
-            node = _add_node(process, child, "subprocess", scope)
-            process.report(node, "Hark does not execute ad-hoc sub-processes. Use a sub-process with flows.")
-            _read_scope(process, child, node.number)
         elif tag.startswith("bpmn:") and tag not in _WITHOUT_EFFECT:
             id = child.get("id") or f"{child.name}@{child.line}"
             process.file.report(id, child.line, f"Hark does not execute the element {child.name}. Remove it.")
 
 
-def _add_node(process: ProcessDraft, element: XmlElement, kind: NodeKind, scope: int) -> NodeDraft:
+def _add_node(process: ProcessDraft, element: XmlElement, row: ElementRow, scope: int) -> NodeDraft:
     id = (element.get("id") or "").strip() or _free(f"{element.name}@{element.line}", process.by_id, process.numbered)
-    node = NodeDraft(id, len(process.nodes), kind, element, scope, extensions_of(element))
+    node = NodeDraft(id, len(process.nodes), row, row.kind, element, scope, extensions_of(element))
     process.nodes.append(node)
     if scope != ROOT:
         process.nodes[scope].children.append(node.number)

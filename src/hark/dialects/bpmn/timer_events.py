@@ -48,7 +48,7 @@ def _cycle(process: ProcessDraft, node: NodeDraft, timer: XmlElement) -> tuple[s
     text, end = timer.text.strip(), attribute(timer, "endDate")
     if process.file.is_for_flowable and (found := _WITH_END.fullmatch(text)):
         text, end = found[1], end or (found[2] if _repeats(process, node) else None)
-    if end is not None and node.kind == "catch":
+    if end is not None and node.row.interrupting is None:
         message = "The end date of its timer is ignored, as in Flowable: an intermediate event fires once."
         process.file.ignore(node.id, timer.line, message)
         end = None
@@ -57,8 +57,7 @@ def _cycle(process: ProcessDraft, node: NodeDraft, timer: XmlElement) -> tuple[s
 
 def _repeats(process: ProcessDraft, node: NodeDraft) -> bool:
     """Whether a cycle fires more than once at this event."""
-    if node.kind == "boundary":
-        return not node.element.flag("cancelActivity", default=True)
-    if node.kind != "start":
+    if node.row.interrupting is None:
         return False
-    return process.scope_of(node) is None or not node.element.flag("isInterrupting", default=True)
+    is_start_of_process = node.is_start and process.scope_of(node) is None
+    return is_start_of_process or not node.element.flag(node.row.interrupting, default=True)

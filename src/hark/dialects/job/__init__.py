@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hark.dialects.job.dag import Dag
-from hark.dialects.job.loading import Job, load_job
+from hark.dialects.job.loading import Job
 
-__all__ = ["Dag", "Job", "job_of", "load_job"]
+__all__ = ["Dag", "Job", "job_of"]
 
 
 def job_of(definition: Any) -> Job | None:

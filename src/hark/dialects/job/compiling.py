@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hark.dialects.job.checks import check_graph
-from hark.dialects.job.reading import MAX_PROBLEMS, JobDraft, TooManyProblems, read_draft
+from hark.dialects.job.reading import JobDraft, read_draft
 from hark.dialects.job.template_checks import check_templates
 from hark.dialects.job.tree import TreeNode, Unreadable, check_text, decode, from_json, from_value
 from hark.dialects.job.yaml_tree import from_yaml
-from hark.model.errors import InvalidDefinition, InvalidInput
+from hark.model.errors import InvalidInput
 from hark.model.job import JobSpec
-from hark.model.problem import Problem
+from hark.model.problem import Problem, ProblemList, TooManyProblems
 from hark.programs.jobs.inputs import checked_inputs
-
-_SHOWN = 20  # problems in the message; `.problems` has all
 
 
 class CompiledJob(NamedTuple):
@@ -47,14 +45,14 @@ def check_value(value: Any, label: str) -> None:
     with suppress(TooManyProblems):
         read_draft(draft)
     if draft.problems:
-        raise invalid(label, draft.problems)
+        raise draft.problems.error(label)
 
 
 def _tree(read: Callable[[], TreeNode], label: str) -> TreeNode:
     try:
         return read()
     except Unreadable as unreadable:
-        raise invalid(label, [unreadable.problem]) from None
+        raise ProblemList([unreadable.problem]).error(label) from None
 
 
 def _parse(text: str) -> TreeNode:
@@ -62,29 +60,19 @@ def _parse(text: str) -> TreeNode:
 
 
 def check(root: TreeNode, label: str) -> CompiledJob:
-    """The spec of a tree. Raises InvalidDefinition with all problems, or the first MAX_PROBLEMS."""
+    """The spec of a tree. Raises InvalidDefinition with all problems, or the first 100."""
     draft = JobDraft(root)
     with suppress(TooManyProblems):
         read_draft(draft)
         check_templates(draft, check_graph(draft))
     if draft.problems:
-        raise invalid(label, draft.problems)
+        raise draft.problems.error(label)
     spec = draft.spec()
     if spec.schedule is not None:
         try:
             checked_inputs(spec, spec.schedule.input)
         except InvalidInput as error:
-            raise invalid(label, [Problem(None, root.value["schedule"].line, f"schedule: {error}")]) from None
+            problem = Problem(None, root.value["schedule"].line, f"schedule: {error}")
+            raise ProblemList([problem]).error(label) from None
     lines = {task.spec.name: task.at("gate").line for task in draft.tasks if task.spec is not None}
     return CompiledJob(spec, lines)
-
-
-def invalid(label: str, problems: Sequence[Problem]) -> InvalidDefinition:
-    """The error of a job with problems, in the order of their lines."""
-    ordered = sorted(problems, key=lambda problem: problem.line or 0)
-    shown = [f"  {problem}" for problem in ordered[:_SHOWN]]
-    if len(ordered) > _SHOWN:
-        shown.append(f"  and {len(ordered) - _SHOWN} more")
-    least = "at least " if len(ordered) == MAX_PROBLEMS else ""
-    what = "a problem" if len(ordered) == 1 else f"{least}{len(ordered)} problems"
-    return InvalidDefinition("\n".join([f"{label} has {what}:", *shown]), problems=ordered)

@@ -23,13 +23,7 @@ from hark.dialects.job.tree import TreeNode
 from hark.model.cron import check_timing
 from hark.model.errors import InvalidInput
 from hark.model.job import JobSpec, RetrySpec, TaskSpec
-from hark.model.problem import Problem
-
-MAX_PROBLEMS = 100  # a file of a megabyte can have 100,000, and to find the nearest known word for each takes minutes
-
-
-class TooManyProblems(Exception):
-    """A job has so many problems that the rest of it is not read."""
+from hark.model.problem import ProblemList
 
 
 @dataclass
@@ -56,19 +50,11 @@ class JobDraft:
     node: TreeNode
     tasks: list[TaskDraft] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: ProblemList = field(default_factory=ProblemList)
 
     def report(self, element: str | None, line: int | None, message: str) -> None:
-        """Keep a problem; the same one only once, as a mistake in `defaults:` reaches many tasks.
-
-        Raises:
-            TooManyProblems: There are enough to show.
-        """
-        problem = Problem(element, line, message)
-        if problem not in self.problems:
-            self.problems.append(problem)
-        if len(self.problems) == MAX_PROBLEMS:
-            raise TooManyProblems
+        """Keep a problem, once. Raises TooManyProblems if there are enough to show."""
+        self.problems.report(element, line, message)
 
     def spec(self) -> JobSpec:
         """The spec, if no problem was found."""

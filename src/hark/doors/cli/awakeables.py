@@ -136,7 +136,7 @@ def list_(
             print(f"  Until: {when(one.timeout_at)}")
         if one.claimed_by and one.status == "PENDING":
             print(f"  Claimed by: {printable(one.claimed_by)}")
-    print_next_page(found, limit)
+    print_next_page(found)
 
 
 @command(cli)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hark.app import Hark
     from hark.app.door_access import DoorAccess
     from hark.doors.cli.remote import RemoteHark
+    from hark.model.page import Page
 
 Engine: TypeAlias = "Hark | RemoteHark"
 Access: TypeAlias = Literal["migrate", "create", "write", "read"]
@@ -61,8 +62,6 @@ def open_store(app: "Hark", options: Options, access: Access = "write", *, nats:
 
     if not nats:
         DoorAccess(app).leave_nats_alone()
-    if access == "create":
-        access = "write" if DoorAccess(app).has_tables() else "migrate"
     if access == "migrate":
         with app:
             yield app
@@ -138,20 +137,25 @@ def find_target(engine: Engine, target: str) -> str:
     return found[0] if found else target
 
 
-def read_up_to(limit: int, after: str | None, read: Callable[..., Any]) -> list[Any]:
-    """Read as many items as a command asks for: a page of large ones ends before its limit."""
-    found: list[Any] = []
-    while True:
-        page = read(limit=limit - len(found), after=after).result()
-        found += page
-        if not page or len(found) == limit:
-            return found
-        after = page[-1].id
+def read_up_to(limit: int, after: str | None, read: Callable[..., Any]) -> "Page[Any]":
+    """Read as many items as a command asks for: a page of large ones, or of a server, ends before its limit."""
+    found = read(limit=limit, after=after).result()
+    while found.next is not None and len(found) < limit:
+        page = read(limit=limit - len(found), after=found.next).result()
+        if found.next.startswith("~"):  # the latest events: further pages go back in time
+            found[:0] = page
+        else:
+            found += page
+        found.next = page.next
+    return found  # type: ignore[no-any-return]
 
 
 def door_access(engine: Engine) -> "DoorAccess | RemoteHark":
     """What doors need of the engine besides its verbs; a `RemoteHark` has it too."""
     from hark.app import Hark
+
+    if not isinstance(engine, Hark):
+        return engine
     from hark.app.door_access import DoorAccess
 
-    return DoorAccess(engine) if isinstance(engine, Hark) else engine
+    return DoorAccess(engine)

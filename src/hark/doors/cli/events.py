@@ -3,12 +3,13 @@
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from hark.doors.cli.commands import command
-from hark.doors.cli.engine import Engine, door_access, find_target, open_engine
+from hark.doors.cli.engine import Engine, find_target, open_engine, read_up_to
 from hark.doors.cli.options import Job, Limit, Options, Wide
 from hark.doors.cli.output import print_json, printable, shorten
 from hark.doors.cli.tables import cut_line, line_width, shown_ids
@@ -33,7 +34,7 @@ def events(
     """
     with open_engine(options, "read") as hark:
         job = None if job is None else find_target(hark, job)
-        found = hark.events(job, limit=limit).result()
+        found = read_up_to(limit, None, partial(hark.events, job))
         if options.json and not follow:
             print_json(found)
             return
@@ -49,10 +50,7 @@ def _follow(options: Options, hark: Engine, id: str | None, seen: Sequence[Any],
     cursor = seen[0].cursor if seen else (0, 0)
     printed = {event.cursor for event in seen}
     while True:
-        if id is None:
-            new = hark.events_after(cursor).result()
-        else:
-            new, _ = door_access(hark).history_page(id, after=cursor, limit=1000).result()
+        new = hark.events(id, after=cursor, limit=1000).result()
         if new:
             cursor = new[-1].cursor
         print_events(options, (event for event in new if event.cursor not in printed), wide)

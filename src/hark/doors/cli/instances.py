@@ -87,7 +87,7 @@ def list_(
         drop=("STEP", "WAITS FOR", "STARTED", "KEY", "DEFINITION"),
         wide=wide,
     )
-    print_next_page(found, limit)
+    print_next_page(found)
 
 
 def _waits(instance: Any) -> str:

@@ -58,7 +58,7 @@ def task_details(options: Options, task: "TaskReport") -> Iterator[str]:
     if task.note is not None:
         yield printable(task.note)
     for wait in task.waits:
-        if wait.kind in ("timer", "children"):
+        if not wait.ended_from_outside:
             if wait.deadline is not None:
                 yield f"until {wait.deadline:%Y-%m-%d %H:%M:%S} UTC ({ago(wait.deadline)})"
             continue

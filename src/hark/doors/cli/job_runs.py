@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,6 @@ from hark.doors.errors import StillSuspended
 from hark.model.errors import HarkError, InvalidInput
 
 if TYPE_CHECKING:
-    from hark.app import Hark
     from hark.app.job_files import Job
     from hark.model.job_report import JobReport
 
@@ -75,7 +74,7 @@ def run(
             return
         _silence_log()
         try:
-            with _sigterm_interrupts(), _working(hark, job):
+            with _sigterm_interrupts(), hark.worker(_queues(hark, job), grace=_GRACE):
                 started = _start(hark, job, data, inputs, more)
                 with job_view(options) as view:
                     report = _watch(hark, started, view, wait)
@@ -119,27 +118,15 @@ def _start(hark: Engine, job: "Job", data: bytes, inputs: Any, more: dict[str, A
 
     if isinstance(hark, Hark):
         return hark.start(job, inputs, **more).result().id
-    [(name, version)] = hark.deploy(data.decode()).result()
-    return hark.start(name, inputs, version=version, **more).result().id
+    [(name, version)] = hark.deploy(data).result()
+    id: str = hark.start(name, inputs, version=version, **more).result().id
+    return id
 
 
-@contextmanager
-def _working(hark: Engine, job: "Job") -> Iterator[None]:
-    """Run a worker beside the command, unless a server does the work."""
-    from hark.app import Hark
-
-    with ExitStack() as stack:
-        if isinstance(hark, Hark):
-            stack.enter_context(hark.worker(_queues(hark, job), grace=_GRACE))
-        yield
-
-
-def _queues(hark: "Hark", job: "Job") -> dict[str, int]:
+def _queues(hark: Engine, job: "Job") -> dict[str, int]:
     """The queues of the job's tasks, and those of the app's own definitions, which its tasks may start."""
-    from hark.app.door_access import DoorAccess
-
     spec = job.spec
-    names = {task.queue or spec.queue or "default" for task in spec.tasks} | DoorAccess(hark).queues_of_app()
+    names = {task.queue or spec.queue or "default" for task in spec.tasks} | door_access(hark).queues_of_app()
     return dict.fromkeys(sorted(names), 100)
 
 
@@ -240,7 +227,7 @@ def list_(
         drop=("STARTED", "KEY", "TASKS"),
         wide=wide,
     )
-    print_next_page(found, limit)
+    print_next_page(found)
 
 
 def _tasks(job: Any) -> str:
@@ -339,7 +326,7 @@ def _streamed(hark: Engine, job: str, follow: bool) -> Iterator[Any]:
     while True:
         # Read before the events: those of a job that had ended by then are all there.
         ended = not follow or hark.get(job).result().finished_at is not None
-        new, _ = door_access(hark).history_page(job, after=cursor, limit=1000).result()
+        new = hark.events(job, after=cursor, limit=1000).result()
         yield from (event for event in new if event.type == "stream")
         if new:
             cursor = new[-1].cursor

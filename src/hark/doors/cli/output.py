@@ -7,13 +7,16 @@ to control the terminal.
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hark.model.durations import duration
 from hark.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from hark.model.page import Page
 
 _STYLES = {
     "done": "green", "RESOLVED": "green", "woke": "green", "ok": "green",
@@ -53,10 +56,10 @@ def printable(value: Any) -> str:
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
-def print_next_page(found: Sequence[Any], limit: int) -> None:
-    """Say how to list what comes after these, if there may be more."""
-    if len(found) == limit:
-        print(f"There may be more: run the same command with --after {found[-1].id}.")
+def print_next_page(found: "Page[Any]") -> None:
+    """Say how to list what comes after these, if there is more."""
+    if found.next is not None:
+        print(f"There is more: run the same command with --after {found.next}.")
 
 
 def shorten(value: Any, size: int = 60) -> str:

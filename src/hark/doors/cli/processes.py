@@ -8,7 +8,7 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions
-from hark.doors.cli.engine import door_access, open_engine
+from hark.doors.cli.engine import door_access, open_engine, read_up_to
 from hark.doors.cli.job_files import print_problems, read_bytes
 from hark.doors.cli.options import Options, SvgFile
 from hark.doors.cli.output import colored, print_json, print_svg, printable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hark.app.bpmn_files import CheckedFile
     from hark.model.problem import Problem
 
-_PAGE = 1000  # the most that a server returns in one page
 BpmnFiles = Annotated[list[Path], typer.Argument(metavar="FILE…", help="BPMN 2.0 files; - is standard input")]
 BpmnPath = Annotated[Path, typer.Argument(metavar="FILE", help="A BPMN 2.0 file; - is standard input")]
 IgnoreExtensions = Annotated[
@@ -57,7 +56,7 @@ def deploy(options: Options, files: BpmnFiles, ignore_extensions: IgnoreExtensio
     deployed: list[tuple[str, int]] = []
     with open_engine(options, "create") as hark:
         for _, data in read:
-            deployed += door_access(hark).deploy_file(data, ignore_extensions=ignore_extensions).result()
+            deployed += hark.deploy(data, ignore_extensions=ignore_extensions).result()
     if options.json:
         print_json([{"name": name, "version": version} for name, version in deployed])
         return
@@ -87,14 +86,9 @@ def list_(options: Options) -> None:
 
     hark bpmn list
     """
-    found: list[dict[str, Any]] = []
     with open_engine(options, "read") as hark:
-        after: str | None = None
-        while True:
-            page, after = door_access(hark).definition_page(limit=_PAGE, after=after).result()
-            found += [{"name": name, "version": version} for name, kind, version in page if kind == "bpmn"]
-            if after is None:
-                break
+        every = read_up_to(10_000, None, door_access(hark).definitions)
+    found = [{"name": one.name, "version": one.version} for one in every if one.kind == "bpmn"]
     if options.json:
         print_json(found)
         return

@@ -1,5 +1,7 @@
 """The verbs of `Hark` that the commands use, over HTTP to a running server: same names, results and errors.
 
+The table of routes has the method, the path, the fields of the body and the type of the result of each.
+
 An error of the server is raised here as the engine raised it there: the same class with the same data, so a command
 ends with the same exit code. The client is that of the standard library: a command sends one request or a few.
 """
@@ -9,27 +11,34 @@ from __future__ import annotations
 import builtins
 import http.client
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
 from hark.app.arguments import check_limit
+from hark.app.deploying import is_xml
 from hark.doors import errors as door_errors
 from hark.doors.errors import Forbidden, Unauthenticated
+from hark.doors.http.api import ROUTES
+from hark.doors.http.read_routes import AwakeableView
+from hark.doors.http.routes import Route
 from hark.model import json
 from hark.model.error_codec import ERROR_TYPES, rebuild_error
 from hark.model.errors import Conflict, HarkError, InvalidInput, NotFound, PayloadTooLarge, StoreUnavailable
-from hark.model.job_report import JobReport
 from hark.model.masking import masked
 from hark.model.names import check_name
+from hark.model.page import Page
 from hark.model.reasons import reason
-from hark.model.values import Awakeable, Delivery, Event, Instance, Schedule, Why, WorkerInfo
+from hark.model.values import Awakeable, Delivery, Event
 
 T = TypeVar("T")
 _TIMEOUT = 60.0  # seconds
 _PAGE = 1000  # the most a server returns in one page
+_ROUTES = {route.id: route for route in ROUTES}
 _ERRORS: dict[str, type[HarkError]] = {
     **ERROR_TYPES,
     **{name: kind for name, kind in vars(door_errors).items() if isinstance(kind, type)},
@@ -53,6 +62,28 @@ class RemoteHandle:
     id: str
 
 
+class Raw(NamedTuple):
+    """A body that is sent as it is."""
+
+    data: bytes
+    kind: str
+
+
+def _verb(operation: str, result: Callable[[Any], Any] | None = None) -> Callable[..., RemoteReply[Any]]:
+    """The verb of `Hark` that an operation of the HTTP API is, with the arguments of `RemoteHark._call`.
+
+    Args:
+        operation: The `id` of its route.
+        result: Makes the result of the verb from the response, if they differ.
+    """
+
+    def verb(self: RemoteHark, *arguments: Any, **options: Any) -> RemoteReply[Any]:
+        found = self._call(operation, *arguments, **options)
+        return RemoteReply(found if result is None else result(found))
+
+    return verb
+
+
 class RemoteHark:
     """A client of one server; `token` may be None on the machine of the server."""
 
@@ -70,250 +101,174 @@ class RemoteHark:
         self._host, self._port = parts.hostname, port
         self._connection_class = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
 
-    # -- write ------------------------------------------------------------------------------------
+    # -- verbs: each names its operation in the table of routes ------------------------------------
 
-    def start(self, definition: str, input: Any = None, **options: Any) -> RemoteReply[RemoteHandle]:
-        present = {name: value for name, value in options.items() if value is not None}
-        reply = self._post("/instances", {"definition": definition, "input": input, **present})
-        return RemoteReply(RemoteHandle(reply["id"]))
+    start = _verb("startInstance")
+    get = _verb("getInstance")
+    list = _verb("listInstances")
+    why = _verb("explainInstance")
+    retry = _verb("retryInstance")
+    cancel = _verb("cancelInstance")
+    set_variables = _verb("setVariables")
+    job_report = _verb("listJobTasks")
+    instance_drawing = _verb("drawInstance", lambda svg: lambda: svg)
+    broadcast = _verb("broadcastSignal", lambda sent: sent.DeliveredCount)
+    message = _verb("sendMessage", lambda sent: RemoteHandle(sent.WorkflowInstanceIds[0]) if sent.Delivered else None)
+    awakeable = _verb("getAwakeable")
+    awakeables = _verb("listAwakeables")
+    claim = _verb("claimAwakeable")
+    unclaim = _verb("unclaimAwakeable")
+    schedule = _verb("putSchedule")
+    schedules = _verb("listSchedules")
+    pause_schedule = _verb("pauseSchedule")
+    resume_schedule = _verb("resumeSchedule")
+    trigger_schedule = _verb("triggerSchedule")
+    unschedule = _verb("deleteSchedule")
+    definitions = _verb("listDefinitions")
+    undeploy = _verb("undeployDefinition")
+    workers = _verb("listWorkers")
 
     def signal(
         self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None
     ) -> RemoteReply[Delivery]:
-        path = f"/instances/{_path_segment(target, 'target')}/signals/{_path_segment(name, 'signal name')}"
-        reply = self._post(path, payload, dedup_key)
-        return RemoteReply(Delivery(reply["status"], reply.get("instance_id", target)))
-
-    def broadcast(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> RemoteReply[int]:
-        body = {"SignalName": name} | ({} if payload is None else {"Payload": payload})
-        return RemoteReply(int(self._post("/signal", body, dedup_key)["DeliveredCount"]))
-
-    def message(
-        self,
-        name: str,
-        correlation_key: str,
-        payload: Any = None,
-        *,
-        ttl: float = 0,
-        dedup_key: str | None = None,
-    ) -> RemoteReply[RemoteHandle | None]:
-        body: dict[str, Any] = {"MessageName": name, "CorrelationKey": correlation_key}
-        body |= ({} if payload is None else {"Variables": payload}) | ({"ttl": ttl} if ttl else {})
-        reply = self._post("/message", body, dedup_key)
-        return RemoteReply(RemoteHandle(reply["WorkflowInstanceIds"][0]) if reply["Delivered"] else None)
+        sent = self._call("signalInstance", target, name, payload, dedup_key=dedup_key)
+        return RemoteReply(Delivery(sent.status, target))
 
     def resolve(
         self, awakeable_id: str, payload: Any = None, *, by: str | None = None, via: str = "cli"
     ) -> RemoteReply[Awakeable]:
         _refuse_by(by)
-        self._post(f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/resolve", payload)
+        self._call("resolveAwakeable", awakeable_id, payload)
         return self.awakeable(awakeable_id)
 
     def reject(
         self, awakeable_id: str, error: str = "rejected", *, by: str | None = None, via: str = "cli"
     ) -> RemoteReply[Awakeable]:
         _refuse_by(by)
-        self._post(f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/reject", {"error": error})
+        self._call("rejectAwakeable", awakeable_id, error)
         return self.awakeable(awakeable_id)
 
-    def claim(self, awakeable_id: str, by: str, *, via: str = "cli") -> RemoteReply[Awakeable]:
-        path = f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/claim"
-        return RemoteReply(_convert(Awakeable, self._post(path, {"by": by})))
+    def events(
+        self, target: str | None = None, *, limit: int = 50, after: str | tuple[int, int] | None = None
+    ) -> RemoteReply[Page[Event]]:
+        place = f"{after[0]}.{after[1]}" if isinstance(after, tuple) else after
+        return RemoteReply(self._call("listEvents", job=target, limit=limit, after=place))
 
-    def unclaim(self, awakeable_id: str, *, via: str = "cli") -> RemoteReply[Awakeable]:
-        path = f"/awakeables/{_path_segment(awakeable_id, 'awakeable id')}/unclaim"
-        return RemoteReply(_convert(Awakeable, self._post(path, None)))
-
-    # -- schedules --------------------------------------------------------------------------------
-
-    def schedule(self, name: str, definition: str, input: Any = None, **options: Any) -> RemoteReply[Schedule]:
-        present = {option: value for option, value in options.items() if value is not None}
-        path = f"/schedules/{_path_segment(name, 'schedule name')}"
-        return RemoteReply(
-            _convert(Schedule, self._send("PUT", path, {"definition": definition, "input": input, **present}))
+    def deploy(self, data: bytes, *, ignore_extensions: bool = False) -> RemoteReply[builtins.list[tuple[str, int]]]:
+        form = "xml" if is_xml(data) else "json" if data.lstrip().startswith(b"{") else "yaml"
+        done = self._call(
+            "deployDefinition", Raw(data, f"application/{form}"), ignore_extensions=ignore_extensions or None
         )
+        return RemoteReply([(one.name, one.version) for one in done.deployed])
 
-    def schedules(self) -> RemoteReply[builtins.list[Schedule]]:
-        return RemoteReply([_convert(Schedule, item) for item in self._items("/schedules", 10_000, {})])
-
-    def pause_schedule(self, name: str) -> RemoteReply[Schedule]:
-        return RemoteReply(_convert(Schedule, self._post(_of_schedule(name, "pause"), None)))
-
-    def resume_schedule(self, name: str) -> RemoteReply[Schedule]:
-        return RemoteReply(_convert(Schedule, self._post(_of_schedule(name, "resume"), None)))
-
-    def trigger_schedule(self, name: str) -> RemoteReply[RemoteHandle]:
-        return RemoteReply(RemoteHandle(self._post(_of_schedule(name, "trigger"), None)["id"]))
-
-    def unschedule(self, name: str) -> RemoteReply[None]:
-        self._request("DELETE", f"/schedules/{_path_segment(name, 'schedule name')}")
-        return RemoteReply(None)
-
-    # -- read -------------------------------------------------------------------------------------
-
-    def get(self, target: str) -> RemoteReply[Instance]:
-        return RemoteReply(_convert(Instance, self._get(f"/instances/{_path_segment(target, 'target')}")))
-
-    def why(self, target: str) -> RemoteReply[Why]:
-        return RemoteReply(_convert(Why, self._get(f"/instances/{_path_segment(target, 'target')}/why")))
-
-    def list(self, *, limit: int = 100, **filters: Any) -> RemoteReply[builtins.list[Instance]]:
-        if filters.get("tags"):
-            filters["tags"] = json.dump(filters["tags"])
-        for name in ("created_after", "created_before"):
-            filters[name] = filters[name].isoformat() if filters.get(name) else None
-        return RemoteReply([_convert(Instance, item) for item in self._items("/instances", limit, filters)])
+    # -- what a server does not need, or has no route for --------------------------------------------
 
     def ids_beginning(self, prefix: str, *, limit: int = 2) -> RemoteReply[builtins.list[str]]:
-        """As `DoorAccess.ids_beginning`, among the newest instances: a server has no route for it."""
+        """As `DoorAccess.ids_beginning`, among the newest instances."""
         found = (one for one in self.list(limit=_PAGE).result() if one.kind != "task")
         return RemoteReply([one.id for one in found if one.id.startswith(prefix)][:limit])
-
-    def events(self, target: str | None = None, *, limit: int = 50) -> RemoteReply[builtins.list[Event]]:
-        """The latest events, newest last. The server returns them in pages that go back in time."""
-        found: builtins.list[Event] = []
-        for page in self._pages("/events", limit, {"job": target}):
-            found[:0] = [_convert(Event, item) for item in page]
-        return RemoteReply(found)
-
-    def events_after(self, cursor: tuple[int, int] = (0, 0), *, limit: int = 1000) -> RemoteReply[builtins.list[Event]]:
-        page = self._get("/events", {"after": f"{cursor[0]}.{cursor[1]}", "limit": min(limit, _PAGE)})
-        return RemoteReply([_convert(Event, item) for item in page["items"]])
-
-    def history_page(
-        self, target: str, *, after: tuple[int, int], limit: int
-    ) -> RemoteReply[tuple[builtins.list[Event], bool]]:
-        """Events of one instance after a cursor, and whether there are more; a job with its tasks."""
-        page = self._get("/events", {"job": target, "after": f"{after[0]}.{after[1]}", "limit": min(limit, _PAGE)})
-        return RemoteReply(([_convert(Event, item) for item in page["items"]], page["next"] is not None))
-
-    def awakeable(self, id: str) -> RemoteReply[Awakeable]:
-        return RemoteReply(_awakeable(self._get(f"/awakeables/{_path_segment(id, 'awakeable id')}")))
-
-    def awakeables(self, *, limit: int = 100, **filters: Any) -> RemoteReply[builtins.list[Awakeable]]:
-        return RemoteReply([_awakeable(item) for item in self._items("/awakeables", limit, filters)])
-
-    def workers(self) -> RemoteReply[builtins.list[WorkerInfo]]:
-        return RemoteReply([_convert(WorkerInfo, item) for item in self._get("/workers")["items"]])
-
-    # -- jobs, processes -------------------------------------------------------------------------------------
-
-    def deploy(self, text: str) -> RemoteReply[builtins.list[tuple[str, int]]]:
-        """Deploy the text of a job file."""
-        form = "json" if text.lstrip().startswith("{") else "yaml"
-        reply = self._request("POST", "/definitions", text.encode(), {"Content-Type": f"application/{form}"})
-        return RemoteReply([(one["name"], one["version"]) for one in reply["deployed"]])
-
-    def deploy_file(
-        self, data: bytes, *, ignore_extensions: bool = False
-    ) -> RemoteReply[builtins.list[tuple[str, int]]]:
-        """Deploy the processes of a BPMN file."""
-        query = "?ignore_extensions=true" if ignore_extensions else ""
-        reply = self._request("POST", f"/definitions{query}", data, {"Content-Type": "application/xml"})
-        return RemoteReply([(one["name"], one["version"]) for one in reply["deployed"]])
-
-    def definition_page(
-        self, *, limit: int, after: str | None
-    ) -> RemoteReply[tuple[builtins.list[tuple[str, str, int]], str | None]]:
-        """The definitions that can be started, by name: name, kind and newest version."""
-        page = self._get("/definitions", {"limit": limit, "after": after})
-        return RemoteReply(([(one["name"], one["kind"], one["version"]) for one in page["items"]], page["next"]))
-
-    def undeploy(self, name: str) -> RemoteReply[None]:
-        self._request("DELETE", f"/definitions/{_path_segment(name, 'definition')}")
-        return RemoteReply(None)
-
-    def set_variables(self, target: str, variables: dict[str, Any]) -> RemoteReply[Instance]:
-        path = f"/instances/{_path_segment(target, 'target')}/variables"
-        return RemoteReply(_convert(Instance, self._send("PATCH", path, variables)))
-
-    def instance_drawing(self, target: str) -> RemoteReply[Callable[[], str]]:
-        """What draws an instance as SVG: the server has done so."""
-        path = f"/instances/{_path_segment(target, 'target')}/diagram.svg"
-        status, content = self._exchange("GET", path, headers={"Accept": "image/svg+xml, application/json"})
-        text = content.decode("utf-8", "replace")
-        if status != 200 or not text.startswith("<svg"):
-            raise error_of_response(status, _parsed(text), self.url)
-        return RemoteReply(lambda: text)
-
-    def job_report(self, target: str) -> RemoteReply[JobReport]:
-        path = f"/instances/{_path_segment(target, 'target')}/tasks"
-        return RemoteReply(_convert(JobReport, self._get(path)))
-
-    # -- cancel, retry ----------------------------------------------------------------------------
-
-    def cancel(self, target: str, reason: str | None = None, *, force: bool = False) -> RemoteReply[Instance]:
-        body: dict[str, Any] = ({} if reason is None else {"reason": reason}) | ({"force": True} if force else {})
-        return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/cancel", body)))
-
-    def retry(self, target: str) -> RemoteReply[Instance]:
-        return RemoteReply(_convert(Instance, self._post(f"/instances/{_path_segment(target, 'target')}/retry", None)))
 
     def sweep(self) -> RemoteReply[None]:
         raise InvalidInput(
             "A server with a worker fires what is due by itself. To fire it here, give --db instead of --server."
         )
 
+    def worker(self, queues: dict[str, int], *, grace: float) -> AbstractContextManager[None]:
+        """Do nothing: the workers of the server work."""
+        return nullcontext()
+
+    def queues_of_app(self) -> set[str]:
+        return set()
+
     # -- HTTP -------------------------------------------------------------------------------------
 
-    def _items(self, path: str, limit: int, filters: dict[str, Any]) -> builtins.list[Any]:
-        return [item for page in self._pages(path, limit, filters) for item in page]
+    def _call(
+        self, operation: str, *arguments: Any, dedup_key: str | None = None, via: str | None = None, **options: Any
+    ) -> Any:
+        """Send the request of an operation, and convert its response to the type that the table of routes has.
 
-    def _pages(self, path: str, limit: int, filters: dict[str, Any]) -> Iterator[builtins.list[Any]]:
-        """Yield pages until there are `limit` items in all, or no more."""
-        limit = check_limit(limit)
-        while limit > 0:
-            answer = self._get(path, {**filters, "limit": min(limit, _PAGE)})
-            yield answer["items"]
-            limit -= len(answer["items"])
-            if answer["next"] is None:
-                return
-            filters = {**filters, "after": answer["next"]}
-
-    def _get(self, path: str, filters: dict[str, Any] | None = None) -> Any:
-        query = {name: value for name, value in (filters or {}).items() if value is not None}
-        return self._request("GET", f"{path}?{urlencode(query)}" if query else path)
-
-    def _post(self, path: str, body: Any, dedup_key: str | None = None) -> Any:
-        headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
+        Args:
+            operation: The `id` of the route.
+            *arguments: Those of the path; then the body, or the fields of it.
+            dedup_key: The header `Idempotency-Key`.
+            via: Not sent: the server records its own door.
+            **options: The fields of the body by name; the parameters of the query, if the body has no fields.
+        """
+        route, values = _ROUTES[operation], iter(arguments)
+        path, body = _path(route, values), None
+        headers: dict[str, str | bytes] = {}
+        options = {name: value for name, value in options.items() if value is not None}
+        if route.body is Any:
+            body = next(values)
+        elif route.body is not None:
+            given = zip(route.body.__struct_fields__, values, strict=False)
+            body = {name: value for name, value in given if value is not None} | options
+        if route.body in (None, Any) and options:
+            if "limit" in options:
+                options["limit"] = min(check_limit(options["limit"]), _PAGE)
+            path += f"?{urlencode({name: _query_text(value) for name, value in options.items()})}"
         if dedup_key is not None:
             if not check_name(dedup_key, "dedup key").isprintable():
                 raise InvalidInput(
                     "--dedup-key has characters that an HTTP header cannot have. Use printable characters, or --db."
                 )
             headers["Idempotency-Key"] = dedup_key.encode()
-        return self._request("POST", path, json.dump(body).encode(), headers)
+        if route.body is not None and not isinstance(body, Raw):
+            body = Raw(json.dump(body).encode(), "application/json")
+        [shape, *_] = route.responses.values()
+        return self._exchange(route.method, path, body, headers, shape)
 
-    def _send(self, method: str, path: str, body: Any) -> Any:
-        return self._request(method, path, json.dump(body).encode(), {"Content-Type": "application/json"})
-
-    def _request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
-    ) -> Any:
-        status, content = self._exchange(method, path, body, headers)
-        found = _parsed(content)
-        if status >= 300 or found is None:
-            raise error_of_response(status, found, self.url)
-        return found
-
-    def _exchange(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str | bytes] | None = None
-    ) -> tuple[int, bytes]:
-        """Send a request; the status and the body of the response."""
-        headers = {"Accept": "application/json", **(headers or {})}
+    def _exchange(self, method: str, path: str, body: Raw | None, headers: dict[str, str | bytes], shape: Any) -> Any:
+        headers["Accept"] = f"{shape}, application/json" if isinstance(shape, str) else "application/json"
+        if body is not None:
+            headers["Content-Type"] = body.kind
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         connection = self._connection_class(self._host, self._port, timeout=_TIMEOUT)
         try:
-            connection.request(method, self._prefix + path, body, headers)
+            connection.request(method, self._prefix + path, None if body is None else body.data, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise StoreUnavailable(
                 f"There is no server at {self.url}: {reason(error)}. Start one with `hark serve`, or give --db."
             ) from error
         finally:
             connection.close()
+        if isinstance(shape, str) and status == 200 and content.startswith(b"<svg"):
+            return content.decode("utf-8", "replace")
+        found = _parsed(content)
+        if isinstance(shape, str) or status >= 300 or found is None:
+            raise error_of_response(status, found, self.url)
+        return _converted(shape, found)
+
+
+def _path(route: Route, values: Iterator[Any]) -> str:
+    """The path of a route, with its arguments."""
+    parts = [""]
+    for part in route.segments:
+        if part.startswith("{"):
+            name = part[1:-1]
+            what = name if name in ("target", "definition") else f"{parts[-1].removesuffix('s')} {name}"
+            part = quote(check_name(next(values), what), safe="")
+        parts.append(part)
+    return "/".join(parts)
+
+
+def _query_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, str) else json.dump(value)
+
+
+def _converted(shape: Any, found: Any) -> Any:
+    """JSON as the type of a response; an awakeable and a page as the verbs of `Hark` return them."""
+    if shape is AwakeableView:
+        return msgspec.convert({**found, "url": found["url"] or ""}, Awakeable, strict=False)  # null without `answer`
+    if getattr(shape, "__struct_fields__", None) == ("items", "next"):
+        [item] = get_args(get_type_hints(shape)["items"])
+        return Page((_converted(item, one) for one in found["items"]), found["next"])
+    return msgspec.convert(found, shape, strict=False)
 
 
 def _parsed(content: bytes | str) -> Any:
@@ -331,22 +286,6 @@ def _parse(url: str) -> tuple[SplitResult | None, int | None]:
         return parts, parts.port
     except ValueError:
         return None, None
-
-
-def _path_segment(text: str, what: str) -> str:
-    return quote(check_name(text, what), safe="")
-
-
-def _of_schedule(name: str, verb: str) -> str:
-    return f"/schedules/{_path_segment(name, 'schedule name')}/{verb}"
-
-
-def _convert(kind: type[T], item: Any) -> T:
-    return msgspec.convert(item, kind, strict=False)
-
-
-def _awakeable(item: Any) -> Awakeable:
-    return _convert(Awakeable, {**item, "url": item["url"] or ""})  # null without the scope `answer`
 
 
 def _refuse_by(by: str | None) -> None:

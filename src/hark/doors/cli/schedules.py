@@ -9,7 +9,7 @@ import typer
 
 from hark.doors.cli.commands import command, group
 from hark.doors.cli.completion import definitions
-from hark.doors.cli.engine import open_engine
+from hark.doors.cli.engine import open_engine, read_up_to
 from hark.doors.cli.options import Options, Wide, parse_json
 from hark.doors.cli.output import ago, print_json, printable, when
 from hark.doors.cli.tables import line_width, print_table
@@ -87,7 +87,7 @@ def list_(options: Options, wide: Wide = False) -> None:
     hark schedule list
     """
     with open_engine(options, "read") as hark:
-        found = hark.schedules().result()
+        found = read_up_to(10_000, None, hark.schedules)
     if options.json:
         print_json(found)
         return

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hark.app.door_access import DoorAccess
 from hark.doors.errors import Forbidden, Unauthenticated
 from hark.doors.http.parsing import Scope
 from hark.model.addresses import is_loopback
 from hark.model.errors import HarkError
 from hark.model.tokens import SCOPES, is_secret
 from hark.model.values import Token
+
+if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
+    from hark.app.door_access import DoorAccess
 
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 _PROXIED: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))

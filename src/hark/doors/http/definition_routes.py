@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from hark.app.deploying import is_xml
 from hark.doors.http import parsing
-from hark.doors.http.parsing import Cursor
-from hark.doors.http.read_routes import Limit
+from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.responses import Response, json_response, text_response
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import InvalidDefinition
 from hark.model.problem import Problem
+from hark.model.values import DefinitionView
 
 _SVG = "image/svg+xml; charset=utf-8"
 # The drawing has its colours, for light and dark, in a <style>.
@@ -45,42 +46,13 @@ class Deployed(msgspec.Struct):
     deployed: list[Deployment]
 
 
-class DefinitionView(msgspec.Struct):
-    """A definition that can be started.
-
-    Attributes:
-        name: Its name.
-        kind: "machine", "workflow", "job" or "bpmn".
-        version: Its newest version.
-    """
-
-    name: str
-    kind: str
-    version: int
+Definitions = page_of(
+    DefinitionView, "Definitions", "definitions", "by name", summary="The definitions that can be started."
+)
 
 
-class Definitions(msgspec.Struct):
-    """The definitions that can be started.
-
-    Attributes:
-        items: The definitions, by name.
-        next: The `after` of the next page, or None.
-    """
-
-    items: list[DefinitionView]
-    next: str | None
-
-
-class DefinitionsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of definitions.
-
-    Attributes:
-        limit: How many items a page has at most.
-        after: The `next` of the page before.
-    """
-
-    limit: Limit = 100
-    after: Cursor | None = None
+class DefinitionsQuery(PageQuery):
+    """A page of definitions."""
 
 
 class Undeployed(msgspec.Struct):
@@ -117,21 +89,15 @@ async def deploy(request: HttpRequest) -> Response:
     if form in _BPMN_FORMS:
         # The file is not a payload: a drawing with 1,000 elements has more bytes than a payload may have.
         raw = await parsing.read_body(request.receive, length, max(request.access.max_payload, _MAX_BPMN))
-        deployed = await request.access.deploy_bpmn(raw, ignore_extensions=query.ignore_extensions)
+        if not is_xml(raw):
+            raise _invalid("The body is not XML. Send a job with the content type application/yaml.")
     else:
         raw = await parsing.read_body(request.receive, length, request.access.max_payload, parsing.ENVELOPE)
-        deployed = await request.app.deploy(_job_text(raw))
-    return json_response(Deployed([Deployment(name, version) for name, version in deployed]), 201)
-
-
-def _job_text(raw: bytes) -> str:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise _invalid("The body is not UTF-8 text.") from None
-    if text.lstrip().startswith("<"):
-        raise _invalid("The body is XML, not a job. Send BPMN with the content type application/xml.")
-    return f"{text}\n"  # with a line break it is the text of a job, never the path of a file on this machine
+        if is_xml(raw):
+            raise _invalid("The body is XML, not a job. Send BPMN with the content type application/xml.")
+    # In a thread: reading a large file would keep the event loop from other requests.
+    reply = await asyncio.to_thread(request.app.deploy, raw, ignore_extensions=query.ignore_extensions)
+    return json_response(Deployed([Deployment(name, version) for name, version in await reply]), 201)
 
 
 def _invalid(message: str) -> InvalidDefinition:
@@ -140,8 +106,7 @@ def _invalid(message: str) -> InvalidDefinition:
 
 async def definitions(request: HttpRequest) -> Response:
     query: DefinitionsQuery = request.query()
-    found, after = await request.access.definition_page(limit=query.limit, after=query.after)
-    return json_response(Definitions([DefinitionView(*one) for one in found], after))
+    return page_response(await request.access.definitions(limit=query.limit, after=query.after))
 
 
 async def undeploy(request: HttpRequest) -> Response:

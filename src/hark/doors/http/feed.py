@@ -13,10 +13,13 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from hark.app.door_access import DoorAccess
 from hark.model.errors import HarkError, NotOpen
 from hark.model.values import Event
+
+if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
+    from hark.app.door_access import DoorAccess
 
 PAGE = 500  # events of one instance per read
 _MAX_BUFFERED = 2 * PAGE  # events that wait for one client

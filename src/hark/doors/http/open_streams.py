@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from hark.app.door_access import DoorAccess
 from hark.doors.errors import TooManyStreams
 from hark.doors.http.auth import Caller
 from hark.model.errors import HarkError
+
+if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
+    from hark.app.door_access import DoorAccess
 
 _MAX_STREAMS = 1000
 _MAX_PER_TOKEN = _MAX_STREAMS // 2

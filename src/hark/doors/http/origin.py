@@ -10,12 +10,14 @@ scope `answer`. Configure `base_url` to rely on no header at all.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from hark.app.door_access import DoorAccess
 from hark.doors.http.auth import Caller
 from hark.model.addresses import is_loopback
+
+if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
+    from hark.app.door_access import DoorAccess
 
 _ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[^\s?#]*)?")
 _MAX_LENGTH: Final = 255

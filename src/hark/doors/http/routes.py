@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hark.app import Hark
-from hark.app.door_access import DoorAccess
 from hark.doors.errors import NoMethod, NoRoute
 from hark.doors.http import parsing
 from hark.doors.http.auth import Caller
@@ -20,6 +19,9 @@ from hark.doors.http.feed import Feed
 from hark.doors.http.open_streams import OpenStreams
 from hark.doors.http.parsing import Receive, Scope, Send
 from hark.doors.http.responses import Response
+
+if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
+    from hark.app.door_access import DoorAccess
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hark.doors.http import parsing
-from hark.doors.http.parsing import Cursor, Name
-from hark.doors.http.read_routes import Limit
+from hark.doors.http.pages import PageQuery, page_of, page_response
+from hark.doors.http.parsing import Name
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest, Route
 from hark.model.automatic_starts import MAX_CATCH_UP
@@ -43,28 +43,11 @@ class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
     correlation_key: Name | None = None
 
 
-class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of schedules.
-
-    Attributes:
-        limit: How many items a page has at most.
-        after: The `next` of the page before.
-    """
-
-    limit: Limit = 100
-    after: Cursor | None = None
+class SchedulesQuery(PageQuery):
+    """A page of schedules."""
 
 
-class SchedulePage(msgspec.Struct):
-    """A page of schedules.
-
-    Attributes:
-        items: The schedules, by name.
-        next: The `after` of the next page, or None.
-    """
-
-    items: list[Schedule]
-    next: str | None
+SchedulePage = page_of(Schedule, "SchedulePage", "schedules", "by name")
 
 
 class Unscheduled(msgspec.Struct):
@@ -79,8 +62,7 @@ class Unscheduled(msgspec.Struct):
 
 async def schedules(request: HttpRequest) -> Response:
     query: SchedulesQuery = request.query()
-    found, after = await request.access.schedule_page(limit=query.limit, after=query.after)
-    return json_response(SchedulePage(found, after))
+    return page_response(await request.app.schedules(limit=query.limit, after=query.after))
 
 
 async def schedule(request: HttpRequest) -> Response:

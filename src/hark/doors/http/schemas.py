@@ -113,10 +113,11 @@ def _complete_branch(schema: dict[str, Any], hint: Any) -> None:
         schema["items"] = schema.pop("prefixItems")[0]
 
 
-def _descriptions(kind: Any) -> dict[str, str]:
-    """The attributes that a docstring describes. `None` in Python is `null` in JSON."""
-    text = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
-    return {name: re.sub(r"\bNone\b", "null", " ".join(line.split())) for name, line in _ATTRIBUTE.findall(text)}
+def _descriptions(kind: type) -> dict[str, str]:
+    """The attributes that docstrings describe, also those of its bases. `None` in Python is `null` in JSON."""
+    texts = [(inspect.getdoc(base) or "").partition("Attributes:\n")[2] for base in reversed(kind.__mro__)]
+    found = [described for text in texts for described in _ATTRIBUTE.findall(text)]
+    return {name: re.sub(r"\bNone\b", "null", " ".join(line.split())) for name, line in found}
 
 
 def _classes(shape: Any) -> Iterator[Any]:

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
+from hark.app.arguments import cursor_number, cursor_of
 from hark.doors.http.feed import PAGE, StreamClient
 from hark.doors.http.open_streams import OpenStream
 from hark.doors.http.parsing import Cursor, Receive
-from hark.doors.http.read_routes import cursor_number
 from hark.doors.http.responses import Response, encode_json, with_security_headers
 from hark.doors.http.routes import HttpRequest
 from hark.model.errors import HarkError, NotFound
@@ -83,10 +83,7 @@ async def stream(request: HttpRequest) -> Response | None:
 
 def _position(last: str, is_run: bool) -> tuple[int, int]:
     """The position of an event id: a seq, or the cursor of an event of a run."""
-    if not is_run:
-        return 0, cursor_number(last)
-    tx, _, seq = last.partition(".")
-    return cursor_number(tx), cursor_number(seq)
+    return cursor_of(last) if is_run else (0, cursor_number(last))
 
 
 async def _follow(

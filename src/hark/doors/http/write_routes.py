@@ -217,7 +217,7 @@ async def message(request: HttpRequest) -> Response:
 async def resolve(request: HttpRequest) -> Response:
     [id] = request.args
     payload = await request.json_body()
-    await request.access.resolve(id, payload, by=request.caller.name, via="http")
+    await request.app.resolve(id, payload, by=request.caller.name, via="http")
     return json_response(Resolved(id, payload))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 MAX_STEPS = 100_000
 MAX_CHARACTERS = 1 << 24
-MAX_RESULT = 1 << 22  # characters of one text, items of one list
+MAX_RESULT = 1 << 22  # characters of one text
 
 
 class OverBudget(Exception):

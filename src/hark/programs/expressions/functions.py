@@ -126,8 +126,9 @@ def _join(budget: Budget, items: Any, separator: Any = "") -> str:
     _need(items, "join", "list")
     _need(separator, "join", "text")
     budget.spend(len(items))
-    budget.spend_text(len(separator) * max(0, len(items) - 1))
-    return str(separator.join([as_text(item, budget) for item in items]))
+    texts = [as_text(item, budget) for item in items]
+    budget.spend_text(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
+    return str(separator.join(texts))
 
 
 @_function("contains(text or list, part)", 2)

@@ -57,9 +57,12 @@ class ShellText:
         self._before = ""  # signs that may have a meaning together with what follows: \ $ < <<
         self._word: str | None = ""  # the beginning of the plain word; None if it has quotes or values
         self._unsure = False  # the shells differ about what came before, or it needs their whole grammar
-        self._documents: list[tuple[str, bool]] = []  # end marks of here-documents that start at the next line
+        self._is_split = False  # the backslash in `_before` follows the first character of an operator
+        # Here-documents that start at the next line: end mark, whether tabs are stripped, whether the text expands.
+        self._documents: list[tuple[str, bool, bool]] = []
         self._mark: list[str] = []  # the characters of an end mark so far
         self._mark_quote = ""
+        self._is_mark_quoted = False
         self._strips_tabs = False
         self._line: list[str] = []  # the characters of a line of a here-document so far
 
@@ -101,6 +104,10 @@ class ShellText:
         return "'" + value.replace("'", "'\\''") + "'"
 
     def _read(self, character: str) -> None:
+        if character == "\\":
+            self._is_split = self._before in ("$", "$(", "(", "<")
+        elif character == "\n":
+            self._read_line_end()
         match self._levels[-1].place:
             case Place.SINGLE:
                 if character == "'":
@@ -131,6 +138,14 @@ class ShellText:
                     self._read_parameter(character)
             case Place.PLAIN | Place.SUBSTITUTION:
                 self._read_plain(character)
+
+    def _read_line_end(self) -> None:
+        """Notice lines whose continuation changes the command: `<`, a backslash and `<` on the next line are `<<`. The
+        shells differ about where a here-document ends that has a continued line, or a substitution of several lines."""
+        is_continued = self._before == "\\"
+        within = any(level.place is Place.HERE_DOCUMENT for level in self._levels[:-1])
+        if within or (is_continued and (self._is_split or self._levels[-1].place is Place.HERE_DOCUMENT)):
+            self._unsure = True
 
     def _read_common(self, character: str) -> bool:
         """Read what means the same in and outside double quotes: backslashes, `$…`, backticks. Says whether it did."""
@@ -222,6 +237,7 @@ class ShellText:
         if character == "<":  # a here-string: an ordinary word follows
             return True
         self._mark, self._mark_quote, self._strips_tabs = [], "", character == "-"
+        self._is_mark_quoted = False
         self._levels.append(_Level(Place.DELIMITER))
         if not self._strips_tabs:
             self._read_mark(character)
@@ -235,21 +251,25 @@ class ShellText:
                 self._mark_quote = ""
         elif character in ("'", '"', "\\"):
             self._mark_quote = character
+            self._is_mark_quoted = True
         elif character in " \t" and not self._mark:
             pass
         elif character in _SEPARATORS:
             self._levels.pop()
-            self._documents.append(("".join(self._mark), self._strips_tabs))
+            self._documents.append(("".join(self._mark), self._strips_tabs, not self._is_mark_quoted))
             self._word = ""
             self._read(character)
         else:
             self._mark.append(character)
 
     def _read_document(self, character: str) -> None:
+        mark, strips_tabs, expands = self._documents[0]
         if character != "\n":
             self._line.append(character)
+            if expands:
+                self._read_common(character)
             return
-        mark, strips_tabs = self._documents[0]
+        self._before = ""
         line, self._line = "".join(self._line), []
         if (line.lstrip("\t") if strips_tabs else line) == mark:
             del self._documents[0]

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from hark.model import json
-from hark.model.activation import TASK_TRAITS, Claim, InboxRow, Traits
-from hark.model.decisions import Arm, Decision, DecisionEvent, Park
+from hark.model.activation import TASK_TRAITS, Claim, Traits
+from hark.model.answers import SettledAnswer
+from hark.model.decisions import Decision, DecisionEvent, Park
 from hark.model.errors import InvalidOutcome
 from hark.model.failures import Failure, failure_of
 from hark.model.job import JobSpec
-from hark.model.names import new_id
-from hark.model.notes import NoteAwakeable, TaskAwakeable
 from hark.programs.cancellation import is_cancelled
 from hark.programs.expressions import compile_condition
+from hark.programs.jobs import approvals
 from hark.programs.jobs.graph import APPROVAL_GATE, JobGraph
 from hark.programs.jobs.services import JobServices
 from hark.programs.jobs.task_data import load_data
@@ -33,30 +32,6 @@ from hark.programs.jobs.task_outcomes import TaskActivation
 from hark.programs.jobs.task_state import TaskState, load_task_state
 
 _MAX_SHOWN = 4000  # characters of an output in the question about it
-
-ANSWER_SCHEMA: Final = msgspec.json.encode(
-    {
-        "oneOf": [
-            {
-                "type": "object",
-                "properties": {"action": {"const": "approve"}, "output": {}, "comment": {"type": "string"}},
-                "required": ["action"],
-                "additionalProperties": False,
-            },
-            {
-                "type": "object",
-                "properties": {
-                    "action": {"const": "reject"},
-                    "reason": {"type": "string"},
-                    "comment": {"type": "string"},
-                },
-                "required": ["action"],
-                "additionalProperties": False,
-            },
-        ]
-    }
-).decode()
-"""What a gate accepts as an answer; anything else is refused as InvalidAnswer, and changes nothing."""
 
 
 class GateDecision(Struct, omit_defaults=True):
@@ -77,17 +52,8 @@ class GateDecision(Struct, omit_defaults=True):
         return Failure(None, f"rejected{who} (gate {self.gate}){why}")
 
 
-class _SettledGate(Struct):
-    """The payload of the inbox row of a settled awakeable."""
-
-    status: str
-    payload: Raw = Raw(b"null")
-    error: str | None = None
-    by: str | None = None
-
-
 class _Approval(Struct):
-    """An answer that matches ANSWER_SCHEMA."""
+    """An answer that matches the schema of approvals.py."""
 
     action: str
     output: Raw | UnsetType = UNSET
@@ -129,34 +95,24 @@ async def _evaluate(activation: TaskActivation, graph: JobGraph, services: JobSe
 
 async def _ask(activation: TaskActivation, services: JobServices) -> Decision:
     """Ask for approval, or decide by the answer."""
-    claim = activation.claim
-    asked_before = {wait.name for wait in claim.waits if wait.kind == "awakeable"}
-    answers = [row for row in claim.inbox if row.kind == "awakeable" and row.name in asked_before]
-    if answers:
+    claim, state = activation.claim, activation.state
+    wait = next((wait for wait in claim.waits if wait.place == "gate"), None)
+    if wait is not None and (answer := approvals.answer_to(claim, wait)) is not None:
         activation.consume = tuple(row.seq for row in claim.inbox)
-        return _decide_by_answer(activation, answers[-1])
-    if asked_before:  # asked already, and handed back or reclaimed since
-        return _waiting(activation, Park(disarm=()))
-    state, shown = activation.state, _output(activation)
-    asked: TaskAwakeable = await services.note(
-        NoteAwakeable(
-            claim.id, claim.epoch, run_id=state.run, place=f"gate#{state.period}", task=claim.step,
-            nonce=secrets.token_urlsafe(12), title=f"Approve {claim.step}?",
-            description=shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…", schema=ANSWER_SCHEMA,
-            assignees=json.dump(list(activation.task.assignees)) if activation.task.assignees else None,
-        )
-    )  # fmt: skip
-    return _waiting(activation, Park(arm=(Arm("awakeable", new_id(), "gate", asked.id),), disarm=()))
-
-
-def _waiting(activation: TaskActivation, move: Park) -> Decision:
+        return _decide_by_answer(activation, answer)
     decision = activation.suspended()
-    decision.move = move
+    if wait is None:  # else it was asked already, and handed back or reclaimed since
+        shown = _output(activation)
+        asked = await approvals.ask(
+            claim, services, state.run, f"gate#{state.period}", title=f"Approve {claim.step}?",
+            description=shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…",
+            assignees=activation.task.assignees,
+        )  # fmt: skip
+        decision.move = Park(arm=(approvals.arm(asked, "gate"),), disarm=())
     return decision
 
 
-def _decide_by_answer(activation: TaskActivation, row: InboxRow) -> Decision:
-    answer = msgspec.json.decode(row.payload, type=_SettledGate)
+def _decide_by_answer(activation: TaskActivation, answer: SettledAnswer) -> Decision:
     if answer.status != "RESOLVED":
         reason = answer.error or answer.status.lower()
         return apply(activation, GateDecision(APPROVAL_GATE, "reject", answer.by, reason))

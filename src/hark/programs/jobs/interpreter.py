@@ -25,15 +25,15 @@ from hark.model.decisions import (
     Finish,
     NewTask,
     Park,
-    Redo,
     RetryChild,
     stop,
 )
-from hark.model.errors import InvalidDefinition, InvalidInput, NotFound, StoreUnavailable
+from hark.model.errors import InvalidDefinition, InvalidInput, NotFound
 from hark.model.events import EventType, OutcomeType
-from hark.model.failures import Failure, failure_of, storable
+from hark.model.failures import Failure, storable
 from hark.model.names import new_id
 from hark.programs.expressions import ExpressionError
+from hark.programs.interpreted import NAMED_FAILURES, named
 from hark.programs.jobs.addresses import parse_task_id, task_id, undo_id
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.inputs import checked_inputs
@@ -55,8 +55,6 @@ from hark.programs.jobs.states import (
 from hark.programs.jobs.task_state import TaskState, load_task_state, restarted
 from hark.programs.jobs.variables import Compiled, Scope, condition_of, tasks_read_by
 
-_NAMED_FAILURES = 3  # in the error of a job
-_RETRY_DELAY = 1_000_000  # µs: the store did not answer a read
 _SKIPPED_BECAUSE = {
     SKIPPED: "its condition does not hold",
     UNREACHED: "a task that it needs has not completed",
@@ -68,15 +66,6 @@ async def run_job(claim: Claim, services: JobServices) -> Decision:
     """One activation of a job."""
     graph = await services.graph(claim.definition, claim.version)
     return await _Activation(claim, services, graph).run()
-
-
-def recover_job(claim: Claim, error: BaseException) -> Decision:
-    """An activation could not be carried out. When the store did not answer, it is repeated; otherwise the job fails,
-    and can be retried from where it was."""
-    failure = failure_of(error)
-    if isinstance(error, StoreUnavailable):
-        return Decision("retry", claim.step, claim.state, Redo(_RETRY_DELAY), failure=failure)
-    return stop(claim.step, claim.state, failure, keeps_undo=True)
 
 
 class _Activation:
@@ -330,18 +319,16 @@ class _Activation:
         """The tasks that failed, with their errors; those that were cancelled only if none has failed."""
         job, state = self._claim.id, self._state
         failed = progress.numbers_of((FAILED, INVALID)) or progress.numbers_of(CANCELLED)
-        named = failed[:_NAMED_FAILURES]
-        ids = {number: task_id(job, number, progress.generation(number)) for number in named}
+        first = failed[:NAMED_FAILURES]
+        ids = {number: task_id(job, number, progress.generation(number)) for number in first}
         rows = await self._services.outputs(id for number, id in ids.items() if number not in state.errors)
         texts = []
-        for number in named:
+        for number in first:
             row = rows.get(ids[number])
             error = state.errors.get(number) or (row.error if row is not None else None) or "no reason was given"
             ending = "was cancelled" if progress.letter(number) == CANCELLED else "failed"
             texts.append(f"Task {self._graph.tasks[number].name!r} {ending}: {error}")
-        if len(failed) > len(named):
-            texts.append(f"and {len(failed) - len(named)} more")
-        return "; ".join(texts)
+        return named(texts, len(failed))
 
 
 def unknown_gates_text(job: str, gates: list[str]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision
-from hark.programs.jobs.interpreter import recover_job, run_job
+from hark.programs.interpreted import recover
+from hark.programs.jobs.interpreter import run_job
 from hark.programs.jobs.new_tasks import KIND
 from hark.programs.jobs.services import JobServices
 from hark.programs.jobs.step_tasks import run_step_task
@@ -19,4 +20,4 @@ class JobProgram:
         return await (run_step_task if claim.kind == KIND else run_job)(claim, services)
 
     async def recover(self, claim: Claim, services: JobServices, error: BaseException) -> Decision:
-        return recover_job(claim, error)
+        return recover(claim, error, keeps_undo=True)

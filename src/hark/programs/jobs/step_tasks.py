@@ -5,8 +5,7 @@ Each is a row of kind `task` in the lane `job`. It parks on what it waits for an
 
 from __future__ import annotations
 
-import secrets
-from typing import Any
+from typing import Any, assert_never
 
 from msgspec import UNSET
 
@@ -18,9 +17,8 @@ from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of, storable
 from hark.model.job import TaskSpec
 from hark.model.names import check_name, micros, new_id
-from hark.model.notes import NoteAwakeable, TaskAwakeable
 from hark.programs.expressions import ExpressionError
-from hark.programs.jobs import gates
+from hark.programs.jobs import approvals, gates
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.services import JobServices
 from hark.programs.jobs.task_outcomes import retry_delay
@@ -143,20 +141,22 @@ async def _approval(step: StepTask) -> Decision:
     wait = step.wait(_APPROVAL)
     if wait is None:
         return await _ask(step)
-    answers = step.answers(wait)
-    if not answers:
+    answer = approvals.answer_to(step.claim, wait)
+    if answer is None:
         return step.park()
-    settled = json.load(answers[0].payload)
-    status = settled["status"]
-    if status == "TIMEOUT":
-        return step.fail("The approval timed out: there was no answer in time.")
-    if status != "RESOLVED":
-        return step.fail(_rejected(settled.get("error")))
-    answer = settled.get("payload")
-    given = answer if isinstance(answer, dict) else {"answer": answer}
-    if given.get("approved") is False or given.get("action") == "reject":
-        return step.fail(_rejected(given.get("reason") or given.get("comment")))
-    return step.complete({**given, "approved": True, "by": settled.get("by")})
+    match answer.status:
+        case "TIMEOUT":
+            return step.fail("The approval timed out: there was no answer in time.")
+        case "REJECTED" | "CANCELLED":
+            return step.fail(_rejected(answer.error))
+        case "RESOLVED":
+            value = json.load(answer.text)
+            given = value if isinstance(value, dict) else {"answer": value}
+            if given.get("approved") is False or given.get("action") == "reject":
+                return step.fail(_rejected(given.get("reason") or given.get("comment")))
+            return step.complete({**given, "approved": True, "by": answer.by})
+        case _ as never:
+            assert_never(never)
 
 
 def _rejected(reason: Any) -> str:
@@ -169,23 +169,16 @@ async def _ask(step: StepTask) -> Decision:
     title, description, assignees = await step.rendered((task.title, task.description, task.assignees))
     if step.anew:
         data[_ASKED] = data.get(_ASKED, 0) + 1
-    question = NoteAwakeable(
-        step.claim.id,
-        step.claim.epoch,
-        run_id=step.state.run,
-        task=task.name,
-        timeout=None if task.timeout is None else micros(task.timeout, "timeout", zero=False),
-        nonce=secrets.token_urlsafe(16),
-        title=_text(title) or f"Approve {task.name!r} of {step.claim.definition!r}?",
-        description=_text(description),
-        schema=gates.ANSWER_SCHEMA if task.schema is None else json.dump(task.schema),
-        assignees=json.dump([_text(name) for name in assignees]) if assignees else None,
-    )
     while True:
-        question.place = f"{_APPROVAL}#{data.get(_ASKED, 0)}"
-        asked: TaskAwakeable = await step.services.note(question)
+        asked = await approvals.ask(
+            step.claim, step.services, step.state.run, f"{_APPROVAL}#{data.get(_ASKED, 0)}",
+            title=_text(title) or f"Approve {task.name!r} of {step.claim.definition!r}?",
+            description=_text(description), assignees=[_text(name) for name in assignees or ()],
+            schema=approvals.ANSWER_SCHEMA if task.schema is None else json.dump(task.schema),
+            timeout=None if task.timeout is None else micros(task.timeout, "timeout", zero=False),
+        )  # fmt: skip
         if asked.status != "CANCELLED":
-            return step.begin(Arm("awakeable", new_id(), _APPROVAL, name=asked.id, deadline=asked.timeout_at))
+            return step.begin(approvals.arm(asked, _APPROVAL))
         data[_ASKED] = data.get(_ASKED, 0) + 1  # asked before the task was cancelled; the job was retried since
 
 

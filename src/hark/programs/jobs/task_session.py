@@ -21,8 +21,9 @@ from msgspec import UNSET, Raw
 
 from hark.model import json
 from hark.model.activation import Arrived, InboxRow, WaitRow
+from hark.model.answers import load_answer
 from hark.model.decisions import Arm, Settle
-from hark.model.errors import AwakeableRejected, AwakeableTimedOut, HarkError, SignalTimeout, StoreUnavailable, TaskLost
+from hark.model.errors import HarkError, SignalTimeout, StoreUnavailable, TaskLost
 from hark.model.names import SECOND
 from hark.model.notes import (
     AnyNote,
@@ -116,15 +117,10 @@ class TaskSession:
         wait, is_new = self.waits.ask("awakeable", id, None, self.services.micros())
         row = await self._answer(wait, Arm("awakeable", wait.id, wait.place, id) if is_new else None, call)
         self._pending_awakeables.discard(id)
-        body = msgspec.json.decode(row.payload, type=_SettledAnswer)
-        if body.status == "RESOLVED":
-            return decode(bytes(body.payload).decode())
-        if body.status == "TIMEOUT":
-            shown = f" ({title})" if title else ""
-            raise AwakeableTimedOut(f"Awakeable {id}{shown} was not answered in time.")
-        if body.status == "CANCELLED":
-            raise AwakeableRejected(f"Awakeable {id} was cancelled: the attempt that asked it has ended.")
-        raise AwakeableRejected(body.error or "rejected")
+        answer = load_answer(row.payload)
+        if (error := answer.failure(id, title)) is not None:
+            raise error
+        return decode(answer.text)
 
     async def _answer(self, wait: WaitRow, arm: Arm | None, call: WaitingCall | None) -> InboxRow:
         """The row that answers this wait. `arm`: it is new, and is armed first."""
@@ -482,14 +478,6 @@ class WaitingCall:
 
     def __init__(self) -> None:
         self.wait: WaitRow | None = None
-
-
-class _SettledAnswer(msgspec.Struct):
-    """The payload of the inbox row of a settled awakeable."""
-
-    status: str
-    payload: Raw = Raw(b"null")
-    error: str | None = None
 
 
 _encode_bytes = msgspec.json.Encoder().encode

@@ -58,18 +58,13 @@ class TaskWaits:
 
     def arrived(self, row: InboxRow) -> list[WaitRow]:
         """A row arrived in the inbox. Returns the waits that were asked for and have an answer now."""
-        if row.wait_id is not None:
-            self._answers.setdefault(row.wait_id, row)
-        elif row.kind == "awakeable":
-            self._answers.setdefault(row.name, row)
+        if (addressee := row.addressee) is not None:
+            self._answers.setdefault(addressee, row)
         return [wait for wait, _ in self._open.values() if self.answer(wait) is row]
 
     def answer(self, wait: WaitRow) -> InboxRow | None:
         """The row that answers this wait, if it has arrived."""
-        row = self._answers.get(wait.id)
-        if row is None and wait.kind == "awakeable":
-            return self._answers.get(wait.name or "")
-        return row
+        return self._answers.get(wait.id) or self._answers.get(wait.addressee)
 
     def receive(self, wait: WaitRow, row: InboxRow) -> None:
         """The handler gets this answer."""

@@ -1,34 +1,59 @@
 """Activities: a token begins one, its work is done, and it goes on.
 
 `enter` begins the loop of an activity, if it has one; `body` does the work once; `ended` takes its result; `iterated`
-goes on with the loop; `completed` leaves the activity for good.
+goes on with the loop; `completed` leaves the activity for good. The work of each kind is in activity_kinds.py.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from hark.model.process import CallSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
-from hark.programs.processes import catching, compensation, loops, scopes, throwing, user_tasks
+from hark.programs.processes import catching, compensation, loops
+from hark.programs.processes.element_behaviour import ElementBehaviour, Values
 from hark.programs.processes.execution import RETRIED, Execution
-from hark.programs.processes.mappings import mapped_inputs
+from hark.programs.processes.mappings import begin_local, mapped_inputs
 from hark.programs.processes.skips import skips_are_on
-from hark.programs.processes.state import FlowToken, ProcessScope
+from hark.programs.processes.state import Catcher, FlowToken, ProcessScope
 from hark.programs.processes.variables import StuckToken, Variables, set_local
 
 
-def enter(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """A token has come to an activity."""
-    token.flow = -1
-    if run.graph.is_plain[token.node]:
-        if node.kind == "script":
-            run_script(run, token, node)
-        run.leave(token)
-    elif node.loop is None:
-        body(run, token, None)
-    elif not catching.arm_boundaries(run, token, node):
-        loops.begin(run, token, node)
+class Activity(ElementBehaviour):
+    """A kind of activity. By default, its work is over at once and has no result."""
+
+    is_activity = True
+    is_instant: ClassVar[bool] = False
+    """Its work is over at once: a token may pass it."""
+
+    def is_plain(self, node: NodeSpec) -> bool:
+        has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation or node.skip
+        return self.is_instant and not has_more and node.loop is None and node.compensation is None
+
+    def is_passed(self, node: NodeSpec, only_flow: int) -> bool:
+        return only_flow >= 0 and self.is_plain(node)
+
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        token.flow = -1
+        if run.graph.is_plain[token.node]:
+            if node.script is not None:
+                run_script(run, token, node)
+            run.leave(token)
+        elif node.loop is None:
+            body(run, token, None)
+        elif not catching.arm_boundaries(run, token, node):
+            loops.begin(run, token, node)
+
+    def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        ended(run, token, None)
+
+    def follow(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        begin_local(run, token, node)
+
+    def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
+        if catcher.id in run.catchers:
+            run.remove_catcher(catcher, answered=True)
+        run.push("ended", token, values)
 
 
 def run_script(run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -43,32 +68,15 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
     if node.skip is not None and _is_skipped(run, token, node.skip):
         _skip(run, token, node)
         return
-    is_subprocess = node.kind == "subprocess"
+    activity = run.graph.elements[token.node]
     variables = mapped_inputs(run, node, token.scope)
-    if is_subprocess or node.inputs or node.outputs:
-        kind: Literal["subprocess", "local"] = "subprocess" if is_subprocess else "local"
-        local = ProcessScope(run.number(), token.node, token.scope, kind, token.id, variables)
+    if node.inputs or node.outputs or activity.scope_kind != "local":
+        local = ProcessScope(run.number(), token.node, token.scope, activity.scope_kind, token.id, variables)
         run.scopes[local.id] = local
         token.local = local.id
     if node.boundaries and not run.is_iteration(token) and catching.arm_boundaries(run, token, node):
         return
-    if is_subprocess:
-        scopes.begin(run, run.scopes[token.local], run.graph.begins(token.node))
-        return
-    match node.kind:
-        case "script":
-            ended(run, token, run.evaluate(node.script, run.view(seen_by(token))))
-        case "user":
-            user_tasks.ask(run, token, node)
-        case "receive":
-            catching.arm(run, token, token.node, seen_by(token))
-        case "service" | "call":
-            token.child = run.number()
-            run.push("child", token)
-        case "send":
-            throwing.send_message(run, token, node, "ended")
-        case _:
-            ended(run, token, None)
+    activity.work(run, token, node)
 
 
 def child(run: Execution, token: FlowToken, data: Any) -> None:
@@ -161,7 +169,7 @@ def _values(run: Execution, token: FlowToken, node: NodeSpec, result: Any) -> di
     """The variables that a result sets."""
     if node.call is not None:
         return _from_called(run, token, node.call, result)
-    if node.result is not None and node.kind in ("script", "service"):
+    if node.result is not None:
         return {node.result: result}
     return result if isinstance(result, dict) else {}
 

@@ -5,32 +5,17 @@ What happens when an event comes is in firing.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from hark.model.decisions import Arm
+from msgspec import structs
+
 from hark.model.errors import InvalidInput
 from hark.model.process import EventSpec, NodeSpec
 from hark.programs.expressions import ExpressionError
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.mappings import begin_local
 from hark.programs.processes.state import Catcher, FlowToken
-from hark.programs.processes.timers import first_due, parse_end
+from hark.programs.processes.timers import parse_end
 from hark.programs.processes.variables import StuckToken, VariableChange, as_name
-
-_WITHOUT_WAIT = frozenset(("error", "escalation", "compensation", "cancel"))  # thrown by the process itself
-
-
-def catch(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """A token has come to a catch event."""
-    if node.event is None or node.event.kind in ("none", "link"):
-        run.push("leave", token)
-        return
-    token.flow = -1
-    if node.inputs:
-        begin_local(run, token, node)
-    arm(run, token, token.node, token.local or token.scope)
 
 
 def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, again: bool = False) -> bool:
@@ -48,40 +33,22 @@ def arm(run: Execution, token: FlowToken | None, number: int, scope: int, *, aga
     Returns:
         Whether it is a condition that holds already.
     """
-    node = run.graph.nodes[number]
-    event = node.event
+    graph = run.graph
+    event, behaviour = graph.nodes[number].event, graph.events[number]
     assert event is not None
-    id, of = run.number(), 0 if token is None else token.id
+    assert behaviour is not None
+    assert behaviour.answered_by is not None, f"an event of kind {event.kind} cannot be waited for"
+    of = 0 if token is None else token.id
     seen = scope if token is None else token.local or scope
-    place = run.place(number, of, scope)
-    wait = run.wait_id(id)
-    catcher: Catcher
-    new: Arm | None
-    match event.kind:
-        case "signal":
-            catcher = Catcher(id, number, of, scope, "broadcast", name_of(run, event, seen, "signal"))
-            new = Arm("broadcast", wait, place, catcher.name, answers_each=again, fresh=True)
-        case "message":
-            name, key = name_of(run, event, seen, "message"), message_key(run, event, seen)
-            catcher = Catcher(id, number, of, scope, "message", name, key)
-            new = Arm("message", wait, place, name, key, answers_each=again)
-        case "timer":
-            text = timer_text(run, event, seen)
-            assert event.timer is not None
-            due, left = first_due(event.timer, text, run.now)
-            if left == 0:
-                return False  # its cycle is over
-            catcher = Catcher(id, number, of, scope, "timer", text, None, due, left)
-            new = Arm("timer", wait, place, deadline=due)
-        case "conditional":
-            catcher = Catcher(id, number, of, scope, "condition")
-            new = None
-        case _:
-            raise StuckToken(f"an event of kind {event.kind!r} cannot be waited for")
+    catcher = Catcher(run.number(), number, of, scope, behaviour.answered_by)
+    behaviour.subscribe(run, event, catcher, seen)
+    if catcher.left == 0:
+        return False  # the cycle of a timer is over
+    new = behaviour.wait(run, catcher, again=again)
     run.add_catcher(catcher, new)
     holds = new is None and _condition_holds(run, catcher, event)
     if holds:
-        run.push("fire", None, (id, None))
+        run.push("fire", None, (catcher.id, None))
     return holds
 
 
@@ -93,10 +60,9 @@ def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> bool:
         return False
     interrupts = False
     for number in node.boundaries:
-        boundary = run.graph.nodes[number]
-        assert boundary.event is not None
-        if boundary.event.kind not in _WITHOUT_WAIT:
-            with _naming(boundary):
+        boundary, event = run.graph.nodes[number], run.graph.events[number]
+        if event is not None and event.answered_by is not None:
+            with _Naming(boundary):
                 if arm(run, token, number, token.scope, again=not boundary.interrupting) and boundary.interrupting:
                     interrupts = True
     return interrupts
@@ -105,29 +71,33 @@ def arm_boundaries(run: Execution, token: FlowToken, node: NodeSpec) -> bool:
 def arm_event_subprocesses(run: Execution, scope: int) -> None:
     """Wait for the start events of the event sub-processes in a scope."""
     for each in run.graph.event_subprocesses(run.scopes[scope].node):
-        assert each.start.event is not None
-        if each.start.event.kind not in _WITHOUT_WAIT:
-            with _naming(each.start):
+        event = run.graph.events[each.start_number]
+        if event is not None and event.answered_by is not None:
+            with _Naming(each.start):
                 arm(run, None, each.start_number, scope, again=not each.start.interrupting)
 
 
-@contextmanager
-def _naming(node: NodeSpec) -> Iterator[None]:
-    """Name the event in the error of an expression: the token that waits for it is at another element."""
-    try:
-        yield
-    except (ExpressionError, StuckToken) as error:
-        raise StuckToken(f"the event {node.id!r} (line {node.line}): {error}") from error
+class _Naming:
+    """Names an event in the error of its expressions: the token that waits for it is at another element."""
+
+    def __init__(self, node: NodeSpec) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:  # a class: `contextmanager` takes twice the time
+        pass
+
+    def __exit__(self, type: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, ExpressionError | StuckToken):
+            raise StuckToken(f"the event {self._node.id!r} (line {self._node.line}): {error}") from error
 
 
 def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
     """The next time of a cycle."""
     left = None if catcher.left is None else catcher.left - 1
-    new = Catcher(
-        run.number(), catcher.node, catcher.token, catcher.scope, "timer", catcher.name, None, due, left
-    )  # fmt: skip
-    place = run.place(catcher.node, catcher.token, catcher.scope)
-    run.add_catcher(new, Arm("timer", run.wait_id(new.id), place, deadline=due))
+    new = structs.replace(catcher, id=run.number(), due=due, left=left)
+    behaviour = run.graph.events[catcher.node]
+    assert behaviour is not None
+    run.add_catcher(new, behaviour.wait(run, new, again=True))
 
 
 def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None:
@@ -135,7 +105,7 @@ def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None
     when the timer is due, so it can be decided while the timer runs."""
     if catcher.kind != "timer" or node.event is None or node.event.until is None:
         return None
-    with _naming(node):
+    with _Naming(node):
         value = run.evaluate(node.event.until, run.view(_seen_by(run, catcher)))
         try:
             return parse_end(value)
@@ -150,7 +120,7 @@ def check_conditions(run: Execution) -> None:
     for catcher in run.conditions.values():
         event = run.graph.nodes[catcher.node].event
         assert event is not None
-        with _naming(run.graph.nodes[catcher.node]):
+        with _Naming(run.graph.nodes[catcher.node]):
             if _concerns(run, catcher, event, changes) and _condition_holds(run, catcher, event):
                 fired.append(catcher.id)
     for id in reversed(fired):

@@ -7,12 +7,15 @@ after the other, each in a scope of kind `handler`; it goes on when all have end
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hark.model.bpmn_elements import EVENTS
 from hark.model.process import NodeSpec
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.graph import EventSubprocess
 from hark.programs.processes.state import Compensation, FlowToken, ProcessScope
+
+if TYPE_CHECKING:
+    from hark.programs.processes.graph import EventSubprocess
 
 
 def record(
@@ -44,10 +47,10 @@ def keep(run: Execution, scope: int, records: list[Compensation]) -> None:
 
 def _compensating(run: Execution, number: int) -> EventSubprocess | None:
     """The event sub-process that compensates a sub-process."""
-    if run.graph.nodes[number].kind != "subprocess":
+    if not run.graph.nodes[number].children:
         return None
     for each in run.graph.event_subprocesses(number):
-        if each.start.event is not None and each.start.event.kind == "compensation":
+        if each.start.event is not None and EVENTS[each.start.event.kind].compensates:
             return each
     return None
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.model.process import NodeSpec
 from hark.programs.expressions.sources import evaluate, holds
-from hark.programs.processes.graph import ProcessGraph
 from hark.programs.processes.state import Catcher, FlowToken, Incident, ProcessScope, ProcessState, Resumption
 from hark.programs.processes.variables import VariableChange, Variables, assigned, flattened
 
 if TYPE_CHECKING:
     from hark.programs.processes.children import ProcessChildren
+    from hark.programs.processes.graph import ProcessGraph  # which knows the elements, and they know this module
 
 Action = Literal[
     "enter", "body", "ended", "iterated", "completed", "leave", "end", "fire", "child", "thrown", "compensate"
@@ -32,7 +32,6 @@ RETRIED = "retried"
 
 PAUSE_AFTER = 500  # actions, so that others of this worker can run
 
-_JOINS = frozenset(("parallel", "inclusive", "complex"))
 _REASON = "the process does not wait for it any more"
 
 
@@ -62,7 +61,7 @@ class Execution:
             self._index(catcher)
         self.joining: dict[tuple[int, int], Joining] = {}  # the tokens that wait in joins, by scope and node
         for token in state.tokens:
-            if token.flow >= 0 and graph.nodes[token.node].kind in _JOINS:
+            if token.flow >= 0 and graph.elements[token.node].is_join:
                 self.wait_to_join(token)
         self.inner: dict[int, dict[int, None]] = {}  # the iterations of loops, and the handlers of compensations
         for scope in state.scopes:
@@ -182,9 +181,9 @@ class Execution:
         """The id of a child: a service task or a called process."""
         return f"{self.id}.{number}"
 
-    def place(self, node: int, token: int, scope: int) -> str:
+    def place_of(self, catcher: Catcher) -> str:
         """The place of a wait. Waits with one place share a deadline, so each event sub-process has its own."""
-        return f"{self.graph.ids[node]}#{token or scope}"
+        return f"{self.graph.ids[catcher.node]}#{catcher.token or catcher.scope}"
 
     def leave(self, token: FlowToken) -> None:
         """Let a token go on: at once if there is only one flow, otherwise as the next action."""

@@ -7,10 +7,9 @@ from typing import Any
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching, scopes
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.mappings import begin_local, mapped_inputs, taken_by
+from hark.programs.processes.mappings import mapped_inputs, taken_by
 from hark.programs.processes.state import Catcher, FlowToken
 from hark.programs.processes.timers import next_due
-from hark.programs.processes.user_tasks import answer_of
 
 
 def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[int, Any, str | None]) -> None:
@@ -19,43 +18,27 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
     catcher = run.catchers.get(id)
     if catcher is None:
         return  # what it belonged to has ended
-    node = run.graph.nodes[catcher.node]
+    node, element = run.graph.nodes[catcher.node], run.graph.elements[catcher.node]
     until = catching.end_of_cycle(run, catcher, node)
     if until is not None and catcher.due > until:
         run.remove_catcher(catcher)
         return
-    values = payload if isinstance(payload, dict) else None
     host = run.tokens[catcher.token] if catcher.token else None
-    follows_gateway = host is not None and node.kind in ("catch", "receive") and host.node != catcher.node
-    if host is not None and node.user is not None:
-        values = answer_of(run, host, node.user, payload, by[0] if by else None)
+    follows_gateway = host is not None and element.is_catch and host.node != catcher.node
+    values = element.answer(run, host, payload, by[0] if by else None)
     local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
-    taken = taken_by(run, catcher.scope, node, values, local)
+    taken = {} if element.is_activity else taken_by(run, catcher.scope, node, values, local)
     if host is None:
         _start_event_subprocess(run, catcher, taken)
     if catcher.kind == "timer":  # nothing of what follows can fail
         _count_timer(run, catcher, node, until)
     if host is None:
         return
-    if node.kind == "boundary":
-        _leave_by_boundary(run, catcher, node, host, taken)
-        return
     if follows_gateway:
         run.disarm_token(host)
         _follow_to(run, host, catcher.node)
-        if node.kind == "receive":
-            begin_local(run, host, node)
-    if node.kind in ("user", "receive"):
-        if id in run.catchers:
-            run.remove_catcher(catcher, answered=True)
-        run.push("ended", host, values)
-    else:
-        run.disarm_token(host)
-        if host.local:
-            run.remove_scope(host.local)
-            host.local = 0
-        run.merge(host.scope, taken)
-        run.push("leave", host)
+        element.follow(run, host, node)
+    element.fired(run, host, catcher, values, taken)
 
 
 def _follow_to(run: Execution, token: FlowToken, number: int) -> None:
@@ -64,20 +47,6 @@ def _follow_to(run: Execution, token: FlowToken, number: int) -> None:
     run.flows_taken[flow] = run.flows_taken.get(flow, 0) + 1
     token.node = number
     run.entered[number] = run.entered.get(number, 0) + 1
-
-
-def _leave_by_boundary(
-    run: Execution, catcher: Catcher, node: NodeSpec, host: FlowToken, taken: dict[str, Any]
-) -> None:
-    if node.interrupting:
-        run.cancel_work(host)
-        host.node = catcher.node
-        token = host
-    else:
-        token = run.add_token(catcher.node, host.scope)
-    run.entered[catcher.node] = run.entered.get(catcher.node, 0) + 1
-    run.merge(token.scope, taken)
-    run.push("leave", token)
 
 
 def _start_event_subprocess(run: Execution, catcher: Catcher, taken: dict[str, Any]) -> None:
@@ -95,5 +64,5 @@ def _count_timer(run: Execution, catcher: Catcher, node: NodeSpec, until: int | 
         due = next_due(catcher.name, catcher.due)
         if due is not None and due > catcher.due and (until is None or due <= until):
             catching.arm_timer_again(run, catcher, due)
-    if not node.interrupting or node.kind not in ("boundary", "start"):
+    if not node.interrupting or run.graph.elements[catcher.node].is_catch:
         run.remove_catcher(catcher)

@@ -8,10 +8,12 @@ tokens rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from hark.model.bpmn_elements import NodeKind
 from hark.model.process import NodeSpec
 from hark.programs.processes import catching
+from hark.programs.processes.element_behaviour import ElementBehaviour
 from hark.programs.processes.execution import Execution, Joining
 from hark.programs.processes.skips import skips_are_on
 from hark.programs.processes.state import FlowToken, ProcessScope
@@ -39,11 +41,6 @@ def _is_open(run: Execution, node: NodeSpec, flow: int, variables: Mapping[str, 
     return flow != node.default and (spec.condition is None or run.holds(spec.condition, variables))
 
 
-def exclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """One without outgoing flows; tokens pass all others."""
-    run.push("end", token)
-
-
 def chosen_flow(run: Execution, token: FlowToken, node: NodeSpec) -> int:
     """The flow by which a token leaves an exclusive gateway: the first one in the file that is open."""
     variables = run.view(token.scope)
@@ -55,59 +52,92 @@ def chosen_flow(run: Execution, token: FlowToken, node: NodeSpec) -> int:
     return node.default
 
 
-def parallel(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """Join one token of each incoming flow; then take all outgoing flows."""
-    if len(node.incoming) > 1:
-        waiting = run.wait_to_join(token)
-        if len(waiting) < len(node.incoming):
+class ExclusiveGateway(ElementBehaviour):
+    """Takes the first flow that is open."""
+
+    def is_passed(self, node: NodeSpec, only_flow: int) -> bool:
+        return bool(node.outgoing)
+
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        run.push("end", token)
+
+
+class ParallelGateway(ElementBehaviour):
+    """Joins one token of each incoming flow; then takes all outgoing flows."""
+
+    is_join = True
+
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        if len(node.incoming) > 1:
+            waiting = run.wait_to_join(token)
+            if len(waiting) < len(node.incoming):
+                return
+            _join(run, token, _oldest(waiting))
+        if token.node in run.graph.skipping:
+            run.push("leave", token)
+        elif node.outgoing:
+            run.follow(token, node.outgoing)
+        else:
+            run.push("end", token)
+
+
+class InclusiveGateway(ElementBehaviour):
+    """Joins all tokens that can still come; then takes the flows whose condition holds."""
+
+    is_join = True
+    joins_by_reach = True
+
+    def joins_at_rest(self, node: NodeSpec) -> bool:
+        return True
+
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        if len(node.incoming) <= 1:
+            run.push("leave", token)
+        else:
+            run.wait_to_join(token)  # see resolve
+
+
+class ComplexGateway(ElementBehaviour):
+    """Goes on as soon as its activation condition holds; tokens that come later, by the other flows, end there."""
+
+    is_join = True
+    joins_by_reach = True
+    expects_tokens = True
+
+    def joins_at_rest(self, node: NodeSpec) -> bool:
+        return node.activation is None
+
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        if len(node.incoming) <= 1:
+            run.push("leave", token)
             return
-        _join(run, token, _oldest(waiting))
-    if token.node in run.graph.skipping:
-        run.push("leave", token)
-    elif node.outgoing:
-        run.follow(token, node.outgoing)
-    else:
-        run.push("end", token)
+        if node.activation is None:  # as an inclusive gateway: see resolve
+            run.wait_to_join(token)
+            return
+        scope = run.scopes[token.scope]
+        expected = scope.fired.get(token.node)
+        if expected is not None and token.flow in expected:
+            expected.remove(token.flow)
+            if not expected:
+                del scope.fired[token.node]
+            run.push("end", token)
+            return
+        waiting = [each for of_flow in run.wait_to_join(token).values() for each in of_flow.values()]
+        if run.holds(node.activation, Variables([{"activationCount": len(waiting)}, *run.layers(token.scope)])):
+            arrived = {each.flow for each in waiting}
+            _join(run, token, waiting)
+            if left := [flow for flow in node.incoming if flow not in arrived]:
+                scope.fired[token.node] = left
+            run.push("leave", token)
 
 
-def inclusive(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """Join all tokens that can still come; then take the flows whose condition holds."""
-    if len(node.incoming) <= 1:
-        run.push("leave", token)
-    else:
-        run.wait_to_join(token)  # see resolve
+class EventGateway(ElementBehaviour):
+    """Waits for the first of the events that follow."""
 
-
-def complex(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """Go on as soon as the activation condition holds; tokens that come later, by the other flows, end here."""
-    if len(node.incoming) <= 1:
-        run.push("leave", token)
-        return
-    if node.activation is None:  # as an inclusive gateway: see resolve
-        run.wait_to_join(token)
-        return
-    scope = run.scopes[token.scope]
-    expected = scope.fired.get(token.node)
-    if expected is not None and token.flow in expected:
-        expected.remove(token.flow)
-        if not expected:
-            del scope.fired[token.node]
-        run.push("end", token)
-        return
-    waiting = [each for of_flow in run.wait_to_join(token).values() for each in of_flow.values()]
-    if run.holds(node.activation, Variables([{"activationCount": len(waiting)}, *run.layers(token.scope)])):
-        arrived = {each.flow for each in waiting}
-        _join(run, token, waiting)
-        if left := [flow for flow in node.incoming if flow not in arrived]:
-            scope.fired[token.node] = left
-        run.push("leave", token)
-
-
-def event_based(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """Wait for the first of the events that follow."""
-    for flow in node.outgoing:
-        target = run.graph.flows[flow].target
-        catching.arm(run, token, target, token.scope)
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        for flow in node.outgoing:
+            target = run.graph.flows[flow].target
+            catching.arm(run, token, target, token.scope)
 
 
 # -- joins -------------------------------------------------------------------------------------------
@@ -116,19 +146,16 @@ def event_based(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 def resolve(run: Execution) -> bool:
     """When all tokens rest: let the joins by reachability go on that no other token can come to. True if one has."""
     for (scope, number), waiting in run.joining.items():
-        if _joins_by_reach(run.graph.nodes[number]) and not _can_come(run, scope, number, set(waiting)):
+        joins = run.graph.elements[number].joins_at_rest(run.graph.nodes[number])
+        if joins and not _can_come(run, scope, number, set(waiting)):
             tokens = _oldest(waiting)
             token = min(tokens, key=lambda each: each.id)
             _join(run, token, tokens)
             run.push("leave", token)
             return True
-    for scope_with in [scope for scope in run.scopes.values() if scope.fired] if run.graph.has_complex else ():
+    for scope_with in [scope for scope in run.scopes.values() if scope.fired] if run.graph.expects_tokens else ():
         _reset_complex(run, scope_with)
     return False
-
-
-def _joins_by_reach(node: NodeSpec) -> bool:
-    return node.kind == "inclusive" or (node.kind == "complex" and node.activation is None)
 
 
 def _can_come(run: Execution, scope: int, number: int, arrived: set[int]) -> bool:
@@ -163,3 +190,12 @@ def _join(run: Execution, token: FlowToken, tokens: list[FlowToken]) -> None:
         run.stop_joining(other)
         if other is not token:
             run.remove_token(other)
+
+
+GATEWAYS: Final[dict[NodeKind, ElementBehaviour]] = {
+    "exclusive": ExclusiveGateway(),
+    "parallel": ParallelGateway(),
+    "inclusive": InclusiveGateway(),
+    "complex": ComplexGateway(),
+    "event_gateway": EventGateway(),
+}

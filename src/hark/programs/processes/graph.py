@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from hark.model.bpmn_elements import EVENTS
 from hark.model.process import ROOT, FlowSpec, NodeSpec, ProcessSpec, decode_process
-
-_ACTIVITIES = frozenset(("task", "service", "send", "script", "user", "receive", "subprocess", "call"))
+from hark.programs.processes.elements import ELEMENT_BEHAVIOURS
+from hark.programs.processes.event_kinds import EVENT_BEHAVIOURS
 
 
 class EventSubprocess(NamedTuple):
@@ -26,6 +27,9 @@ class ProcessGraph:
         spec: The spec.
         nodes: Its nodes; the index of a node is its number.
         flows: Its flows; the index of a flow is its number.
+        elements: What each node does, by number.
+        enter: What happens when a token comes to a node, by number.
+        events: What the event of a node does, by number; None if it has none.
         ids: The ids of the nodes, by number.
         numbers: The numbers of the nodes, by id.
         none_start: The start event of an instance that is started by name, by number.
@@ -35,33 +39,37 @@ class ProcessGraph:
         is_passed: Whether one flow leaves a node and no token waits in it, by number.
         skipping: The nodes with outgoing flows that have skip expressions.
         joins_by_reach: It has gateways that depend on where other tokens are.
-        has_complex: It has complex gateways.
+        expects_tokens: It has gateways that expect tokens after they have gone on.
     """
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
         self.nodes: tuple[NodeSpec, ...] = spec.nodes
         self.flows: tuple[FlowSpec, ...] = spec.flows
+        self.elements = [ELEMENT_BEHAVIOURS[node.kind] for node in spec.nodes]
+        self.enter = [element.enter for element in self.elements]
+        self.events = [None if node.event is None else EVENT_BEHAVIOURS[node.event.kind] for node in spec.nodes]
         self.ids = [node.id for node in spec.nodes]
         self.numbers = {node.id: number for number, node in enumerate(spec.nodes)}
         start = spec.none_start
         self.none_start = None if start is None else self.numbers[start.id]
         self.targets = [flow.target for flow in spec.flows]
         self.only_flow = [_only_flow(spec, node) for node in spec.nodes]
-        self.is_plain = [_is_plain(node) for node in spec.nodes]
+        self.is_plain = [element.is_plain(node) for element, node in zip(self.elements, spec.nodes, strict=True)]
         self.skipping = frozenset(flow.source for flow in spec.flows if flow.skip is not None)
         self.is_passed = [
-            only >= 0 if plain or node.kind == "start" else node.kind == "exclusive" and bool(node.outgoing)
-            for node, only, plain in zip(spec.nodes, self.only_flow, self.is_plain, strict=True)
+            element.is_passed(node, only)
+            for element, node, only in zip(self.elements, spec.nodes, self.only_flow, strict=True)
         ]
         self._event_subprocesses: dict[int, tuple[EventSubprocess, ...]] = {}
         self._begins: dict[int, tuple[int, ...]] = {}
         self._links: dict[tuple[int, str], int] = {}
         for number, node in enumerate(spec.nodes):
-            if node.kind == "catch" and node.event is not None and node.event.kind == "link":
+            if self._is_link(number) and self.elements[number].is_catch:
+                assert node.event is not None
                 self._links[node.scope, str(node.event.name)] = number
-        self.joins_by_reach = any(node.kind in ("inclusive", "complex") for node in spec.nodes)
-        self.has_complex = any(node.kind == "complex" for node in spec.nodes)
+        self.joins_by_reach = any(element.joins_by_reach for element in self.elements)
+        self.expects_tokens = any(element.expects_tokens for element in self.elements)
         self._reach_without: dict[tuple[int, int], frozenset[int]] = {}
 
     def children(self, scope: int) -> tuple[int, ...]:
@@ -78,7 +86,7 @@ class ProcessGraph:
             for number in self.children(scope):
                 node = self.nodes[number]
                 if node.event_subprocess:
-                    start = next(child for child in node.children if self.nodes[child].kind == "start")
+                    start = next(child for child in node.children if self.elements[child].is_start)
                     found.append(EventSubprocess(node, number, self.nodes[start], start))
             known = self._event_subprocesses[scope] = tuple(found)
         return known
@@ -88,16 +96,16 @@ class ProcessGraph:
         known = self._begins.get(scope)
         if known is None:
             nodes = [(number, self.nodes[number]) for number in self.children(scope)]
-            known = tuple(number for number, node in nodes if node.kind == "start")
+            known = tuple(number for number, _ in nodes if self.elements[number].is_start)
             if not known:
                 known = tuple(
                     number
                     for number, node in nodes
                     if not node.incoming
-                    and node.kind != "boundary"
+                    and node.host is None
                     and not node.event_subprocess
                     and not node.for_compensation
-                    and not (node.kind == "catch" and node.event is not None and node.event.kind == "link")
+                    and not (self._is_link(number) and self.elements[number].is_catch)
                 )
             self._begins[scope] = known
         return known
@@ -111,9 +119,9 @@ class ProcessGraph:
         """The activities that an activity for compensation compensates."""
         return [number for number, node in enumerate(self.nodes) if node.compensation == handler]
 
-    def is_activity(self, number: int) -> bool:
-        """Whether this node is a task, a sub-process or a call activity."""
-        return self.nodes[number].kind in _ACTIVITIES
+    def _is_link(self, number: int) -> bool:
+        event = self.nodes[number].event
+        return event is not None and EVENTS[event.kind].is_link
 
     # -- reachability, for joins by reachability -----------------------------------------------------
 
@@ -122,7 +130,7 @@ class ProcessGraph:
         node = self.nodes[number]
         after = [self.flows[flow].target for flow in node.outgoing]
         after.extend(node.boundaries)
-        if node.kind == "throw" and node.event is not None and node.event.kind == "link":
+        if self._is_link(number) and not self.elements[number].is_catch:
             after.append(self.link_target(node))
         return after
 
@@ -148,11 +156,6 @@ def _only_flow(spec: ProcessSpec, node: NodeSpec) -> int:
         return -1
     [flow] = node.outgoing
     return flow if spec.flows[flow].condition is None and spec.flows[flow].skip is None else -1
-
-
-def _is_plain(node: NodeSpec) -> bool:
-    has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation or node.skip
-    return node.kind in ("task", "script") and not has_more and node.loop is None and node.compensation is None
 
 
 @lru_cache(256)

@@ -8,19 +8,21 @@ on any more.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from hark.model import json
 from hark.model.activation import Claim, InboxRow
-from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, Redo, stop
-from hark.model.errors import HarkError, InvalidInput, StoreUnavailable
+from hark.model.answers import SettledAnswer, load_answer
+from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, stop
+from hark.model.errors import HarkError, InvalidInput
 from hark.model.events import OutcomeType
-from hark.model.failures import Failure, failure_of, storable
+from hark.model.failures import Failure, storable
 from hark.model.process import START
 from hark.model.process_state import has_begun
 from hark.programs.expressions import ExpressionError
+from hark.programs.interpreted import NAMED_FAILURES, named
 from hark.programs.processes import (
     activities,
     catching,
@@ -49,9 +51,7 @@ from hark.programs.processes.state import (
 from hark.programs.processes.variables import StuckToken
 
 MAX_ACTIONS: Final = 1_000_000  # of one activation: a loop without a wait in it never rests
-_RETRY_DELAY: Final = 1_000_000  # µs: the store did not answer a read
 _encode = msgspec.json.Encoder().encode  # for ids and numbers, which need no check
-_NAMED_FAILURES: Final = 3  # in the error of an instance
 
 _ACTIONS: Final[dict[str, Any]] = {
     "enter": moving.enter,
@@ -74,15 +74,6 @@ async def run_process(claim: Claim, services: ProcessServices) -> Decision:
     return await _ProcessActivation(claim, services, graph).run()
 
 
-def recover_process(claim: Claim, error: BaseException) -> Decision:
-    """An activation could not be carried out. When the store did not answer, it is repeated; otherwise the instance
-    fails, and can be retried from where it was."""
-    failure = failure_of(error)
-    if isinstance(error, StoreUnavailable):
-        return Decision("retry", claim.step, claim.state, Redo(_RETRY_DELAY), failure=failure)
-    return stop(claim.step, claim.state, failure)
-
-
 class _ProcessActivation:
     def __init__(self, claim: Claim, services: ProcessServices, graph: ProcessGraph) -> None:
         self._claim = claim
@@ -103,7 +94,7 @@ class _ProcessActivation:
         elif run.state.failed:
             await self._retry.resume_failed()
             await self._work()
-        rows = [(row, json.load(row.payload)) for row in claim.inbox if row.kind != "signal"]
+        rows = [(row, _payload(row)) for row in claim.inbox if row.kind != "signal"]
         ended = await self._ended_children(rows)
         for row, payload in rows:
             if not run.finished:
@@ -172,21 +163,25 @@ class _ProcessActivation:
                 if self._by_awakeable is None:
                     self._by_awakeable = {each.name: id for id, each in run.catchers.items()}
                 self._answered(self._by_awakeable.get(row.name, 0), payload)
-            case _:
+            case "broadcast" | "message" | "timer":
                 run.push("fire", None, (number_of(row.wait_id), payload))
+            case "signal":  # stays in the inbox for the tasks
+                pass
+            case _ as never:
+                assert_never(never)
 
-    def _answered(self, id: int, settled: dict[str, Any]) -> None:
+    def _answered(self, id: int, answer: SettledAnswer) -> None:
         run = self._run
         catcher = run.catchers.get(id)
         if catcher is None:
             return  # the user task was cancelled
-        if settled["status"] == "RESOLVED":
-            run.push("fire", None, (id, settled.get("payload"), settled.get("by")))
+        if answer.status == "RESOLVED":
+            run.push("fire", None, (id, json.load(answer.text), answer.by))
             return
         token = run.tokens[catcher.token]
         run.remove_catcher(catcher, answered=True)
-        reason = settled.get("error") or "rejected"
-        throwing.raise_error(run, token, throwing.Thrown("error", str(reason), str(reason)), "enter")
+        reason = answer.error or "rejected"
+        throwing.raise_error(run, token, throwing.Thrown("error", reason, reason), "enter")
 
     # -- work ----------------------------------------------------------------------------------------
 
@@ -308,11 +303,9 @@ class _ProcessActivation:
                 run.effects.append(CancelChild(run.child_id(token.child), "the process has failed"))
         texts = [
             each.error if each.fatal and not run.thrown else f"Element {each.element!r}: {each.error}"
-            for each in state.incidents[:_NAMED_FAILURES]
+            for each in state.incidents[:NAMED_FAILURES]
         ]
-        if len(state.incidents) > _NAMED_FAILURES:
-            texts.append(f"and {len(state.incidents) - _NAMED_FAILURES} more")
-        return stop(RUN, dump_process_state(state), Failure(None, storable("; ".join(texts))))
+        return stop(RUN, dump_process_state(state), Failure(None, storable(named(texts, len(state.incidents)))))
 
     def _park(self) -> Decision:
         run = self._run
@@ -349,3 +342,7 @@ def _first_state(claim: Claim, graph: ProcessGraph) -> ProcessState:
     if graph.spec.variables:
         variables = graph.spec.variables | variables
     return ProcessState(variables, scopes=[ProcessScope(0, -1, 0, "process")])
+
+
+def _payload(row: InboxRow) -> Any:
+    return load_answer(row.payload) if row.kind == "awakeable" else json.load(row.payload)

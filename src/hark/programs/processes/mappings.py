@@ -46,7 +46,7 @@ def taken_by(
     """What an event puts into the variables: what came with it, and what its output mapping makes of that and of its
     local variables, which are in its scope or, behind an event gateway, still here."""
     taken = {} if values is None or (node.outputs and node.keeps_result) else dict(values)
-    if not node.outputs or node.kind in ("user", "receive"):
+    if not node.outputs:
         return taken
     seen = Variables([values or {}, local or {}, *run.layers(scope)])
     outputs = [(each.target.split("."), run.evaluate(each.source, seen)) for each in node.outputs]

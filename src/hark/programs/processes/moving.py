@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from hark.model.process import NodeSpec
-from hark.programs.processes import activities, catching, gateways, scopes, throwing
+from hark.programs.processes import activities, gateways, scopes
 from hark.programs.processes.execution import Execution
 from hark.programs.processes.state import FlowToken
 from hark.programs.processes.variables import StuckToken
@@ -20,10 +18,10 @@ def enter(run: Execution, token: FlowToken, data: Any) -> None:
         entered[number] = entered.get(number, 0) + 1
         node = graph.nodes[number]
         if not graph.is_passed[number]:
-            _ENTER.get(node.kind, activities.enter)(run, token, node)
+            graph.enter[number](run, token, node)
             return
         token.flow = -1
-        if node.kind == "script":
+        if node.script is not None:
             activities.run_script(run, token, node)
         flow = graph.only_flow[number]
         if flow < 0:
@@ -34,10 +32,6 @@ def enter(run: Execution, token: FlowToken, data: Any) -> None:
         if run.changes or run.done >= run.pause_at:
             run.push("enter", token)
             return
-
-
-def _start(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    run.leave(token)
 
 
 def leave(run: Execution, token: FlowToken, data: Any) -> None:
@@ -57,17 +51,3 @@ def end(run: Execution, token: FlowToken, data: Any) -> None:
     """A token has come to the end of its path."""
     run.remove_token(token)
     scopes.may_end(run, token.scope)
-
-
-_ENTER: Final[dict[str, Callable[[Execution, FlowToken, NodeSpec], None]]] = {
-    "exclusive": gateways.exclusive,
-    "parallel": gateways.parallel,
-    "inclusive": gateways.inclusive,
-    "complex": gateways.complex,
-    "event_gateway": gateways.event_based,
-    "start": _start,
-    "catch": catching.catch,
-    "throw": throwing.throw,
-    "end": throwing.throw,
-}
-"""What happens at each kind of node; at the others it is an activity."""

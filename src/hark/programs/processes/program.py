@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision
-from hark.programs.processes.interpreter import recover_process, run_process
+from hark.programs.interpreted import recover
+from hark.programs.processes.interpreter import run_process
 from hark.programs.processes.services import ProcessServices
 
 
@@ -17,4 +18,4 @@ class ProcessProgram:
         return await run_process(claim, services)
 
     async def recover(self, claim: Claim, services: ProcessServices, error: BaseException) -> Decision:
-        return recover_process(claim, error)
+        return recover(claim, error, keeps_undo=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Literal
 
 from hark.model.activation import Claim
-from hark.model.decisions import Arm
 from hark.programs.jobs.services import TaskOutput
 from hark.programs.processes.children import ProcessChildren
 from hark.programs.processes.execution import RETRIED, Execution, number_of
@@ -47,23 +46,15 @@ class ProcessRetry:
         """Arm the waits that the failing activation could not arm."""
         run = self._run
         for catcher in list(run.catchers.values()):
-            if run.wait_id(catcher.id) in known or catcher.kind == "condition":
+            if run.wait_id(catcher.id) in known:
                 continue
-            node = run.graph.nodes[catcher.node]
-            place = run.place(catcher.node, catcher.token, catcher.scope)
-            wait = run.wait_id(catcher.id)
-            each = bool(node.kind in ("boundary", "start") and not node.interrupting)
-            match catcher.kind:
-                case "broadcast":
-                    run.arms[catcher.id] = Arm("broadcast", wait, place, catcher.name, answers_each=each, fresh=True)
-                case "message":
-                    run.arms[catcher.id] = Arm("message", wait, place, catcher.name, catcher.key, answers_each=each)
-                case "timer":
-                    run.arm(catcher, Arm("timer", wait, place, deadline=catcher.due))
-                case _:  # the awakeable was not created either: ask again
-                    token = run.tokens[catcher.token]
-                    run.forget_catcher(catcher)
-                    self._start_over(token, "body")
+            event = run.graph.events[catcher.node]
+            if event is None:  # the awakeable was not created either: ask again
+                token = run.tokens[catcher.token]
+                run.forget_catcher(catcher)
+                self._start_over(token, "body")
+            elif arm := event.wait(run, catcher, again=not run.graph.nodes[catcher.node].interrupting):
+                run.arm(catcher, arm)
 
     async def _resume_children(self) -> None:
         """Ends that came while the instance had failed were not delivered: they are read from the rows."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hark.programs.processes import catching
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.graph import EventSubprocess
 from hark.programs.processes.mappings import mapped_inputs
 from hark.programs.processes.state import FlowToken, ProcessScope
+
+if TYPE_CHECKING:
+    from hark.programs.processes.graph import EventSubprocess
 
 
 def begin(run: Execution, scope: ProcessScope, nodes: tuple[int, ...]) -> None:

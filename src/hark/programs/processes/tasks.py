@@ -22,6 +22,7 @@ from hark.model.process import NodeSpec, ProcessSpec
 from hark.programs.jobs.graph import JobGraph
 from hark.programs.jobs.new_tasks import KIND
 from hark.programs.jobs.task_state import LOCAL, MAX_EMBEDDED, STARTED_AT, TaskState, dump_task_state, load_task_state
+from hark.programs.processes.elements import ELEMENT_BEHAVIOURS
 
 _QUEUE: Final = "default"
 
@@ -30,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 def service_nodes(spec: ProcessSpec) -> tuple[int, ...]:
     """The numbers of the nodes that a handler runs."""
-    return tuple(number for number, node in enumerate(spec.nodes) if node.kind == "service")
+    return tuple(number for number, node in enumerate(spec.nodes) if ELEMENT_BEHAVIOURS[node.kind].has_handler)
 
 
 def task_graph(spec: ProcessSpec) -> JobGraph:
@@ -39,7 +40,7 @@ def task_graph(spec: ProcessSpec) -> JobGraph:
 
 
 def _task_spec(node: NodeSpec) -> TaskSpec:
-    if node.kind != "service":
+    if not ELEMENT_BEHAVIOURS[node.kind].has_handler:
         return TaskSpec(node.id)
     limit = max(1, node.retries)
     retry = RetrySpec(limit) if node.retry_delay is None else RetrySpec(limit, node.retry_delay, scaling=1.0)

@@ -1,23 +1,19 @@
-"""Throw and end events: signals, messages, errors, escalations, compensation, cancel, terminate, links.
+"""Throw messages, errors and escalations, and cancel transactions; event_kinds.py has a class for each kind of event.
 
-Signals and messages are matched with the instance's own catchers first, old and new: what one of them starts is handled
-before the token that threw goes on. An error or an escalation goes to the innermost catcher: the boundary of the
-activity that threw it, then the event sub-processes and the boundary of each scope around it.
+An error or an escalation goes to the innermost catcher: the boundary of the activity that threw it, then the event
+sub-processes and the boundary of each scope around it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hark.model import json
-from hark.model.decisions import SendBroadcast, SendMessage, TellParent
+from hark.model.decisions import SendMessage, TellParent
 from hark.model.process import EventSpec, NodeSpec
-from hark.programs.processes import catching, compensation, mappings, scopes, terminating
+from hark.programs.processes import catching, compensation, mappings, scopes
 from hark.programs.processes.execution import Execution
-from hark.programs.processes.graph import EventSubprocess
 from hark.programs.processes.state import Compensation, FlowToken, ProcessScope
-
-_MAPPED = frozenset(("none", "signal", "escalation", "link"))  # their mapping is local; that of a message is a task's
 
 
 class Thrown(NamedTuple):
@@ -29,41 +25,9 @@ class Thrown(NamedTuple):
     variables: dict[str, Any] | None = None
 
 
-def throw(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """A token has come to a throw or an end event."""
-    event = node.event
-    token.flow = -1
-    kind = "none" if event is None else event.kind
-    if (node.inputs or node.outputs) and kind in _MAPPED:
-        mappings.begin_local(run, token, node)
-    if event is None or kind == "none":
-        run.push("thrown", token)
-        return
-    match kind:
-        case "signal":
-            _throw_signal(run, token, event)
-        case "message":
-            send_message(run, token, node, "thrown")
-        case "escalation":
-            code = _code(run, token, event)
-            run.push("thrown", token)
-            escalate(run, token, Thrown("escalation", code))
-        case "error":
-            raise_error(run, token, Thrown("error", _code(run, token, event), _message(run, token, event)), "enter")
-        case "compensation":
-            compensation.throw(run, token, event.activity)
-        case "link":
-            if token.local:
-                mappings.end_local(run, token, node)
-            token.node = run.graph.link_target(node)
-            run.push("enter", token)
-        case "terminate":
-            assert event is not None
-            terminating.terminate(run, token, event)
-        case "cancel":
-            _cancel(run, token)
-        case _:
-            raise AssertionError(f"{kind} cannot be thrown")
+if TYPE_CHECKING:
+    from hark.programs.processes.element_behaviour import EventBehaviour
+    from hark.programs.processes.graph import EventSubprocess
 
 
 def thrown(run: Execution, token: FlowToken, data: Any) -> None:
@@ -71,24 +35,14 @@ def thrown(run: Execution, token: FlowToken, data: Any) -> None:
     node = run.node(token)
     if token.local:
         mappings.end_local(run, token, node)
-    if node.kind == "end" and node.event is not None and node.event.kind == "cancel":
-        _leave_transaction(run, token)
-    elif node.kind == "end":
-        run.push("end", token)
+    event, then = run.graph.events[token.node], run.graph.elements[token.node].after_throw
+    if event is None:
+        run.push(then, token)
     else:
-        run.push("leave", token)
+        event.thrown(run, token, then)
 
 
 # -- signals and messages ----------------------------------------------------------------------------
-
-
-def _throw_signal(run: Execution, token: FlowToken, event: EventSpec) -> None:
-    name = catching.name_of(run, event, token.local or token.scope, "signal")
-    payload = _payload(run, token, event)
-    run.effects.append(SendBroadcast(name, json.dump(payload), skip_sender=True))
-    run.push("thrown", token)
-    for id in reversed(run.named.get(("broadcast", name), {})):
-        run.push("fire", None, (id, payload))
 
 
 def send_message(run: Execution, token: FlowToken, node: NodeSpec, then: Literal["thrown", "ended"]) -> None:
@@ -99,7 +53,7 @@ def send_message(run: Execution, token: FlowToken, node: NodeSpec, then: Literal
     scope = token.local or token.scope
     name = catching.name_of(run, event, scope, "message")
     key = catching.message_key(run, event, scope)
-    payload = _payload(run, token, event)
+    payload = payload_of(run, token, event)
     if payload is None and token.local:
         payload = dict(run.scopes[token.local].variables)
     run.push(then, token)
@@ -110,7 +64,7 @@ def send_message(run: Execution, token: FlowToken, node: NodeSpec, then: Literal
     run.effects.append(SendMessage(name, key, json.dump(payload)))
 
 
-def _payload(run: Execution, token: FlowToken, event: EventSpec) -> dict[str, Any] | None:
+def payload_of(run: Execution, token: FlowToken, event: EventSpec) -> dict[str, Any] | None:
     """The variables that travel with a signal or a message."""
     if not event.payload and not event.copies_all:
         return None
@@ -125,12 +79,12 @@ def _payload(run: Execution, token: FlowToken, event: EventSpec) -> dict[str, An
 # -- errors and escalations --------------------------------------------------------------------------
 
 
-def _code(run: Execution, token: FlowToken, event: EventSpec) -> str:
+def code_of(run: Execution, token: FlowToken, event: EventSpec) -> str:
     value = run.evaluate(event.name, run.view(token.local or token.scope))
     return "" if value is None else value if isinstance(value, str) else json.dump(value)
 
 
-def _message(run: Execution, token: FlowToken, event: EventSpec) -> str:
+def message_of(run: Execution, token: FlowToken, event: EventSpec) -> str:
     value = run.evaluate(event.message, run.view(token.scope))
     return "" if value is None else value if isinstance(value, str) else json.dump(value)
 
@@ -226,7 +180,7 @@ def _catch_at_boundary(run: Execution, host: FlowToken, number: int, thrown: Thr
 # -- transactions ------------------------------------------------------------------------------------
 
 
-def _cancel(run: Execution, token: FlowToken) -> None:
+def cancel_transaction(run: Execution, token: FlowToken) -> None:
     """Cancel a transaction, with all its instances: its other tokens end, and what has completed is compensated."""
     scope = run.scopes[token.scope]
     run.disarm_scope(scope.id)
@@ -252,14 +206,12 @@ def _of_other_instances(run: Execution, scope: ProcessScope) -> list[Compensatio
     return records
 
 
-def _leave_transaction(run: Execution, token: FlowToken) -> None:
+def leave_transaction(run: Execution, token: FlowToken, event: EventBehaviour) -> None:
     """A cancelled transaction is compensated: it is left by its cancel event or, without one, its path ends here."""
     owner = run.tokens[run.scopes[token.scope].owner]
     while run.is_iteration(owner):  # the event belongs to the activity, not to one instance of it
         owner = run.tokens[run.scopes[owner.scope].owner]
-    numbers = run.node(owner).boundaries
-    events = ((number, run.graph.nodes[number].event) for number in numbers)
-    cancel = next((number for number, event in events if event is not None and event.kind == "cancel"), None)
+    cancel = next((number for number in run.node(owner).boundaries if run.graph.events[number] is event), None)
     run.cancel_work(owner)
     if cancel is None:
         run.push("end", owner)

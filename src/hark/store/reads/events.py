@@ -130,12 +130,12 @@ events_of_all = Sql(f"SELECT {_EVENT} FROM events e WHERE e.instance_id IN :ids[
 # so a range of times finds it.
 signals_of_all = Sql(
     """
-    SELECT instance_id, kind, name, payload, dedup_key, at, consumed_at FROM signals
+    SELECT instance_id, kind, name, payload, dedup_key, at, consumed_at FROM inbox
     WHERE kind IN ('signal', 'broadcast', 'message') AND seq IN (
-        SELECT seq FROM signals WHERE instance_id IN :ids[text] AND consumed_at IS NULL
-        UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL
+        SELECT seq FROM inbox WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+        UNION ALL SELECT seq FROM inbox WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL
             AND consumed_at IS NOT NULL
-        UNION ALL SELECT seq FROM signals WHERE consumed_at BETWEEN :since::bigint AND :before::bigint
+        UNION ALL SELECT seq FROM inbox WHERE consumed_at BETWEEN :since::bigint AND :before::bigint
             AND dedup_key IS NULL AND instance_id IN :ids[text])
     ORDER BY seq
     """

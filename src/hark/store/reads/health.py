@@ -48,7 +48,7 @@ count_scheduled = Sql(
     """
     SELECT definition, count(*) AS schedules, sum(CASE WHEN due_at < :before::bigint THEN 1 ELSE 0 END) AS late,
         count(error) AS refused, min(due_at) AS next_due
-    FROM starts WHERE due_at IS NOT NULL GROUP BY definition ORDER BY definition
+    FROM triggers WHERE due_at IS NOT NULL GROUP BY definition ORDER BY definition
     """,
     row=ScheduledRow,
 )

@@ -13,11 +13,11 @@ _SHOWN = """id, kind, name, definition, version, element, NULL, correlation_key,
 # T1: what `schedules` shows, by name.
 list_schedules = Sql(
     f"""
-    SELECT {_SHOWN} FROM starts WHERE kind = 'schedule' AND name > :after::text
+    SELECT {_SHOWN} FROM triggers WHERE kind = 'schedule' AND name > :after::text
     ORDER BY name, id LIMIT :size::bigint
     """,
     row=StartRow,
 )
 
 # T1: one schedule.
-read_schedules = Sql(f"SELECT {_SHOWN} FROM starts WHERE id IN :ids[text]", row=StartRow)
+read_schedules = Sql(f"SELECT {_SHOWN} FROM triggers WHERE id IN :ids[text]", row=StartRow)

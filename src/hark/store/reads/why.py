@@ -88,7 +88,7 @@ unfinished_children = Sql(
 # What is in its inbox and did not wake it.
 unconsumed_signals = Sql(
     """
-    SELECT kind, name, at FROM signals WHERE instance_id = :id::text AND consumed_at IS NULL
+    SELECT kind, name, at FROM inbox WHERE instance_id = :id::text AND consumed_at IS NULL
     ORDER BY seq DESC LIMIT 200
     """
 )
@@ -98,7 +98,7 @@ unconsumed_signals = Sql(
 signals_to_others = Sql(
     """
     SELECT s.name, s.at, i.id, i.correlation_key, coalesce(s.consumed_at, i.finished_at) FROM (
-        SELECT seq, instance_id, kind, name, at, consumed_at FROM signals ORDER BY seq DESC LIMIT 2000) s
+        SELECT seq, instance_id, kind, name, at, consumed_at FROM inbox ORDER BY seq DESC LIMIT 2000) s
     JOIN instances i ON i.id = s.instance_id
     WHERE s.kind = 'signal' AND s.name IN :names[text] AND s.instance_id <> :id::text AND s.at >= :since::bigint
     ORDER BY s.seq DESC LIMIT 5

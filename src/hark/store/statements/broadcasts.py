@@ -11,7 +11,7 @@ subscribers = Sql(
         SELECT DISTINCT w.name, w.instance_id FROM waits w
         WHERE w.kind = 'broadcast' AND w.closed_at IS NULL AND (w.key IS NULL OR w.fired_at IS NULL)
             AND w.name IN :names[text] LIMIT :size::bigint) s
-    UNION ALL SELECT s.name, NULL, s.id FROM starts s WHERE s.kind = 'broadcast' AND s.name IN :names[text]
+    UNION ALL SELECT s.name, NULL, s.id FROM triggers s WHERE s.kind = 'broadcast' AND s.name IN :names[text]
     """
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hark.model.activation import CLAIM_COLUMNS
 from hark.store.sql import Sql
 
 _CANDIDATE = "c.id, c.queue, c.priority, c.since, c.concurrency_key, c.rate_limit, c.weight"
@@ -43,11 +44,10 @@ claimable_queues = Sql(
     """
 )
 
-_CLAIMED = """id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace, lane, scheduled_at"""
+_CLAIMED = ", ".join(CLAIM_COLUMNS)
+_CLAIMED_OF_I = "i." + ", i.".join(CLAIM_COLUMNS)
 _CLAIM = """UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
-        has_signals = (has_signals OR status <> 'runnable'), updated_at = :now::bigint
+        has_inbox_rows = (has_inbox_rows OR status <> 'runnable'), updated_at = :now::bigint
     WHERE id IN :ids[text]"""
 
 # X2, invariant 2: claim rows for this worker: a new epoch fences off every earlier claim. Also takes rows that are
@@ -65,13 +65,11 @@ claim_woken = Sql(
 
 # J11, X2: claim tasks for workers outside, each with an owner of its own.
 claim_tasks = Sql(
-    """
+    f"""
     UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = i.epoch + 1,
         updated_at = :now::bigint
-    FROM {rows: id text, owner text} WHERE i.id = r.id
-    RETURNING i.id, i.definition, i.version, i.kind, i.queue, i.priority, i.step, i.state, i.attempt, i.epoch,
-        i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_signals, i.visit, i.crashes,
-        i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at
+    FROM {{rows: id text, owner text}} WHERE i.id = r.id
+    RETURNING {_CLAIMED_OF_I}
     """,
     # SQLite's RETURNING does not accept the alias.
     sqlite=f"""
@@ -83,10 +81,8 @@ claim_tasks = Sql(
 
 # J11: a fetched task as its worker holds it, to make its outcome. Committed: the turn that commits it is fenced.
 fetched_task = Sql(
-    """
-    SELECT i.id, i.definition, i.version, i.kind, i.queue, i.priority, i.step, i.state, i.attempt, i.epoch,
-        i.correlation_key, i.concurrency_key, i.parent_id, i.parent_wait, i.counted, i.has_signals, i.visit, i.crashes,
-        i.rate_limit, i.weight, i.on_cancel, i.cancel_reason, i.trace, i.lane, i.scheduled_at,
+    f"""
+    SELECT {_CLAIMED_OF_I},
         (SELECT w.started_at FROM workers w WHERE w.id = i.lease_owner)
     FROM instances i
     WHERE i.id = :id::text AND i.epoch = :epoch::integer AND coalesce(i.status, '') = 'executing'
@@ -107,7 +103,7 @@ block = Sql(
 # S6, M2: delays that are over and deadlines that have come. A locked row is left for the next sweep.
 due = Sql(
     """
-    SELECT id, status, epoch, has_signals, queue, lane FROM instances WHERE due_at <= :now::bigint
+    SELECT id, status, epoch, has_inbox_rows, queue, lane FROM instances WHERE due_at <= :now::bigint
     ORDER BY due_at LIMIT :size::bigint FOR NO KEY UPDATE SKIP LOCKED
     """
 )
@@ -121,6 +117,6 @@ next_due = Sql(
     SELECT min(t.due_at) FROM (
         SELECT (SELECT min(due_at) FROM instances WHERE due_at IS NOT NULL) AS due_at
         UNION ALL SELECT min(due_at) FROM buckets WHERE due_at IS NOT NULL
-        UNION ALL SELECT min(due_at) FROM starts WHERE due_at IS NOT NULL) t
+        UNION ALL SELECT min(due_at) FROM triggers WHERE due_at IS NOT NULL) t
     """
 )

@@ -1,4 +1,4 @@
-"""A whole turn as one call of a function in the database (0018_quicker_calls.sql)."""
+"""A whole turn as one call of a function in the database (store/schema/functions.sql)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,10 @@ from hark.store.sql import Sql
 # `position` is the least one that the turn may have.
 one_call_turn = Sql(
     """
-    SELECT * FROM one_call_turn(
+    SELECT * FROM call_turn_v1(
         :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
         :events::text[], :statuses::text[], :answers::text[], :errors::text[], :answered_by::text[], :schemas::text[],
         :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer,
-        :in_memory::text[], :call::bigint, nullif(:now::bigint, 0), :position::bigint)
-    """
-)
-
-# X5: the instance that a call with one request was for, if the call has committed; by the id or the key of its target.
-proof_of_call = Sql(
-    """
-    SELECT e.instance_id FROM events e WHERE e.instance_id = :target::text AND e.call = :call::bigint
-    UNION ALL
-    SELECT e.instance_id FROM instances i JOIN events e ON e.instance_id = i.id AND e.call = :call::bigint
-    WHERE i.correlation_key = :target::text
-    """
-)
-
-# X5: what a worker holds, as the store has it: claims of a call whose answer was lost are among it.
-held = Sql(
-    """
-    SELECT id, definition, version, kind, queue, priority, step, state, attempt, epoch, correlation_key,
-        concurrency_key, parent_id, parent_wait, counted, has_signals, visit, crashes, rate_limit, weight, on_cancel,
-        cancel_reason, trace, lane, scheduled_at
-    FROM instances WHERE lease_owner = :owner::text
+        :in_memory::text[], nullif(:now::bigint, 0), :position::bigint)
     """
 )

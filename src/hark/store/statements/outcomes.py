@@ -28,18 +28,18 @@ _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
 
 # M2: a plain turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
 # and compares the epoch again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the ids
-# of those with has_signals.
+# of those with has_inbox_rows.
 advance_all = Sql(
     f"""
-    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.has_signals),
+    WITH moved AS ({_ADVANCE} RETURNING i.id, i.step, i.has_inbox_rows),
     written AS (
         INSERT INTO events (tx, instance_id, type, step, at)
         SELECT :tx::bigint, id, 'next', step, :now::bigint FROM moved)
-    SELECT count(*), string_agg(id, ' ') FILTER (WHERE has_signals) FROM moved
+    SELECT count(*), string_agg(id, ' ') FILTER (WHERE has_inbox_rows) FROM moved
     """,
     # One row per instance that moved. The events come first: after the update no row has that epoch.
     sqlite=f"""
-    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_signals THEN id END
+    {_ADVANCING}; {_ADVANCE} RETURNING 1, CASE WHEN has_inbox_rows THEN id END
     """,
 )
 

@@ -47,9 +47,9 @@ forget_instances = Sql("DELETE FROM instances WHERE id IN :ids[text]")
 # X7: by the two indexes that exist; signals consumed without a dedup key are old enough for `forget_consumed`.
 forget_signals = Sql(
     """
-    DELETE FROM signals WHERE seq IN (
-        SELECT seq FROM signals WHERE instance_id IN :ids[text] AND consumed_at IS NULL
-        UNION ALL SELECT seq FROM signals WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL)
+    DELETE FROM inbox WHERE seq IN (
+        SELECT seq FROM inbox WHERE instance_id IN :ids[text] AND consumed_at IS NULL
+        UNION ALL SELECT seq FROM inbox WHERE instance_id IN :ids[text] AND dedup_key IS NOT NULL)
     """
 )
 
@@ -89,8 +89,8 @@ forget_old_events = Sql(
 # payload is (`empty_consumed`), because deduplication outlives consumption (invariant 7).
 forget_consumed = Sql(
     """
-    DELETE FROM signals WHERE seq IN (
-        SELECT seq FROM signals WHERE consumed_at < :before::bigint AND dedup_key IS NULL
+    DELETE FROM inbox WHERE seq IN (
+        SELECT seq FROM inbox WHERE consumed_at < :before::bigint AND dedup_key IS NULL
         ORDER BY consumed_at LIMIT :size::bigint)
     RETURNING seq
     """
@@ -99,8 +99,8 @@ forget_consumed = Sql(
 # X7, invariant 7: remove the payload, keep the dedup key.
 empty_consumed = Sql(
     """
-    UPDATE signals SET payload = 'null' WHERE seq IN (
-        SELECT seq FROM signals WHERE consumed_at < :before::bigint AND dedup_key IS NOT NULL
+    UPDATE inbox SET payload = 'null' WHERE seq IN (
+        SELECT seq FROM inbox WHERE consumed_at < :before::bigint AND dedup_key IS NOT NULL
             AND payload <> 'null' ORDER BY consumed_at LIMIT :size::bigint)
     RETURNING seq
     """

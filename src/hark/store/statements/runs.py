@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hark.model.values import SettledStatus
 from hark.store.sql import Row, Sql
 
 # J6, invariant 3: the oldest open waits for each signal of a run, at most `size`. Locks their tasks as far as they are
@@ -17,15 +18,15 @@ run_waits = Sql(
                 AND o.fired_at IS NULL
             ORDER BY o.since, o.id LIMIT r.size) w),
     free AS MATERIALIZED (
-        SELECT i.id, i.status, i.epoch, i.has_signals, i.kind FROM instances i
+        SELECT i.id, i.status, i.epoch, i.has_inbox_rows, i.kind FROM instances i
         WHERE i.id IN (SELECT o.instance_id FROM oldest o) FOR NO KEY UPDATE SKIP LOCKED)
-    SELECT o.run, o.name, o.id, o.instance_id, f.status, f.epoch, f.has_signals, f.kind
+    SELECT o.run, o.name, o.id, o.instance_id, f.status, f.epoch, f.has_inbox_rows, f.kind
     FROM oldest o LEFT JOIN free f ON f.id = o.instance_id
     ORDER BY o.ord, o.since, o.id
     """,
     # SQLite has no LATERAL, and its LIMIT cannot be a column: the caller ignores the rows too many.
     sqlite="""
-    SELECT r.run, r.name, w.id, w.instance_id, i.status, i.epoch, i.has_signals, i.kind
+    SELECT r.run, r.name, w.id, w.instance_id, i.status, i.epoch, i.has_inbox_rows, i.kind
     FROM {rows: run text, name text, size integer}
     CROSS JOIN waits w ON w.rowid IN (
         SELECT o.rowid FROM waits o INDEXED BY waits_run
@@ -48,7 +49,7 @@ fire_open_waits = Sql(
 # Invariant 3: lock the rows of these that are free. Never waits: the turn holds other rows by now.
 lock_free = Sql(
     """
-    SELECT id, status, epoch, has_signals, kind FROM instances
+    SELECT id, status, epoch, has_inbox_rows, kind FROM instances
     WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
     """
 )
@@ -58,7 +59,7 @@ run_signals = Sql(
     """
     SELECT r.run, r.name, s.seq FROM {rows: run text, name text, size integer}
     CROSS JOIN LATERAL (
-        SELECT o.seq FROM signals o
+        SELECT o.seq FROM inbox o
         WHERE o.instance_id = r.run AND o.consumed_at IS NULL AND o.kind = 'signal' AND o.name = r.name
             AND o.wait_id IS NULL
         ORDER BY o.seq LIMIT r.size) s
@@ -67,8 +68,8 @@ run_signals = Sql(
     # SQLite has no LATERAL.
     sqlite="""
     SELECT r.run, r.name, s.seq FROM {rows: run text, name text, size integer}
-    CROSS JOIN signals s ON s.seq IN (
-        SELECT o.seq FROM signals o
+    CROSS JOIN inbox s ON s.seq IN (
+        SELECT o.seq FROM inbox o
         WHERE o.instance_id = r.run AND o.consumed_at IS NULL AND o.kind = 'signal' AND o.name = r.name
             AND o.wait_id IS NULL
         ORDER BY o.seq LIMIT :most)
@@ -80,7 +81,7 @@ run_signals = Sql(
 # queue of the run. Under lock of both.
 move_signals = Sql(
     """
-    UPDATE signals AS s SET instance_id = r.receiver, wait_id = r.wait_id
+    UPDATE inbox AS s SET instance_id = r.receiver, wait_id = r.wait_id
     FROM {rows: seq bigint, receiver text, wait_id text} WHERE s.seq = r.seq
     """
 )
@@ -89,12 +90,12 @@ move_signals = Sql(
 # for numbers above those that it has seen.
 pass_on_signals = Sql(
     """
-    UPDATE signals AS s SET seq = DEFAULT, instance_id = r.receiver, wait_id = r.wait_id
+    UPDATE inbox AS s SET seq = DEFAULT, instance_id = r.receiver, wait_id = r.wait_id
     FROM {rows: seq bigint, receiver text, wait_id text} WHERE s.seq = r.seq
     """,
     # SQLite has no DEFAULT in an UPDATE; there is one writer.
     sqlite="""
-    UPDATE signals AS s SET seq = (SELECT max(o.seq) FROM signals o) + r.ord, instance_id = r.receiver,
+    UPDATE inbox AS s SET seq = (SELECT max(o.seq) FROM inbox o) + r.ord, instance_id = r.receiver,
         wait_id = r.wait_id
     FROM {rows: seq bigint, receiver text, wait_id text} WHERE s.seq = r.seq
     """,
@@ -104,7 +105,7 @@ pass_on_signals = Sql(
 # own, consumed from the start.
 insert_seen = Sql(
     """
-    INSERT INTO signals (instance_id, kind, name, payload, dedup_key, at, consumed_at)
+    INSERT INTO inbox (instance_id, kind, name, payload, dedup_key, at, consumed_at)
     SELECT r.run, 'signal', r.name, 'null', r.dedup_key, :now::bigint, :now::bigint
     FROM {rows: run text, name text, dedup_key text} ORDER BY r.ord
     """
@@ -114,7 +115,7 @@ insert_seen = Sql(
 unreceived = Sql(
     """
     WITH RECURSIVE unused AS (
-        SELECT s.seq, s.instance_id, s.name FROM signals s
+        SELECT s.seq, s.instance_id, s.name FROM inbox s
         WHERE s.instance_id IN :ids[text] AND s.consumed_at IS NULL AND s.kind = 'signal' AND s.wait_id IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.id = s.wait_id)),
     above(task, id, kind, parent_id) AS (
@@ -179,11 +180,11 @@ insert_task_awakeables = Sql(
 )
 
 
-class SettledAnswer(Row, frozen=True):
+class AnswerRow(Row, frozen=True):
     """The answer of an awakeable, as it was given."""
 
     awakeable: str
-    status: str
+    status: SettledStatus
     payload: str | None
     error: str | None
     by: str | None
@@ -191,7 +192,7 @@ class SettledAnswer(Row, frozen=True):
 
 # A3: the answers of awakeables that a task asks for again, after it has consumed them.
 settled_answers = Sql(
-    "SELECT id, status, payload, error, answered_by FROM awakeables WHERE id IN :ids[text]", row=SettledAnswer
+    "SELECT id, status, payload, error, answered_by FROM awakeables WHERE id IN :ids[text]", row=AnswerRow
 )
 
 # A3: a task that runs again asks its questions anew: those that its end has cancelled give up their places.

@@ -6,7 +6,7 @@ from hark.store.sql import Row, Sql
 
 
 class StartRow(Row, frozen=True):
-    """A row of the table `starts`."""
+    """A row of the table `triggers`."""
 
     id: str
     kind: str
@@ -43,28 +43,28 @@ _COLUMNS = """id, kind, name, definition, version, element, state, correlation_k
 
 # T2: the automatic starts that are due, without a lock: which names to reserve and which instances to lock.
 due_starts = Sql(
-    f"SELECT {_COLUMNS} FROM starts WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
+    f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
 )
 
 # B3, B4: what these broadcasts and messages start.
 starts_by_event = Sql(
     f"""
-    SELECT {_COLUMNS} FROM starts WHERE (kind, name) IN (SELECT r.kind, r.name FROM {{rows: kind text, name text}})
+    SELECT {_COLUMNS} FROM triggers WHERE (kind, name) IN (SELECT r.kind, r.name FROM {{rows: kind text, name text}})
     ORDER BY id
     """,
     row=StartRow,
 )
 
 # T1: the automatic starts with these ids.
-starts_by_id = Sql(f"SELECT {_COLUMNS} FROM starts WHERE id IN :ids[text] ORDER BY id", row=StartRow)
+starts_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=StartRow)
 
 # B2: what starts instances of a definition that cannot be started by name, for the error that says so.
-deployed_starts = Sql("SELECT kind, name FROM starts WHERE deployed_by = :definition::text ORDER BY id")
+deployed_starts = Sql("SELECT kind, name FROM triggers WHERE deployed_by = :definition::text ORDER BY id")
 
 # T2: those of these that are still due. The process that holds one of them fires it; the others leave it.
 lock_due_starts = Sql(
     f"""
-    SELECT {_COLUMNS} FROM starts WHERE id IN :ids[text] AND due_at <= :now::bigint
+    SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] AND due_at <= :now::bigint
     ORDER BY id FOR UPDATE SKIP LOCKED
     """,
     row=StartRow,
@@ -74,9 +74,9 @@ lock_due_starts = Sql(
 # two turns cannot wait for each other.
 lock_starts = Sql(
     f"""
-    SELECT {_COLUMNS} FROM starts WHERE id IN (
-        SELECT id FROM starts WHERE id IN :ids[text]
-        UNION SELECT id FROM starts WHERE deployed_by IN :definitions[text])
+    SELECT {_COLUMNS} FROM triggers WHERE id IN (
+        SELECT id FROM triggers WHERE id IN :ids[text]
+        UNION SELECT id FROM triggers WHERE deployed_by IN :definitions[text])
     ORDER BY id FOR UPDATE
     """,
     row=StartRow,
@@ -85,7 +85,7 @@ lock_starts = Sql(
 # T1, T2: write automatic starts, new ones too. Under lock, or with the name reserved.
 save_starts = Sql(
     f"""
-    INSERT INTO starts ({_COLUMNS})
+    INSERT INTO triggers ({_COLUMNS})
     SELECT r.id, r.kind, r.name, r.definition, r.version, r.element, r.state, r.correlation_key, r.cron, r.every,
         r.timezone, r.overlap, r.catch_up, r.remaining, r.next_at, r.due_at, r.paused, r.missed, r.skipped, r.last_at,
         r.last_id, r.waiting, r.running, r.blocker, r.error, r.deployed_by, r.created_at
@@ -107,14 +107,14 @@ save_starts = Sql(
 )
 
 # T1: delete automatic starts. Under lock.
-delete_starts = Sql("DELETE FROM starts WHERE id IN :ids[text]")
+delete_starts = Sql("DELETE FROM triggers WHERE id IN :ids[text]")
 
 # T2: an instance has ended, and a tick waited for that: it can start. A row that another turn holds is left to that
 # turn, which makes it due itself if a tick still waits.
 release_starts = Sql(
     """
-    UPDATE starts SET due_at = :now::bigint WHERE id IN (
-        SELECT id FROM starts WHERE blocker IN :ids[text] AND NOT paused ORDER BY id FOR UPDATE SKIP LOCKED)
+    UPDATE triggers SET due_at = :now::bigint WHERE id IN (
+        SELECT id FROM triggers WHERE blocker IN :ids[text] AND NOT paused ORDER BY id FOR UPDATE SKIP LOCKED)
     RETURNING id
     """
 )

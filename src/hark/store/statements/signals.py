@@ -8,7 +8,7 @@ from hark.store.sql import Sql
 seen = Sql(
     """
     SELECT s.instance_id, s.dedup_key FROM {rows: id text, dedup_key text}
-    JOIN signals s ON s.instance_id = r.id AND s.dedup_key = r.dedup_key
+    JOIN inbox s ON s.instance_id = r.id AND s.dedup_key = r.dedup_key
     """
 )
 
@@ -18,7 +18,7 @@ seen_by_holders = Sql(
     """
     SELECT r.key, r.dedup_key, i.id FROM {rows: key text, dedup_key text}
     JOIN instances i ON i.correlation_key = r.key
-    JOIN signals s ON s.instance_id = i.id AND s.dedup_key = r.dedup_key
+    JOIN inbox s ON s.instance_id = i.id AND s.dedup_key = r.dedup_key
     ORDER BY i.created_at
     """
 )
@@ -27,7 +27,7 @@ seen_by_holders = Sql(
 # (invariant 4).
 insert_signals = Sql(
     """
-    INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
+    INSERT INTO inbox (instance_id, kind, name, wait_id, payload, dedup_key, at)
     SELECT r.id, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now::bigint
     FROM {rows: id text, kind text, name text, wait_id text, payload text, dedup_key text}
     ORDER BY r.ord
@@ -40,7 +40,7 @@ _ALIKE = "{rows: ids text, kind text, name text, wait_id text, payload text, ded
 # of fifty thousand rows.
 insert_same_signal = Sql(
     f"""
-    INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
+    INSERT INTO inbox (instance_id, kind, name, wait_id, payload, dedup_key, at)
     SELECT t.id, r.kind, r.name, r.wait_id, r.payload, r.dedup_key, :now::bigint FROM {_ALIKE}
     CROSS JOIN LATERAL unnest(string_to_array(r.ids, ' ')) WITH ORDINALITY AS t(id, place)
     ORDER BY r.ord, t.place
@@ -50,7 +50,7 @@ insert_same_signal = Sql(
     # once, not again for each of its ids, which was three times slower for 20,000 ids.
     sqlite=f"""
     WITH alike AS MATERIALIZED (SELECT * FROM {_ALIKE})
-    INSERT INTO signals (instance_id, kind, name, wait_id, payload, dedup_key, at)
+    INSERT INTO inbox (instance_id, kind, name, wait_id, payload, dedup_key, at)
     SELECT t.value, a.kind, a.name, a.wait_id, a.payload, a.dedup_key, :now FROM alike a
     CROSS JOIN json_each('["' || replace(a.ids, ' ', '","') || '"]') AS t
     ORDER BY a.ord, t.key
@@ -63,11 +63,11 @@ insert_same_signal = Sql(
 # that was read. With `after` -1, all but signals: those of a run are received by its tasks, and any number of them may
 # wait in the inbox of the job or process.
 _UNREAD = """FROM {rows: id text, after bigint} CROSS JOIN LATERAL (
-        SELECT seq, kind, name, wait_id, payload, at FROM signals
+        SELECT seq, kind, name, wait_id, payload, at FROM inbox
         WHERE instance_id = r.id AND seq > r.after AND consumed_at IS NULL AND (r.after >= 0 OR kind <> 'signal')
         ORDER BY seq) s"""
 _UNREAD_SQLITE = """FROM {rows: id text, after bigint}
-    CROSS JOIN signals s ON s.instance_id = r.id AND s.seq > r.after AND s.consumed_at IS NULL
+    CROSS JOIN inbox s ON s.instance_id = r.id AND s.seq > r.after AND s.consumed_at IS NULL
         AND (r.after >= 0 OR s.kind <> 'signal') ORDER BY r.ord, s.seq"""
 
 # S2: what an activation may read.
@@ -84,12 +84,12 @@ inbox_heads = Sql(
 )
 
 # S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
-consume = Sql("UPDATE signals SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]", joinable=True)
+consume = Sql("UPDATE inbox SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]", joinable=True)
 
 # X8: what was directed to waits that a cancel has removed: the undo must not take it for an answer to its own.
 consume_directed = Sql(
     """
-    UPDATE signals SET consumed_at = :now::bigint
+    UPDATE inbox SET consumed_at = :now::bigint
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL AND kind NOT IN ('signal', 'broadcast')
     """
 )
@@ -98,19 +98,19 @@ consume_directed = Sql(
 # children of its own, or what operators asked of it. Signals of its run are given back instead (kernel/run_signals.py).
 consume_answers = Sql(
     """
-    UPDATE signals SET consumed_at = :now::bigint
+    UPDATE inbox SET consumed_at = :now::bigint
     WHERE instance_id IN :ids[text] AND consumed_at IS NULL
         AND kind NOT IN ('signal', 'children', 'control') AND (wait_id IS NOT NULL OR kind <> 'broadcast')
     """
 )
 
 # S4, X8: a retry that runs lines of the journal again gets back the signals that those lines had consumed.
-restore = Sql("UPDATE signals SET consumed_at = NULL WHERE seq IN :seqs[bigint]", joinable=True)
+restore = Sql("UPDATE inbox SET consumed_at = NULL WHERE seq IN :seqs[bigint]", joinable=True)
 
 # Invariant 4: parked instances whose wait was answered become claimable, at the end of their queue.
 wake = Sql(
     """
-    UPDATE instances SET status = 'runnable', since = :position::bigint, due_at = NULL, has_signals = true,
+    UPDATE instances SET status = 'runnable', since = :position::bigint, due_at = NULL, has_inbox_rows = true,
         updated_at = :now::bigint
     WHERE id IN :ids[text]
     """,
@@ -125,7 +125,7 @@ woken = Sql(
 )
 
 # The first signal of an instance that was not woken by it: from now on its inbox is read.
-mark_has_signals = Sql("UPDATE instances SET has_signals = true WHERE id IN :ids[text]", joinable=True)
+mark_has_inbox_rows = Sql("UPDATE instances SET has_inbox_rows = true WHERE id IN :ids[text]", joinable=True)
 
 # D7: record signals and messages that were not stored. No lock and no conflict: nothing but reads and retention
 # touch these rows.

@@ -18,7 +18,7 @@ addresses = Sql(ADDRESSES)
 # Invariant 3: lock all instance rows of a turn, in id order, before anything else is read.
 lock = Sql(
     """
-    SELECT id, status, epoch, has_signals, kind FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
+    SELECT id, status, epoch, has_inbox_rows, kind FROM instances WHERE id IN :ids[text] ORDER BY id FOR NO KEY UPDATE
     """
 )
 

@@ -112,7 +112,7 @@ message_waits = Sql(_WAITS_FOR_MESSAGES, row=MessageReceiver)
 message_receivers = Sql(
     f"""
     {_WAITS_FOR_MESSAGES}
-    UNION ALL SELECT '', '', '', s.name, '', false, 0, s.id FROM starts s
+    UNION ALL SELECT '', '', '', s.name, '', false, 0, s.id FROM triggers s
     WHERE s.kind = 'message' AND s.name IN :names[text]
     """,
     row=MessageReceiver,

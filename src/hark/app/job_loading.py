@@ -1,0 +1,49 @@
+"""`load_job`: read a job from a file, a text or a dict. What it means is decided in dialects/job/."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hark.dialects.job.loading import Job, parse_job, parse_job_file
+from hark.model.errors import InvalidInput
+
+
+def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
+    """Read and check a job: from a YAML or JSON file, from such a text, or from a dict.
+
+    A text with several lines, or one that begins with `{`, is the job itself; any other text is a path. What is checked
+    is the structure; whether its gates exist is checked when the job is started.
+
+    Args:
+        source: A path, the text of a job, or a dict with the same keys.
+
+    Returns:
+        The job, to be passed to `app.register` or `app.start`.
+
+    Raises:
+        InvalidDefinition: The job has mistakes; `.problems` lists them with their lines, up to 100.
+        MissingExtra: It is YAML, and PyYAML is not installed: `pip install 'hark[jobs]'`.
+        OSError: The file cannot be read.
+
+    Example:
+        job = load_job("release.yaml")
+        handle = await app.start(job, {"service": "api"})
+    """
+    if isinstance(source, Mapping) or (isinstance(source, str) and is_job_text(source)):
+        return parse_job(source)
+    if isinstance(source, str | os.PathLike):
+        return parse_job_file(Path(source).read_bytes(), f"The job file {os.fspath(source)}")
+    raise InvalidInput(f"load_job takes a path, a text or a dict, not {type(source).__name__}.")
+
+
+def is_job_text(source: str) -> bool:
+    """Whether a text is a job, not the path of one."""
+    return (
+        "\n" in source
+        or "\0" in source
+        or source.lstrip().startswith("{")
+        or (": " in source and not os.path.exists(source))
+    )

@@ -1,0 +1,66 @@
+"""Choose how a turn is executed.
+
+    AdvanceTurn  outcomes that run ahead and bring nothing else along: one statement (plain_turn.py)
+    CallTurn     a few signals and answers, or only claims: one call of a function in the database (one_call_turn.py)
+    FullTurn     everything else: the phases of turn.py
+
+All three leave the same rows: tests/kernel/test_one_call_turns.py, tests/races/test_plain_turns.py and the model in
+tests/kernel/test_stateful.py compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hark.kernel.one_call_turn import one_call
+from hark.kernel.plain_turn import are_plain
+from hark.kernel.requests import Capacity, Commit, Request
+
+
+class FullTurn(NamedTuple):
+    """All phases, in an order that is the proof."""
+
+
+class AdvanceTurn(NamedTuple):
+    """One statement for all outcomes."""
+
+    commits: Sequence[Commit]
+
+
+class CallTurn(NamedTuple):
+    """One function call. It writes nothing if it meets a case that needs a decision of the kernel; then the turn is
+    rolled back and executed in full."""
+
+    values: dict[str, Any]
+    """The parameters of the call."""
+
+
+Execution = FullTurn | AdvanceTurn | CallTurn
+
+
+def choose_execution(
+    requests: Sequence[Request],
+    capacity: Capacity | None,
+    *,
+    sweep: bool = False,
+    marks: bool = False,
+    run_ahead: bool = True,
+    calls: bool = False,
+) -> Execution:
+    """Choose the execution of a turn.
+
+    Args:
+        requests: What to do.
+        capacity: What to claim for a worker, or None to claim nothing.
+        sweep: The turn fires what is due.
+        marks: The turn delivers a chunk of the marks that large broadcasts left.
+        run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
+        calls: True if the store has calls and the app has not turned them off.
+    """
+    if sweep or marks:
+        return FullTurn()
+    if run_ahead and capacity is None and requests and are_plain(requests):
+        return AdvanceTurn(requests)
+    values = one_call(requests, capacity) if calls else None
+    return FullTurn() if values is None else CallTurn(values)

@@ -1,1 +1,0 @@
--- Turns in one call are for PostgreSQL: SQLite has nothing to change.

@@ -1,0 +1,104 @@
+"""The fence: an outcome counts only if its instance executes at the outcome's own epoch (X2, invariant 2)."""
+
+from typing import Any
+
+import pytest
+
+from hark.kernel.plain_turn import run_plain_turn
+from hark.kernel.requests import Cancel, HandBack, Reclaim, Retain, StartInstances
+from hark.model.activation import Claim
+from tests.support.turns import MINUTE, advance, capacity, done, new
+
+
+async def two_owners(turns: Any) -> tuple[Claim, Claim]:
+    """Two claims of `x`: that of a zombie and that of the present owner."""
+    [zombie] = (await turns.run(StartInstances(items=[new("x")]), claim=capacity("zombie"))).claims
+    [owner] = (await turns.run(HandBack(claims=[zombie]), claim=capacity("owner"))).claims
+    return zombie, owner
+
+
+@pytest.mark.parametrize("zombie_first", [True, False])
+async def test_x2_of_a_zombie_and_the_owner_in_one_turn_the_owner_commits(
+    turns_on_both: Any, zombie_first: bool
+) -> None:
+    turns = turns_on_both
+    zombie, owner = await two_owners(turns)
+    late, present = advance(zombie, new("born")), done(owner)
+    await turns.run(*([late, present] if zombie_first else [present, late]))
+    assert (late.fenced, present.fenced) == (True, False)
+    assert await turns.read("SELECT id, status FROM instances") == [("x", "done")]
+
+
+async def test_fault_70_of_two_outcomes_of_one_claim_in_one_turn_the_first_commits(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    _, owner = await two_owners(turns)
+    first, second = done(owner), advance(owner, new("born"))
+    await turns.run(first, second)
+    assert (first.fenced, second.fenced) == (False, True)
+    assert await turns.read("SELECT id, status FROM instances") == [("x", "done")]
+
+
+async def test_x2_a_cancel_in_the_turn_of_a_zombie_does_not_revive_its_outcome(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    zombie, _ = await two_owners(turns)
+    await turns.run(StartInstances(items=[new("other")]))
+    late = done(zombie, new("born"))
+    await turns.run(late, Cancel(target="other"))
+    assert late.fenced
+    assert await turns.read("SELECT id, status FROM instances ORDER BY id") == [
+        ("other", "cancelled"), ("x", "executing"),
+    ]  # fmt: skip
+
+
+async def test_x2_a_cancel_in_the_turn_of_an_outcome_comes_before_it(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    _, owner = await two_owners(turns)
+    late = done(owner, new("born"))
+    await turns.run(late, Cancel(target="x"))
+    assert late.fenced
+    assert await turns.read("SELECT id, status FROM instances") == [("x", "cancelled")]
+
+
+async def test_x2_an_outcome_of_an_instance_that_was_removed_is_fenced(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    zombie, owner = await two_owners(turns)
+    await turns.run(done(owner))
+    await turns.run(Retain(before=turns.clock.now + MINUTE, ids=["x"]))
+    late = advance(zombie, new("born"))
+    await turns.run(late)
+    assert late.fenced
+    assert await turns.read("SELECT id FROM instances") == []
+
+
+async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    zombie, _ = await two_owners(turns)
+    [other] = (await turns.run(StartInstances(items=[new("other")]), claim=capacity("owner"))).claims
+    late, present = advance(zombie), advance(other)
+    tx = await turns.store.begin()
+    result = await run_plain_turn(tx, [late, present])
+    await tx.commit()
+    assert (late.fenced, late.result, present.fenced, present.result) == (True, None, False, True)
+    assert result.ran_ahead == [present]
+    assert await turns.read("SELECT id, step FROM instances ORDER BY id") == [("other", "after-next"), ("x", "start")]
+    assert await turns.read("SELECT instance_id FROM events WHERE type = 'next'") == [("other",)]
+
+
+async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instance_from_its_owner(
+    turns_on_both: Any,
+) -> None:
+    turns = turns_on_both
+    zombie, _ = await two_owners(turns)
+    result = await turns.run(HandBack(claims=[zombie]), Reclaim(owners=["zombie"]), claim=capacity("third"))
+    assert result.claims == []
+    assert not result.pending.made_claimable
+    assert await turns.read("SELECT status, lease_owner, crashes FROM instances") == [("executing", "owner", 0)]
+    assert await turns.read("SELECT count(*) FROM events WHERE type IN ('handed_back', 'reclaimed')") == [(1,)]
+
+
+async def test_x2_a_cancel_in_the_turn_of_a_hand_back_comes_before_it(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    _, owner = await two_owners(turns)
+    await turns.run(HandBack(claims=[owner]), Cancel(target="x"))
+    assert await turns.read("SELECT status FROM instances") == [("cancelled",)]
+    assert await turns.read("SELECT count(*) FROM events WHERE type = 'handed_back'") == [(1,)]
