@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import WITHOUT_TABLES
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,3 +21,9 @@ def test_every_test_of_the_directory_has_its_marker(marker: str) -> None:
     )  # fmt: skip
     assert listed.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, listed.stdout + listed.stderr
     assert "deselected" in listed.stdout
+
+
+@pytest.mark.parametrize("pattern", WITHOUT_TABLES)
+def test_what_opens_a_store_that_does_not_exist_is_still_where_it_was(pattern: str) -> None:
+    """Otherwise its tests open stores that exist, and pass."""
+    assert [*(ROOT / "tests").glob(pattern)]

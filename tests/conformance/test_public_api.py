@@ -25,6 +25,7 @@ import hark
 from hark import Await, Broadcast, Child, Done, Hark, Machine, Next, Rate, Retry, Spawn, Start, Stop, step, workflow
 from hark.testing import Harness
 from tests.doors.support_cli import run_cli, store_options
+from tests.support.checkout import Checkout
 from tests.support.http import lines_of, serving
 from tests.support.stores import Store
 
@@ -51,24 +52,6 @@ def keyword_only(function: Any) -> set[str]:
 @dataclass
 class Verdict:
     approved: bool
-
-
-class Checkout(Machine, version=1, queue="checkout"):
-    @dataclass
-    class State:
-        order: int
-        n: int = 0
-
-    @step
-    async def start(self, ctx):  # type: ignore[no-untyped-def]
-        ctx.state.n += 1
-        return Await("payment_confirmed", then=self.ship, timeout=3600)
-
-    @step
-    async def ship(self, ctx):  # type: ignore[no-untyped-def]
-        if ctx.timed_out:
-            return Stop("payment never came")
-        return Done({"order": ctx.state.order, "paid": ctx.awaited[0].payload})
 
 
 class Listener(Machine):

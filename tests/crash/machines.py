@@ -183,4 +183,16 @@ class Witness(Machine):
         return Done([signal.payload for signal in ctx.all])
 
 
+class Patient(Machine):
+    """Not in ALL: a test registers it in its own process."""
+
+    @step
+    async def start(self, ctx: Context) -> Await:
+        return Await("tick", then=self.end)
+
+    @step
+    async def end(self, ctx: Context) -> Done:
+        return Done(ctx.awaited[0].payload)
+
+
 ALL = (Gated, Blocking, Threaded, Killer, Family, Zombie, Witness)

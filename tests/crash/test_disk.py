@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
-from tests.crash.machines import Gated
+from hark import Hark, StoreUnavailable
+from tests.crash.machines import Gated, Patient
 from tests.crash.processes import Workers
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.inspect import query, until
@@ -23,16 +23,6 @@ CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
 """
 _TABLES = ("instances", "inbox", "events", "workers")
-
-
-class Patient(Machine):
-    @step
-    async def start(self, ctx: Context) -> Await:
-        return Await("tick", then=self.end)
-
-    @step
-    async def end(self, ctx: Context) -> Done:
-        return Done(ctx.awaited[0].payload)
 
 
 class Disk(Protocol):

@@ -13,6 +13,7 @@ import pytest
 from hark import Await, Broadcast, Context, Done, Hark, Machine, step
 from hark.runtime import caller_errors
 from hark.store.postgres import PostgresStore
+from tests.crash.machines import Patient
 from tests.support.inspect import query, until
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Line, Proxy
@@ -27,16 +28,6 @@ class Listener(Machine):
     @step
     async def end(self, ctx: Context) -> Done:
         return Done(len(ctx.awaited))
-
-
-class Patient(Machine):
-    @step
-    async def start(self, ctx: Context) -> Await:
-        return Await("tick", then=self.end)
-
-    @step
-    async def end(self, ctx: Context) -> Done:
-        return Done(ctx.awaited[0].payload)
 
 
 @pytest.fixture(scope="module")

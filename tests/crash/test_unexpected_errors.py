@@ -7,23 +7,14 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, step
+from hark import Hark
 from hark.kernel import reclaim
 from hark.kernel.requests import Deliver, Reclaim
 from hark.runtime.reply import Reply
 from hark.runtime.request_queue import Queued
+from tests.crash.machines import Patient
 from tests.support.inspect import until
 from tests.support.stores import Store
-
-
-class Patient(Machine):
-    @step
-    async def start(self, ctx: Context) -> Await:
-        return Await("tick", then=self.end)
-
-    @step
-    async def end(self, ctx: Context) -> Done:
-        return Done(ctx.awaited[0].payload)
 
 
 async def test_x5_a_poll_that_fails_is_repeated(

@@ -11,25 +11,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, StoreUnavailable, step
+from hark import Hark, StoreUnavailable
 from hark.runtime import caller_errors
 from hark.store import postgres, sqlite
 from hark.store.protocol import Lost
-from tests.crash.machines import Gated
+from tests.crash.machines import Gated, Patient
 from tests.crash.processes import Workers
 from tests.support.inspect import query, until
 from tests.support.proxy import Proxy, cut_before
 from tests.support.stores import Store, run_sql
-
-
-class Patient(Machine):
-    @step
-    async def start(self, ctx: Context) -> Await:
-        return Await("tick", then=self.end)
-
-    @step
-    async def end(self, ctx: Context) -> Done:
-        return Done(ctx.awaited[0].payload)
 
 
 @pytest.fixture

@@ -143,6 +143,7 @@ async def test_fault_72_a_call_does_as_little_among_many_rows_as_among_a_thousan
             await run(store, f"DROP SCHEMA IF EXISTS {store.options['schema']} CASCADE")
 
 
+@pytest.mark.no_tables
 async def test_a_call_scans_no_table_that_has_no_rows_and_no_statistics(pg_store: Store) -> None:
     """FINDINGS 1: planned while the tables are empty and have never been analysed."""
     await run(pg_store, f"CREATE SCHEMA {pg_store.options['schema']}", *SCRIPTS)

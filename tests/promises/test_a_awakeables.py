@@ -25,13 +25,10 @@ from hark import (
     workflow,
 )
 from hark.testing import Harness
+from tests.support.harness import harness, parked
 from tests.support.questions import Asker
 from tests.support.questions import ask as put
 from tests.support.stores import Store
-
-
-def harness(store: Store, *definitions: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options)
 
 
 @dataclass
@@ -77,9 +74,7 @@ async def test_a1_an_awakeable_settles_once_and_the_second_caller_learns_who_set
 
 
 async def test_a2_the_id_encodes_instance_and_entry(store: Store) -> None:
-    async with harness(store, ask) as app:
-        it = await app.start(ask, id="job.with-odd_name")
-        await app.drain()
+    async with parked(store, ask, id="job.with-odd_name") as (app, it):
         [question] = await app.awakeables()
         text = question.id.removeprefix("prom_1")
         assert "=" not in text
@@ -129,9 +124,7 @@ async def test_a3_awaiting_holds_no_resources_and_a_replay_creates_the_same_awak
         await ctx.wait_for_signal("go")
         return await first
 
-    async with harness(store, twice) as app:
-        it = await app.start(twice)
-        await app.drain()
+    async with parked(store, twice) as (app, it):
         await it.signal("go")
         await app.drain()
         assert (await it.get()).status == "awaiting_signal"
@@ -150,9 +143,7 @@ async def test_a3_fault_44_an_awakeable_settled_before_it_is_awaited_returns_imm
         await ctx.wait_for_signal("go")
         return await question
 
-    async with harness(store, early) as app:
-        it = await app.start(early)
-        await app.drain()
+    async with parked(store, early) as (app, it):
         [question] = await app.awakeables()
         await app.resolve(question.id, [1])
         await app.drain()
@@ -237,9 +228,7 @@ async def test_a4_a_function_that_ends_leaves_no_pending_awakeable(store: Store)
         await ctx.awakeable()
         await ctx.wait_for_signal("go")
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (app, it):
         await it.signal("go")
         await app.drain()
         [question] = await app.awakeables()
@@ -266,9 +255,7 @@ async def test_fault_47_two_pending_awakeables_are_each_answered_by_id(store: St
         one, two = await ctx.awakeable(title="one"), await ctx.awakeable(title="two")
         return await ctx.gather(one, two)
 
-    async with harness(store, both) as app:
-        it = await app.start(both)
-        await app.drain()
+    async with parked(store, both) as (app, it):
         questions = {question.title: question.id for question in await app.awakeables()}
         for bare in (it.id, "resume", "both"):
             with pytest.raises(NotFound):
@@ -292,9 +279,7 @@ async def test_a8_a_typed_schema_gives_the_typed_object_live_and_on_replay(store
         await ctx.wait_for_signal("go")
         return verdict
 
-    async with harness(store, typed) as app:
-        it = await app.start(typed)
-        await app.drain()
+    async with parked(store, typed) as (app, it):
         [question] = await app.awakeables()
         assert (question.title, question.description, question.assignees) == ("Deploy?", "v1", ("ann",))
         with pytest.raises(InvalidAnswer) as wrong:
@@ -315,9 +300,7 @@ async def test_a8_a_json_schema_gives_plain_values(store: Store) -> None:
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         return await (await ctx.awakeable(schema=schema))
 
-    async with harness(store, plain) as app:
-        it = await app.start(plain)
-        await app.drain()
+    async with parked(store, plain) as (app, it):
         [question] = await app.awakeables()
         await app.resolve(question.id, {"n": 3})
         await app.drain()
@@ -363,9 +346,7 @@ async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_closed(store: 
             raise KeyError("a bug")
         return await question
 
-    async with harness(store, fragile) as app:
-        it = await app.start(fragile)
-        await app.drain()
+    async with parked(store, fragile) as (app, it):
         [question] = await app.awakeables()
         await it.signal("go")
         await app.drain()

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,25 +27,9 @@ from hark import (
     step,
 )
 from hark.testing import Harness
+from tests.support.checkout import Checkout
+from tests.support.harness import harness
 from tests.support.stores import Store
-
-
-class Checkout(Machine, version=1, queue="checkout"):
-    @dataclass
-    class State:
-        order: int
-        n: int = 0
-
-    @step
-    async def start(self, ctx: Context) -> Await:
-        ctx.state.n += 1
-        return Await("payment_confirmed", then=self.ship, timeout=3600)
-
-    @step
-    async def ship(self, ctx: Context) -> Done | Stop:
-        if ctx.timed_out:
-            return Stop("payment never came")
-        return Done({"order": ctx.state.order, "paid": ctx.awaited[0].payload})
 
 
 class Tour(Machine):
@@ -93,19 +76,6 @@ class Sleeper(Machine):
     @step
     async def end(self, ctx: Context) -> Done:
         return Done([ctx.timed_out, ctx.now().isoformat()])
-
-
-def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **{**store.options, **options})
-
-
-async def test_d6_the_example_of_the_documentation() -> None:
-    async with Harness(Checkout) as app:
-        order = await app.start(Checkout, {"order": 42})
-        assert await app.drain() == {"steps": 1, "await": 1}
-        await app.advance(3600)
-        await app.drain()
-        assert (await order.get()).status == "failed"
 
 
 async def test_d6_the_same_on_any_store(store: Store) -> None:

@@ -37,12 +37,9 @@ from hark import (
 from hark.runtime import watchdog
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, Fuse, kill_a_worker
+from tests.support.harness import harness, parked
 from tests.support.inspect import until
 from tests.support.stores import Store
-
-
-def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options, **options)
 
 
 class Calls(list[Any]):
@@ -73,9 +70,7 @@ async def test_arguments_of_a_run_are_released_when_it_is_done(store: Store) -> 
             kept.add(picture)
             await ctx.run(lambda picture=picture: type(picture).__name__, name="show")
 
-    async with harness(store, shows) as app:
-        it = await app.start(shows)
-        await app.drain()
+    async with parked(store, shows) as (_, it):
         assert (await it.get()).status == "done"
     gc.collect()
     assert not kept
@@ -109,9 +104,7 @@ async def test_a_lambda_that_returns_a_coroutine_is_awaited(store: Store) -> Non
     async def one(ctx: FunctionContext) -> Any:
         return await ctx.run(lambda: calls.note(7))
 
-    async with harness(store, one) as app:
-        it = await app.start(one)
-        await app.drain()
+    async with parked(store, one) as (_, it):
         assert await it.result() == 7
 
 
@@ -146,9 +139,7 @@ async def test_a_run_returns_the_type_its_function_is_annotated_with(store: Stor
         seen.append((lines, date, numbers, await ctx.run(lies)))
         await ctx.wait_for_signal("go")
 
-    async with harness(store, typed) as app:
-        it = await app.start(typed)
-        await app.drain()
+    async with parked(store, typed) as (app, it):
         await it.signal("go")
         await app.drain()
     live, replayed = seen
@@ -177,9 +168,7 @@ async def test_what_a_run_returns_live_is_what_a_replay_gives(store: Store) -> N
         seen.append((a, b))
         await ctx.wait_for_signal("go")
 
-    async with harness(store, twice) as app:
-        it = await app.start(twice)
-        await app.drain()
+    async with parked(store, twice) as (app, it):
         await it.signal("go")
         await app.drain()
     assert seen[0] == seen[1] == ({"when": "2026-01-02T00:00:00", "items": [1, 2]}, Image("api", (1, 2)))
@@ -201,9 +190,7 @@ async def test_a_failed_run_raises_runfailed_live_and_on_replay(store: Store) ->
         await ctx.wait_for_signal("go")
         return "went on"
 
-    async with harness(store, careful) as app:
-        it = await app.start(careful)
-        await app.drain()
+    async with parked(store, careful) as (app, it):
         await it.signal("go")
         await app.drain()
         assert await it.result() == "went on"
@@ -247,9 +234,7 @@ async def test_after_the_last_retry_it_is_runfailed(store: Store) -> None:
     async def doomed(ctx: FunctionContext) -> Any:
         return await ctx.run(never, retries=1, backoff=0)
 
-    async with harness(store, doomed) as app:
-        it = await app.start(doomed)
-        await app.drain()
+    async with parked(store, doomed) as (app, it):
         await app.advance(0)
         await app.drain()
         with pytest.raises(InstanceFailed, match="never raised ValueError: no"):
@@ -264,9 +249,7 @@ async def test_a_result_that_cannot_be_written_is_a_failed_run(store: Store) -> 
         except RunFailed as error:
             return error.type
 
-    async with harness(store, odd) as app:
-        it = await app.start(odd)
-        await app.drain()
+    async with parked(store, odd) as (_, it):
         assert await it.result() == "InvalidInput"
 
 
@@ -275,9 +258,7 @@ async def test_a_function_whose_result_cannot_be_written_fails_with_a_next_step(
     async def odd(ctx: FunctionContext) -> Any:
         return object()
 
-    async with harness(store, odd) as app:
-        it = await app.start(odd)
-        await app.drain()
+    async with parked(store, odd) as (_, it):
         assert "result of odd" in str((await it.get()).error)
 
 
@@ -397,9 +378,7 @@ async def test_a_signal_that_never_comes_is_a_signaltimeout(store: Store) -> Non
         signal = await ctx.wait_for_signal("paid")
         return f"late: {signal.payload}"
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (app, it):
         assert (await it.get()).status == "awaiting_signal"
         await app.advance(60)
         await app.drain()
@@ -418,9 +397,7 @@ async def test_the_timeout_of_a_wait_for_several_names_names_them_all(store: Sto
             return str(error)
         return "no timeout"
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (app, it):
         await app.advance(60)
         await app.drain()
         assert await it.result() == 'signal "paid" or "closed" timed out after 60 s'
@@ -432,9 +409,7 @@ async def test_a_function_can_wait_for_a_broadcast_and_takes_no_signal_for_it(st
         opened = await ctx.wait_for_signal(Broadcast("open"))
         return [opened.kind, opened.payload]
 
-    async with harness(store, trader) as app:
-        it = await app.start(trader)
-        await app.drain()
+    async with parked(store, trader) as (app, it):
         await it.signal("open", "no")
         assert await app.drain() == {"steps": 0}
         assert await app.broadcast("open", "yes") == 1
@@ -448,9 +423,7 @@ async def test_sleep_keeps_its_deadline_through_a_restart(store: Store) -> None:
         await ctx.sleep(100)
         return "awake"
 
-    async with harness(store, nap) as app:
-        it = await app.start(nap)
-        await app.drain()
+    async with parked(store, nap) as (app, it):
         (wait,) = (await it.get()).waits
         assert (wait.kind, wait.name) == ("timer", None)
         now = app.clock.now
@@ -536,9 +509,7 @@ async def test_start_signal_and_broadcast_happen_once_and_return_their_results(s
         await ctx.wait_for_signal("go")
         return [child, delivery.status, delivery.instance_id, reached]
 
-    async with harness(store, busy, Waiter) as app:
-        it = await app.start(busy)
-        await app.drain()
+    async with parked(store, busy, Waiter) as (app, it):
         await it.signal("go")
         await app.drain()
         child, status, target, reached = await it.result()
@@ -600,9 +571,7 @@ async def test_effects_of_one_function_to_one_instance_arrive_in_the_order_of_th
     async def sender(ctx: FunctionContext) -> None:
         await ctx.gather(*(ctx.signal("c", "n", n) for n in range(5)))
 
-    async with harness(store, collect, sender) as app:
-        it = await app.start(collect, id="c")
-        await app.drain()
+    async with parked(store, collect, sender, id="c") as (app, it):
         await app.start(sender)
         await app.drain()
         assert await it.result() == [0, 1, 2, 3, 4]
@@ -623,9 +592,7 @@ async def test_call_gives_the_childs_result_and_parks_awaiting_children(store: S
         both = await ctx.gather(ctx.call(child, {"n": 2}, id="two"), ctx.call(Waiter, id="three"))
         return [first, *both]
 
-    async with harness(store, parent, child, Waiter) as app:
-        it = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent, child, Waiter) as (app, it):
         assert (await it.get()).status == "awaiting_children"
         assert (await app.get("one")).parent_id == it.id
         await app.signal("one", "go")
@@ -649,9 +616,7 @@ async def test_a_failed_cancelled_or_impossible_child_is_callfailed(store: Store
                 seen.append(error)
         await ctx.wait_for_signal("go")
 
-    async with harness(store, parent, Waiter) as app:
-        it = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent, Waiter) as (app, it):
         await app.signal("fails", "hello", "die")
         await app.drain()
         await app.cancel("cancelled", "not today")
@@ -709,9 +674,7 @@ async def test_branches_replay_in_the_same_order_in_which_they_finished(store: S
 
         return await ctx.gather(branch("left"), branch("right"))
 
-    async with harness(store, weave) as app:
-        it = await app.start(weave)
-        await app.drain()
+    async with parked(store, weave) as (app, it):
         order = ["right0", "left0", "left1", "right1", "right2", "left2"]
         for n, name in enumerate(order):
             await it.signal(name, n)
@@ -733,9 +696,7 @@ async def test_gather_raises_the_first_error_and_withdraws_the_others(store: Sto
             return "gave up"
         return "no"
 
-    async with harness(store, both) as app:
-        it = await app.start(both)
-        await app.drain()
+    async with parked(store, both) as (app, it):
         await app.advance(5)
         await app.drain()
         assert await it.result() == "gave up"
@@ -751,9 +712,7 @@ async def test_first_gives_index_and_value_and_withdraws_the_losers(store: Store
         await ctx.wait_for_signal("go")
         return [index, value]
 
-    async with harness(store, race, Waiter) as app:
-        it = await app.start(race)
-        await app.drain()
+    async with parked(store, race, Waiter) as (app, it):
         assert len((await it.get()).waits) == 4
         await app.advance(10)
         await app.drain()
@@ -787,9 +746,7 @@ async def test_first_over_branches_stops_the_loser_where_it_waits(store: Store) 
         await ctx.run(calls.note, "after")
         return won
 
-    async with harness(store, race) as app:
-        it = await app.start(race)
-        await app.drain()
+    async with parked(store, race) as (app, it):
         await app.advance(1)
         await app.drain()
         assert await it.result() == [1, "short"]
@@ -888,9 +845,7 @@ async def test_awaiting_a_foreign_awaitable_is_an_error_that_says_what_to_do(sto
     async def stray(ctx: FunctionContext) -> None:
         await asyncio.sleep(0.001)
 
-    async with harness(store, stray) as app:
-        it = await app.start(stray)
-        await app.drain()
+    async with parked(store, stray) as (_, it):
         assert "ctx.run" in str((await it.get()).error)
 
 
@@ -905,9 +860,7 @@ async def test_suspension_is_not_an_exception_a_function_can_swallow(store: Stor
             seen.append("swallowed")
             return "wrong"
 
-    async with harness(store, greedy) as app:
-        it = await app.start(greedy)
-        await app.drain()
+    async with parked(store, greedy) as (app, it):
         await it.signal("x", "right")
         await app.drain()
         assert await it.result() == "right"
@@ -925,9 +878,7 @@ async def test_operations_in_a_finally_during_suspension_do_nothing(store: Store
             await ctx.run(calls.note, "tidied")
         return "done"
 
-    async with harness(store, tidy) as app:
-        it = await app.start(tidy)
-        await app.drain()
+    async with parked(store, tidy) as (app, it):
         assert calls == []
         await it.signal("x")
         await app.drain()
@@ -947,9 +898,7 @@ async def test_a_function_that_blocks_the_loop_is_reported_with_its_line(
         time.sleep(2)  # noqa: ASYNC251  # what it is about
         await ctx.sleep(1)
 
-    async with harness(store, sleepy) as app:
-        it = await app.start(sleepy)
-        await app.drain()
+    async with parked(store, sleepy) as (_, it):
         error = str((await it.get()).error)
         assert "blocked the event loop" in error
         assert "test_functions.py" in error
@@ -1055,9 +1004,7 @@ async def test_malformed_arguments_raise_at_the_call(store: Store) -> None:
                 seen.append(str(error))
         return len(seen)
 
-    async with harness(store, sloppy) as app:
-        it = await app.start(sloppy)
-        await app.drain()
+    async with parked(store, sloppy) as (_, it):
         assert await it.result() == 17, seen
 
 

@@ -13,14 +13,10 @@ from typing import Any
 import pytest
 
 from hark import AwakeableRejected, FunctionContext, Hark, InvalidOutcome, RunFailed, workflow
-from hark.testing import Harness
 from tests.promises.support_signals import rows
+from tests.support.harness import harness, parked
 from tests.support.inspect import until
 from tests.support.stores import Store
-
-
-def harness(store: Store, *definitions: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options)
 
 
 class Calls(list[Any]):
@@ -49,9 +45,7 @@ async def test_awaiting_a_withdrawn_operation_raises_an_error_that_says_so(store
 
         return await ctx.gather(patient(), hasty())
 
-    async with harness(store, shares) as app:
-        it = await app.start(shares)
-        await app.drain()
+    async with parked(store, shares) as (app, it):
         await app.advance(1)
         await app.drain()
         assert "This operation was withdrawn" in str((await it.get()).error)
@@ -67,9 +61,7 @@ async def test_a_withdrawn_awakeable_is_rejected_inside_gather_too(store: Store)
         except AwakeableRejected:
             return "gone"
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         await app.advance(1)
         await app.drain()
         assert await it.result(timeout=0) == "gone"
@@ -89,9 +81,7 @@ async def test_an_awakeable_that_a_failed_gather_withdrew_is_rejected_with_that_
         except AwakeableRejected as error:
             return [question.id, str(error)]
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         id, reason = await it.result(timeout=0)
         assert reason == (
             f"Awakeable {id} was withdrawn: ctx.first was decided by another operation, or another one of ctx.gather "
@@ -109,9 +99,7 @@ async def test_the_same_coroutine_twice_is_one_branch(store: Store) -> None:
         asked = ask()
         return await ctx.gather(asked, asked)
 
-    async with harness(store, twins) as app:
-        it = await app.start(twins)
-        await app.drain()
+    async with parked(store, twins) as (app, it):
         await it.signal("x", 5)
         await app.drain()
         assert await it.result(timeout=0) == [5, 5]
@@ -129,9 +117,7 @@ async def test_branches_that_await_each_other_fail_instead_of_waiting_for_ever(s
         tied += [ctx.gather(wait_for(1)), ctx.gather(wait_for(0))]
         return await tied[0]
 
-    async with harness(store, knot) as app:
-        it = await app.start(knot)
-        await app.drain()
+    async with parked(store, knot) as (_, it):
         assert "can never be resolved" in str((await it.get()).error)
 
 
@@ -184,9 +170,7 @@ async def test_an_abandoned_async_generator_requests_no_further_operations(
         await ctx.run(calls.note, "end")
         return "ok"
 
-    async with harness(store, reads) as app:
-        it = await app.start(reads)
-        await app.drain()
+    async with parked(store, reads) as (app, it):
         await it.signal("x")
         await app.drain()
         assert await it.result(timeout=0) == "ok"
@@ -216,9 +200,7 @@ async def test_ctx_used_outside_its_workflow_is_an_error_that_says_so_and_change
         await ctx.wait_for_signal("x")
         return "ok"
 
-    async with harness(store, lends) as app:
-        it = await app.start(lends)
-        await app.drain()
+    async with parked(store, lends) as (app, it):
         await it.signal("x")
         await app.drain()
         assert await it.result(timeout=0) == "ok"
@@ -281,9 +263,7 @@ async def test_x8_a_retry_repeats_operations_that_its_failure_withdrew(store: St
             await ctx.run(calls.note, "undone")
             raise
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         [question] = await app.awakeables(status="CANCELLED")
         broken = False
         await app.retry(it.id)
@@ -313,9 +293,7 @@ async def test_x8_a_retry_does_not_repeat_effects_requested_before_the_failure(s
         await ctx.run(calls.note, "looked")
         return [*got, await failing]
 
-    async with harness(store, careful) as app:
-        it = await app.start(careful)
-        await app.drain()
+    async with parked(store, careful) as (app, it):
         await it.signal("go", "went")
         [question] = await app.awakeables()
         await app.resolve(question.id, "yes")
@@ -387,9 +365,7 @@ async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requ
             raise
         await ctx.wait_for_signal("go")
 
-    async with harness(store, asks, waits) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks, waits) as (app, it):
         broken = False
         await app.retry(it.id)
         await app.drain()
@@ -418,9 +394,7 @@ async def test_a_run_that_cancels_itself_is_a_failed_run(store: Store) -> None:
                 seen.append(error.type)
         return seen
 
-    async with harness(store, careful) as app:
-        it = await app.start(careful)
-        await app.drain()
+    async with parked(store, careful) as (_, it):
         assert await it.result(timeout=0) == ["CancelledError"] * 2
 
 
@@ -470,7 +444,7 @@ async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(stor
 
     @workflow
     async def sleeps(ctx: FunctionContext) -> Any:
-        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(3)))[0]
+        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(1)))[0]
 
     async with Hark(store.url, **store.options) as app:
         app.register(hears, sleeps)
@@ -478,7 +452,7 @@ async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(stor
             both = [await app.start(hears), await app.start(sleeps)]
             await until(lambda: len(begun) == 2, "both to begin")
         async with app.worker(grace=0):
-            # On a slow machine the other one's three seconds may be over: then it does not begin again.
+            # On a slow machine the other one's second may be over: then it does not begin again.
             await until(lambda: begun.count("hears") == 2, "the one without a timer to begin again")
             await both[0].signal("x")
             assert [await it.result(timeout=60) for it in both] == [1, 1]
@@ -571,9 +545,7 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
         await ctx.sleep(100)
         return found
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         ids = {question.title: question.id for question in await app.awakeables(job=it.id)}
         answers = [app.resolve(ids["a"], "A"), app.resolve(ids["b"], "B")]
         if together:

@@ -335,41 +335,17 @@ def _runs(world: World) -> dict[str, int]:
     return found
 
 
-_given = given(program=_programs, events=_events, visits=st.integers(1, 2))
-
-
-@_given
-@settings(max_examples=150, deadline=None)
-def test_random_functions_replay_deterministically_and_end(
-    program: list[Node], events: list[tuple[Any, ...]], visits: int
-) -> None:
-    async def main() -> None:
-        async with Harness(generated, child, frail, sink) as app:
-            await _live(app, program, events, visits)
-
-    asyncio.run(main())
-
-
-@_given
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_functions_replay_deterministically_and_end_on_postgres(
-    pg_store: Store, program: list[Node], events: list[tuple[Any, ...]], visits: int
-) -> None:
-    async def main() -> None:
-        async with Harness(generated, child, frail, sink, url=pg_store.url, **pg_store.options) as app:
-            await _live(app, program, events, visits)
-
-    asyncio.run(main())
-
-
 class _WithResidents(Harness):
-    """Its worker stays from one drain to the next, and with it the functions that are parked; now and then it stops.
-    Between two drains it claims nothing: a cancel must not come in the middle of an activation."""
+    """Its worker stays for some drains, and with it the functions that are parked; when it stops, they are replayed
+    next. Between two drains it claims nothing: a cancel must not come in the middle of an activation."""
 
+    stays = 0
     _living: Worker | None = None
     _drains = 0
 
     async def drain(self) -> dict[str, int]:
+        if self.stays == 0:
+            return await super().drain()
         if self._living is None:
             self._living = self.worker({"default": 1})
             await self._living.start()
@@ -377,7 +353,7 @@ class _WithResidents(Harness):
         await self._living.settle()
         self._living._activations.open = False
         self._drains += 1
-        if self._drains % 4 == 0:
+        if self._drains % self.stays == 0:
             await self.stop()
         return {}
 
@@ -387,16 +363,32 @@ class _WithResidents(Harness):
             self._living = None
 
 
-@_given
-@settings(max_examples=150, deadline=None)
-def test_random_functions_that_stay_in_memory_between_activations_end_like_those_that_are_replayed(
-    program: list[Node], events: list[tuple[Any, ...]], visits: int
-) -> None:
+def _run(stays: int, program: list[Node], events: list[tuple[Any, ...]], visits: int, **options: Any) -> None:
     async def main() -> None:
-        async with _WithResidents(generated, child, frail, sink) as app:
+        async with _WithResidents(generated, child, frail, sink, **options) as app:
+            app.stays = stays
             try:
                 await _live(app, program, events, visits)
             finally:
                 await app.stop()
 
     asyncio.run(main())
+
+
+_drawn = {"program": _programs, "events": _events, "visits": st.integers(1, 2)}
+
+
+@given(stays=st.sampled_from([0, 4]), **_drawn)
+@settings(max_examples=150, deadline=None)
+def test_random_functions_end_alike_whether_they_are_replayed_or_stay_in_memory_between_activations(
+    stays: int, program: list[Node], events: list[tuple[Any, ...]], visits: int
+) -> None:
+    _run(stays, program, events, visits)
+
+
+@given(**_drawn)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_functions_replay_deterministically_and_end_on_postgres(
+    pg_store: Store, program: list[Node], events: list[tuple[Any, ...]], visits: int
+) -> None:
+    _run(0, program, events, visits, url=pg_store.url, **pg_store.options)

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from hark import FunctionContext, Hark, RunFailed, workflow
-from hark.testing import Harness
+from tests.support.harness import harness, parked
 from tests.support.inspect import rows_read
 from tests.support.stores import Store
 
 UNASKED = 300
-
-
-def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options, **options)
 
 
 async def note(n: int) -> int:
@@ -60,9 +56,7 @@ async def test_each_signal_is_read_once_while_the_function_takes_them_one_by_one
             await ctx.run(note, 1)
         return found
 
-    async with harness(store, counts_them) as app:
-        it = await app.start(counts_them)
-        await app.drain()
+    async with parked(store, counts_them) as (app, it):
         for n in range(UNASKED):
             await it.signal("noise", n)
         await it.signal("go")

@@ -9,15 +9,11 @@ from typing import Any
 import pytest
 
 from hark import AwakeableRejected, FunctionContext, RunFailed, SignalTimeout, workflow
-from hark.testing import Harness
 from tests.promises.support_signals import rows
+from tests.support.harness import harness, parked
 from tests.support.stores import Store
 
 Road = Callable[[FunctionContext], Any]
-
-
-def harness(store: Store, *definitions: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options)
 
 
 async def one() -> int:
@@ -100,9 +96,7 @@ async def test_divergence_from_the_journal_fails_with_entry_expected_and_found(s
         await current(ctx)
         return "arrived"
 
-    async with harness(store, changing) as app:
-        it = await app.start(changing)
-        await app.drain()
+    async with parked(store, changing) as (app, it):
         before = await rows(store, "SELECT seq, entry, kind, name, value FROM journal ORDER BY seq")
         current = road
         await it.signal("go")
@@ -134,9 +128,7 @@ async def test_a_function_that_ends_before_its_journal_does_has_diverged(store: 
             await ctx.wait_for_signal("go")
         return "arrived"
 
-    async with harness(store, curious) as app:
-        it = await app.start(curious)
-        await app.drain()
+    async with parked(store, curious) as (app, it):
         brief = True
         await it.signal("go")
         await app.drain()
@@ -161,9 +153,7 @@ async def test_a_user_cannot_swallow_the_divergence(store: Store) -> None:
         await ctx.wait_for_signal("go")
         return "went on"
 
-    async with harness(store, sly) as app:
-        it = await app.start(sly)
-        await app.drain()
+    async with parked(store, sly) as (app, it):
         first = False
         await it.signal("go")
         await app.drain()
@@ -179,9 +169,7 @@ async def test_code_that_only_appends_operations_continues(store: Store) -> None
         await ctx.wait_for_signal("go")
         return await ctx.run(two) if longer else None
 
-    async with harness(store, growing) as app:
-        it = await app.start(growing)
-        await app.drain()
+    async with parked(store, growing) as (app, it):
         longer = True
         await it.signal("go")
         await app.drain()
@@ -250,9 +238,7 @@ async def test_x8_a_retry_repeats_operations_requested_after_the_failure(store: 
             raise
         return [done, await (await ctx.awakeable(title="all good?"))]
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         [question] = await app.awakeables()
         await app.resolve(question.id, "stop")
         await app.drain()
@@ -273,9 +259,7 @@ async def test_x8_a_retry_restarts_a_wait_that_timed_out(store: Store) -> None:
     async def patient(ctx: FunctionContext) -> Any:
         return (await ctx.wait_for_signal("paid", timeout=10)).payload
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (app, it):
         await app.advance(10)
         await app.drain()
         assert "SignalTimeout" in str((await it.get()).error)
@@ -292,9 +276,7 @@ async def test_x8_a_rejected_awakeable_stays_rejected_after_a_retry(store: Store
     async def asks(ctx: FunctionContext) -> Any:
         return await (await ctx.awakeable())
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         [question] = await app.awakeables()
         await app.reject(question.id, "never")
         await app.drain()
@@ -373,9 +355,7 @@ async def test_timeouts_and_answers_read_together_are_applied_in_journal_order(s
         await ctx.wait_for_signal("go")
         return won
 
-    async with harness(store, torn) as app:
-        it = await app.start(torn)
-        await app.drain()
+    async with parked(store, torn) as (app, it):
         app.clock.now += 5_000_000
         await it.signal("b")
         await it.signal("a")
@@ -423,9 +403,7 @@ async def test_a_withdrawn_branch_cannot_request_operations_while_it_closes(stor
         await ctx.run(note, "after")
         return int(index)
 
-    async with harness(store, race) as app:
-        it = await app.start(race)
-        await app.drain()
+    async with parked(store, race) as (app, it):
         await app.advance(1)
         await app.drain()
         assert await it.result() == 1

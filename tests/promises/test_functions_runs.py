@@ -11,13 +11,8 @@ import pytest
 
 from hark import FunctionContext, Hark, InvalidInput, RetryPolicy, RunFailed, workflow
 from hark.model.retry_policy import allows_retry, delay_before
-from hark.testing import Harness
+from tests.support.harness import harness, parked
 from tests.support.stores import Store
-
-
-def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options, **options)
-
 
 # -- keyword arguments -----------------------------------------------------------------------------
 
@@ -34,9 +29,7 @@ async def test_a_run_passes_keyword_arguments(store: Store) -> None:
         first = await ctx.run(slow, 1, kwargs={"b": 2})
         return [first, await ctx.run(plain, kwargs={"a": 3, "b": 4}), await ctx.run(plain, 5, kwargs={})]
 
-    async with harness(store, both) as app:
-        it = await app.start(both)
-        await app.drain()
+    async with parked(store, both) as (_, it):
         assert await it.result() == [[1, 2], [3, 4], [5, 0]]
 
 
@@ -52,9 +45,7 @@ async def test_keyword_arguments_that_the_function_does_not_take_fail_the_run(st
             return error.type
         return "no error"
 
-    async with harness(store, wrong) as app:
-        it = await app.start(wrong)
-        await app.drain()
+    async with parked(store, wrong) as (_, it):
         assert await it.result() == "TypeError"
 
 
@@ -79,9 +70,7 @@ async def test_a_timeout_ends_an_async_run(store: Store) -> None:
             await ctx.wait_for_signal("go")  # the replay sees the same error
             return [error.type, error.message]
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (app, it):
         assert ended == ["cancelled"]
         await it.signal("go")
         await app.drain()
@@ -103,9 +92,7 @@ async def test_a_timeout_ends_one_of_several_runs(store: Store) -> None:
         )
         return [type(found[0]).__name__, found[1]]
 
-    async with harness(store, beside) as app:
-        it = await app.start(beside)
-        await app.drain()
+    async with parked(store, beside) as (_, it):
         assert await it.result() == ["RunFailed", "done"]
 
 
@@ -124,9 +111,7 @@ async def test_a_run_that_ignores_its_cancellation_has_still_timed_out(store: St
         except RunFailed as error:
             return error.type
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (_, it):
         assert await it.result() == "TimeoutError"
 
 
@@ -142,9 +127,7 @@ async def test_a_timeout_does_not_change_the_functions_own_timeout_error(store: 
             return error.message
         return "no error"
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (_, it):
         assert await it.result() == "the bank did not answer"
 
 
@@ -163,9 +146,7 @@ async def test_a_plain_function_that_times_out_runs_to_its_end_and_its_result_is
         except RunFailed as error:
             return error.type
 
-    async with harness(store, patient) as app:
-        it = await app.start(patient)
-        await app.drain()
+    async with parked(store, patient) as (_, it):
         assert await it.result() == "TimeoutError"
         assert not ended.is_set()
         may_end.set()
@@ -272,9 +253,7 @@ async def test_an_error_in_unless_is_not_retried(store: Store) -> None:
         )
         return [error.type for error in found if isinstance(error, RunFailed)]
 
-    async with harness(store, payment) as app:
-        it = await app.start(payment)
-        await app.drain()
+    async with parked(store, payment) as (_, it):
         assert await it.result() == ["Refused", "KeyError"]
     assert sorted(tries) == ["KeyError", "Refused"]
 
@@ -294,9 +273,7 @@ async def test_the_delay_with_jitter_is_chosen_once(store: Store) -> None:
         run = ctx.run(flaky, retries=RetryPolicy(1, delay=1000, jitter=True))
         return await ctx.gather(run, waiting)
 
-    async with harness(store, stubborn) as app:
-        it = await app.start(stubborn)
-        await app.drain()
+    async with parked(store, stubborn) as (app, it):
         [timer] = [wait for wait in await app.waits() if wait.kind == "timer"]
         assert timer.deadline is not None
         assert 500 <= (timer.deadline - timer.since).total_seconds() <= 1000
@@ -369,9 +346,7 @@ async def test_malformed_options_of_a_run_raise_at_the_call(store: Store) -> Non
                 seen.append(str(error))
         return len(seen)
 
-    async with harness(store, sloppy) as app:
-        it = await app.start(sloppy)
-        await app.drain()
+    async with parked(store, sloppy) as (_, it):
         assert await it.result() == 8, seen
 
 
@@ -393,9 +368,7 @@ async def test_gather_with_return_exceptions_waits_for_all_and_withdraws_nothing
         found = await ctx.gather(ctx.run(fail), question, branch(), return_exceptions=True)
         return [f"{type(one).__name__}: {one}" if isinstance(one, Exception) else one for one in found]
 
-    async with harness(store, all_of_them) as app:
-        it = await app.start(all_of_them)
-        await app.drain()
+    async with parked(store, all_of_them) as (app, it):
         [question] = await app.awakeables()
         assert question.status == "PENDING"
         await app.advance(5)
@@ -411,9 +384,7 @@ async def test_gather_of_nothing_with_return_exceptions_is_an_empty_list(store: 
     async def nothing(ctx: FunctionContext) -> Any:
         return await ctx.gather(return_exceptions=True)
 
-    async with harness(store, nothing) as app:
-        it = await app.start(nothing)
-        await app.drain()
+    async with parked(store, nothing) as (_, it):
         assert await it.result() == []
 
 
@@ -432,9 +403,7 @@ async def test_assignees_none_means_anyone(store: Store) -> None:
                 seen.append(str(error))
         return await (await ctx.awakeable(assignees=None))
 
-    async with harness(store, asks) as app:
-        it = await app.start(asks)
-        await app.drain()
+    async with parked(store, asks) as (app, it):
         [question] = await app.awakeables()
         assert not question.assignees
         await app.resolve(question.id, "yes", by="anyone")

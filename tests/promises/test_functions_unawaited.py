@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 
 from hark import FunctionContext, Hark, InstanceFailed, workflow
-from hark.testing import Harness
+from tests.support.harness import parked
 from tests.support.stores import Store
-
-
-def harness(store: Store, *definitions: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options)
 
 
 async def send_mail(to: str) -> str:
@@ -48,9 +44,7 @@ async def test_a_run_that_is_never_awaited_fails_the_function_and_names_the_line
         ctx.run(send_mail, "ann")
         return "done"
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (_, it):
         with pytest.raises(InstanceFailed) as failed:
             await it.result()
     text = str(failed.value)
@@ -72,9 +66,7 @@ async def test_the_function_continues_once_it_is_fixed_and_retried(store: Store)
         second = ctx.run(send, "bob")
         return f"{first}, {await second}" if fixed else first
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (app, it):
         assert (await it.get()).status == "failed"
         fixed.append(True)
         await app.retry(it)
@@ -92,9 +84,7 @@ async def test_a_run_that_is_cut_off_in_the_middle_fails_the_function(store: Sto
         ctx.run(hang)
         await ctx.run(send_mail, "ann")
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (_, it):
         assert "without awaiting run hang" in ((await it.get()).error or "")
 
 
@@ -103,9 +93,7 @@ async def test_a_call_that_is_never_awaited_and_not_started_fails_the_function(s
     async def forgetful(ctx: FunctionContext) -> None:
         ctx.call(child, id="kid")
 
-    async with harness(store, forgetful, child) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful, child) as (_, it):
         error = (await it.get()).error or ""
         assert "without awaiting call child" in error
         assert "so it was not started" in error
@@ -122,9 +110,7 @@ async def test_a_call_whose_child_was_started_is_a_warning_and_the_child_runs_on
         await ctx.sleep(5)
         return "done"
 
-    async with harness(store, forgetful, child) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful, child) as (app, it):
         await app.advance(5)
         await app.drain()
         assert await it.result() == "done"
@@ -142,9 +128,7 @@ async def test_a_sleep_and_a_wait_that_are_never_awaited_are_warnings(
         ctx.wait_for_signal("go")
         return "done"
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (_, it):
         assert await it.result() == "done"
     found = warnings(caplog)
     assert ["sleep" in found[0], "wait go" in found[1]] == [True, True]
@@ -165,9 +149,7 @@ async def test_a_run_whose_error_was_not_read_is_a_warning(store: Store, caplog:
         await ctx.sleep(5)
         return "done"
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (app, it):
         await app.advance(5)
         await app.drain()
         assert await it.result() == "done"
@@ -183,9 +165,7 @@ async def test_a_gather_that_is_never_awaited_loses_its_runs(store: Store) -> No
     async def forgetful(ctx: FunctionContext) -> None:
         ctx.gather(ctx.run(send_mail, "ann"), ctx.run(send_mail, "bob"))
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (_, it):
         assert "without awaiting run send_mail" in ((await it.get()).error or "")
 
 
@@ -199,9 +179,7 @@ async def test_a_branch_that_is_never_awaited_is_a_warning(store: Store, caplog:
         await ctx.sleep(5)
         return "done"
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (app, it):
         await app.advance(5)
         await app.drain()
         assert await it.result() == "done"
@@ -224,9 +202,7 @@ async def test_what_is_awaited_late_or_through_gather_and_first_is_no_problem(
         assert question.id
         return [await early, await both]
 
-    async with harness(store, careful, child) as app:
-        it = await app.start(careful)
-        await app.drain()
+    async with parked(store, careful, child) as (app, it):
         await app.advance(5)
         await app.drain()
         assert await it.result() == ["mail to ann", ["mail to bob", [0, "mail to eve"]]]
@@ -240,9 +216,7 @@ async def test_effects_that_are_not_awaited_happen(store: Store, caplog: pytest.
         ctx.start(child, id="kid")
         ctx.broadcast("open")
 
-    async with harness(store, sender, child) as app:
-        it = await app.start(sender)
-        await app.drain()
+    async with parked(store, sender, child) as (app, it):
         assert (await it.get()).status == "done"
         assert (await app.get("kid")).status == "awaiting_signal"
     assert warnings(caplog) == []
@@ -254,9 +228,7 @@ async def test_continue_as_new_does_not_lose_a_run_either(store: Store) -> None:
         ctx.run(send_mail, "ann")
         return ctx.continue_as_new({"n": n + 1})
 
-    async with harness(store, forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
+    async with parked(store, forgetful) as (_, it):
         assert "without awaiting run send_mail" in ((await it.get()).error or "")
 
 

@@ -251,10 +251,11 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
-async def test_a3_a_shell_task_asks_twice_and_parks_until_each_answer(store: Store) -> None:
-    """A5: `create` prints the same id when the command runs again, `await` exits with 75 while there is no answer."""
+async def test_a3_a_shell_task_asks_twice_and_parks_until_each_answer(sqlite_store: Store) -> None:
+    """A5: `create` prints the same id when the command runs again, `await` exits with 75 while there is no answer.
+    One question, on both databases, is in tests/crash/test_shell_tasks.py."""
     script = "\n".join([ASK.format(n=1), ASK.format(n=2), 'echo "$answer"'])
-    async with Hark(store.url, **store.options) as app, app.worker():
+    async with Hark(sqlite_store.url) as app, app.worker():
         definition = job({"name": "ask", "run": script})
         app.register(definition)
         started = await app.start(definition)

@@ -42,25 +42,19 @@ class Basket:
 class Counts(Machine):
     """The steps used with every kind of state."""
 
-    async def add(self, ctx: Context) -> Next:
+    @step
+    async def start(self, ctx: Context) -> Next:
         ctx.state.n += 1
         ctx.state.items.append(type(ctx.state.items[0])(sku="b"))
         return Next("check")
 
-    async def tell(self, ctx: Context) -> Done:
+    @step
+    async def check(self, ctx: Context) -> Done:
         return Done([type(ctx.state).__name__, ctx.state.n, [item.sku for item in ctx.state.items]])
 
 
 class WithDataclass(Counts):
     State = Basket
-
-    @step
-    async def start(self, ctx: Context) -> Next:
-        return await self.add(ctx)
-
-    @step
-    async def check(self, ctx: Context) -> Done:
-        return await self.tell(ctx)
 
 
 class WithStruct(Counts):
@@ -73,14 +67,6 @@ class WithStruct(Counts):
         n: int = 0
         items: list[Item] = []
 
-    @step
-    async def start(self, ctx: Context) -> Next:
-        return await self.add(ctx)
-
-    @step
-    async def check(self, ctx: Context) -> Done:
-        return await self.tell(ctx)
-
 
 class WithPydantic(Counts):
     class State(pydantic.BaseModel):
@@ -92,23 +78,9 @@ class WithPydantic(Counts):
         n: int = 0
         items: list[Item] = []
 
-    @step
-    async def start(self, ctx: Context) -> Next:
-        return await self.add(ctx)
-
-    @step
-    async def check(self, ctx: Context) -> Done:
-        return await self.tell(ctx)
-
 
 class WithStateElsewhere(Counts, state=Basket):
-    @step
-    async def start(self, ctx: Context) -> Next:
-        return await self.add(ctx)
-
-    @step
-    async def check(self, ctx: Context) -> Done:
-        return await self.tell(ctx)
+    pass
 
 
 @pytest.mark.parametrize(

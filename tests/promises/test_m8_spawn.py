@@ -7,6 +7,7 @@ import pytest
 from hark import Await, Child, Context, Done, Machine, Next, Retry, Spawn, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.support.harness import parked
 from tests.support.stores import Store
 
 
@@ -77,9 +78,7 @@ async def test_m8_failed_and_cancelled_children_count_and_are_visible(store: Sto
     parent = fan(
         Child(Leaf, {"n": 1}), Child(Leaf, {"fail": "broken"}), Child(Leaf, {"wait": 1}, correlation_key="third")
     )
-    async with harness(store, parent, Leaf) as app:
-        top = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent, Leaf) as (app, top):
         assert (await top.get()).status == "awaiting_children"
         await app.cancel("third", "not needed")
         await app.drain()
@@ -101,17 +100,13 @@ async def test_m8_a_child_shows_its_id_definition_status_state_result_and_error(
             (child,) = ctx.children
             return Done([child.id, child.definition, child.status, child.state, child.result, child.error])
 
-    async with harness(store, Looks, Leaf) as app:
-        looks = await app.start(Looks)
-        await app.drain()
+    async with parked(store, Looks, Leaf) as (_, looks):
         assert await looks.result(timeout=0) == ["leaf-7", "Leaf", "done", {"n": 7}, 7, None]
 
 
 async def test_m8_join_k_continues_after_k_children_and_the_rest_keep_running(store: Store) -> None:
     parent = fan(*(Child(Leaf, {"wait": n}, correlation_key=f"leaf:{n}") for n in range(4)), join=2)
-    async with harness(store, parent, Leaf) as app:
-        top = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent, Leaf) as (app, top):
         await app.signal("leaf:3", "end")
         await app.drain()
         assert (await top.get()).status == "awaiting_children"
@@ -136,9 +131,7 @@ async def test_m8_a_cancel_of_a_parent_that_has_joined_ends_the_remaining_childr
         async def joined(self, ctx: Context) -> Await:
             return Await("go", then=self.start)
 
-    async with harness(store, Patient, Leaf) as app:
-        top = await app.start(Patient)
-        await app.drain()
+    async with parked(store, Patient, Leaf) as (app, top):
         await app.signal("leaf:0", "end")
         await app.drain()
         assert (await top.get()).status == "awaiting_signal"
@@ -162,9 +155,7 @@ async def test_m8_remaining_children_do_not_wake_a_later_wait(store: Store) -> N
         async def end(self, ctx: Context) -> Done:
             return Done([child.result for child in ctx.children])
 
-    async with harness(store, Twice, Leaf) as app:
-        twice = await app.start(Twice)
-        await app.drain()
+    async with parked(store, Twice, Leaf) as (app, twice):
         await app.signal("slow", "end")
         await app.drain()
         assert (await twice.get()).status == "awaiting_children", "that was a child of the spawn before"
@@ -215,18 +206,14 @@ async def test_m8_a_child_that_cannot_start_is_listed_as_failed_and_counts(store
 
 async def test_m8_a_spawn_of_which_no_child_can_start_joins_immediately(store: Store) -> None:
     parent = fan(Child("Unknown"), Child("Unknown"), join=1)
-    async with harness(store, parent) as app:
-        top = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent) as (_, top):
         assert [status for status, _, _ in await top.result(timeout=0)] == ["failed", "failed"]
 
 
 async def test_m8_a_child_takes_the_options_of_start_each_time_it_is_used(store: Store) -> None:
     late = Child(Leaf, {"n": 1}, queue="side", delay=60, step="end", priority=5)
     parent = fan(*[late] * 3)
-    async with harness(store, parent, Leaf) as app:
-        top = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent, Leaf) as (app, top):
         children = [i for i in await app.list() if i.parent_id == top.id]
         assert [(i.queue, i.step, i.status) for i in children] == [("side", "end", "runnable")] * 3
         await app.advance(60)
@@ -268,9 +255,7 @@ async def test_m8_a_signal_does_not_wake_a_parent_and_stays_for_later(store: Sto
         async def end(self, ctx: Context) -> Done:
             return Done([signal.payload for signal in ctx.awaited])
 
-    async with harness(store, Both, Leaf) as app:
-        both = await app.start(Both)
-        await app.drain()
+    async with parked(store, Both, Leaf) as (app, both):
         assert (await both.signal("word", 5)).status == "stored"
         assert await app.drain() == {"steps": 0}
         await app.signal("leaf", "end")

@@ -1,57 +1,11 @@
-"""A complete machine, and what `ctx` and a signal carry."""
+"""What `ctx` and a signal carry."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from hark import Await, Broadcast, Context, Done, InstanceFailed, Machine, Next, Retry, Stop, step
+from hark import Await, Broadcast, Context, Done, Machine, Next, Retry, step
 from hark.model.names import from_micros
 from tests.promises.support_machines import harness
 from tests.support.stores import Store
-
-
-class Checkout(Machine, version=1, queue="checkout"):
-    @dataclass
-    class State:
-        order: int
-        n: int = 0
-
-    @step
-    async def start(self, ctx):
-        ctx.state.n += 1
-        return Await("payment_confirmed", then=self.ship, timeout=3600)
-
-    @step
-    async def ship(self, ctx):
-        if ctx.timed_out:
-            return Stop("payment never came")
-        return Done({"order": ctx.state.order, "paid": ctx.awaited[0].payload})
-
-    def handle(self, error, ctx):
-        return Retry(1.0 * ctx.attempt) if ctx.attempt < 5 else Stop(error)
-
-
-async def test_api_the_checkout_of_the_page_is_paid(store: Store) -> None:
-    async with harness(store, Checkout) as app:
-        order = await app.start(Checkout, {"order": 42}, correlation_key="order:42")
-        assert await app.drain() == {"steps": 1, "await": 1}
-        assert (await order.get()).state == {"order": 42, "n": 1}
-        await app.signal("order:42", "payment_confirmed", {"amount": 100}, dedup_key="evt-7")
-        assert await app.drain() == {"steps": 1, "done": 1}
-        assert await order.result(timeout=60) == {"order": 42, "paid": {"amount": 100}}
-        assert (await order.get()).queue == "checkout"
-
-
-async def test_api_the_checkout_of_the_page_is_never_paid(store: Store) -> None:
-    async with harness(store, Checkout) as app:
-        order = await app.start(Checkout, {"order": 42})
-        assert await app.drain() == {"steps": 1, "await": 1}
-        await app.advance(3600)
-        await app.drain()
-        assert (await order.get()).status == "failed"
-        with pytest.raises(InstanceFailed, match="payment never came"):
-            await order.result()
 
 
 async def test_api_a_step_sees_its_id_its_step_and_the_database_time(store: Store) -> None:

@@ -21,12 +21,8 @@ from hark import (
     step,
     workflow,
 )
-from hark.testing import Harness
+from tests.support.harness import harness, parked
 from tests.support.stores import Store
-
-
-def harness(store: Store, *definitions: Any) -> Harness:
-    return Harness(*definitions, url=store.url, **store.options)
 
 
 async def test_a_function_that_continues_as_new_shows_progress_from_its_first_line_on(store: Store) -> None:
@@ -35,9 +31,7 @@ async def test_a_function_that_continues_as_new_shows_progress_from_its_first_li
         ctx.progress(page)
         return ctx.continue_as_new({"page": page + 1}) if page < 3 else page
 
-    async with harness(store, pages) as app:
-        it = await app.start(pages, {"page": 1})
-        await app.drain()
+    async with parked(store, pages, input={"page": 1}) as (_, it):
         assert (await it.result(), (await it.get()).progress) == (3, 3)
 
 
@@ -95,9 +89,7 @@ async def test_a_function_that_fails_keeps_what_it_said_last(store: Store) -> No
         ctx.progress("almost")
         raise ValueError("no")
 
-    async with harness(store, fails) as app:
-        it = await app.start(fails)
-        await app.drain()
+    async with parked(store, fails) as (_, it):
         found = await it.get()
         assert (found.status, found.progress) == ("failed", "almost")
 
@@ -120,9 +112,7 @@ async def test_a_machine_writes_its_progress_with_its_outcome(store: Store) -> N
         def handle(self, error: Exception, ctx: Context) -> Outcome:
             return Retry(60)
 
-    async with harness(store, Loop) as app:
-        it = await app.start(Loop)
-        await app.drain()
+    async with parked(store, Loop) as (app, it):
         assert (await it.get()).progress == {"done": 1}
         await app.advance(60)
         await app.drain()
@@ -141,9 +131,7 @@ async def test_handle_can_set_the_progress(store: Store) -> None:
             ctx.progress("handled")
             return Done()
 
-    async with harness(store, Fails) as app:
-        it = await app.start(Fails)
-        await app.drain()
+    async with parked(store, Fails) as (_, it):
         assert (await it.get()).progress == "handled"
 
 
@@ -182,9 +170,7 @@ async def test_the_progress_is_kept_by_a_cancel_and_a_new_visit(store: Store) ->
             return ctx.continue_as_new({"n": 1})
         await ctx.wait_for_signal("never")
 
-    async with harness(store, again) as app:
-        it = await app.start(again)
-        await app.drain()
+    async with parked(store, again) as (_, it):
         assert (await it.get()).progress == "first visit"
         await it.cancel()
         assert (await it.get()).progress == "first visit"

@@ -245,8 +245,11 @@ async def test_x2_an_expired_lease_that_no_worker_reclaimed_is_still_valid(store
         assert await play.other.result("slow", timeout=60) == "late, but first"
 
 
-async def test_x2_a_step_that_outlives_its_workers_grace_commits_nothing(store: Store) -> None:
+async def test_x2_a_step_that_outlives_its_workers_grace_commits_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The step ignores its cancellation; its work was handed back, which is another epoch."""
+    monkeypatch.setattr("hark.runtime.worker._AFTER_CANCEL", 0.1)
     entered, left, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Stubborn(Machine):

@@ -248,7 +248,7 @@ async def test_x8_a_crash_between_two_undos_repeats_none_that_is_recorded(store:
             await asyncio.Event().wait()
 
         world.remove = held  # type: ignore[method-assign]
-        async with app.worker():
+        async with app.worker(grace=0):
             await reached.wait()  # the first undo is recorded, the second executes
             assert await rows(store, "SELECT kind, entry FROM journal WHERE kind = 'undo'") == [("undo", 2)]
         world.remove = remove  # type: ignore[method-assign]
@@ -276,7 +276,7 @@ async def test_x8_a_failed_function_keeps_its_error_over_a_crash_in_its_undo(sto
 
         world.remove = held  # type: ignore[method-assign]
         await app.start(order, id="o")
-        async with app.worker():
+        async with app.worker(grace=0):
             await reached.wait()
         message[0] = "second"
         world.remove = remove  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
+from tests.support.harness import parked
 from tests.support.stores import Store
 
 
@@ -79,9 +80,7 @@ async def test_x9_a_step_that_raises_ends_the_instance_with_its_traceback(store:
         async def start(self, ctx: Context) -> Any:
             look_up({})
 
-    async with harness(store, Plain) as app:
-        plain = await app.start(Plain)
-        await app.drain()
+    async with parked(store, Plain) as (app, plain):
         found = await plain.get()
         [stop] = await events(app, plain, "stop")
     assert (found.status, found.error) == ("failed", "KeyError: 'sku'")
@@ -94,9 +93,7 @@ async def test_x9_a_step_that_raises_ends_the_instance_with_its_traceback(store:
 
 
 async def test_x9_a_retry_says_why_and_until_when(store: Store) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop, {"handle": "retry"})
-        await app.drain()
+    async with parked(store, Shop, input={"handle": "retry"}) as (app, shop):
         [first] = await events(app, shop, "retry")
         assert (await shop.get()).traceback is None
         await app.advance(2)
@@ -116,9 +113,7 @@ async def test_x9_a_retry_says_why_and_until_when(store: Store) -> None:
 
 
 async def test_x9_a_retry_without_a_delay_has_no_until(store: Store) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop, {"handle": "soon"})
-        await app.drain()
+    async with parked(store, Shop, input={"handle": "soon"}) as (app, shop):
         [retry] = await events(app, shop, "retry")
     assert retry.data["until"] is None
 
@@ -129,9 +124,7 @@ async def test_x9_a_retry_without_an_error_has_its_attempt_and_its_time(store: S
         async def start(self, ctx: Context) -> Any:
             return Retry(5) if ctx.attempt == 0 else Done()
 
-    async with harness(store, Poll) as app:
-        poll = await app.start(Poll)
-        await app.drain()
+    async with parked(store, Poll) as (app, poll):
         [retry] = await events(app, poll, "retry")
     assert set(retry.data) == {"attempt", "until"}
     assert datetime.fromisoformat(retry.data["until"]) - retry.at == timedelta(seconds=5)
@@ -141,9 +134,7 @@ async def test_x9_a_retry_without_an_error_has_its_attempt_and_its_time(store: S
 async def test_x9_an_error_that_handle_turns_into_another_outcome_is_an_event_before_it(
     store: Store, handle: str, outcome: str
 ) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop, {"handle": handle})
-        await app.drain()
+    async with parked(store, Shop, input={"handle": handle}) as (app, shop):
         error, after, *_ = await events(app, shop, "error", "next", "await", "done")
         assert (await shop.get()).traceback is None
     assert (error.type, error.step, after.type) == ("error", "start", outcome)
@@ -152,9 +143,7 @@ async def test_x9_an_error_that_handle_turns_into_another_outcome_is_an_event_be
 
 
 async def test_x9_an_error_and_an_error_of_handle_are_both_kept(store: Store) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop, {"handle": "raise"})
-        await app.drain()
+    async with parked(store, Shop, input={"handle": "raise"}) as (app, shop):
         found = await shop.get()
         [stop] = await events(app, shop, "stop")
     assert found.error == "KeyError: 'sku'; then handle raised IndexError: list index out of range"
@@ -164,9 +153,7 @@ async def test_x9_an_error_and_an_error_of_handle_are_both_kept(store: Store) ->
 
 
 async def test_x9_an_error_that_handle_raises_again_is_shown_once(store: Store) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop, {"handle": "again"})
-        await app.drain()
+    async with parked(store, Shop, input={"handle": "again"}) as (_, shop):
         found = await shop.get()
     assert (found.traceback or "").count("return prices[") == 1
 
@@ -178,9 +165,7 @@ async def test_x9_a_stop_without_an_exception_has_its_reason(store: Store, reaso
         async def start(self, ctx: Context) -> Any:
             return Stop(reason)
 
-    async with harness(store, Refuses) as app:
-        refuses = await app.start(Refuses)
-        await app.drain()
+    async with parked(store, Refuses) as (app, refuses):
         found = await refuses.get()
         [stop] = await events(app, refuses, "stop")
     assert stop.data == {"type": None, "message": found.error, "traceback": None, "error": found.error}
@@ -195,9 +180,7 @@ async def test_x9_a_retry_by_hand_forgets_the_error_and_its_traceback(store: Sto
         async def start(self, ctx: Context) -> Any:
             return Done(look_up({} if Fixed.broken else {"sku": 1}))
 
-    async with harness(store, Fixed) as app:
-        fixed = await app.start(Fixed)
-        await app.drain()
+    async with parked(store, Fixed) as (app, fixed):
         Fixed.broken = False
         again = await app.retry(fixed)
         assert (again.error, again.traceback) == (None, None)
@@ -211,9 +194,7 @@ async def test_x9_an_error_of_a_plain_def_step_has_the_users_frames_only(store: 
         def start(self, ctx: Context) -> Any:
             return Done(look_up({}))
 
-    async with harness(store, Threaded) as app:
-        threaded = await app.start(Threaded)
-        await app.drain()
+    async with parked(store, Threaded) as (_, threaded):
         found = await threaded.get()
     assert found.traceback is not None
     assert found.traceback.count('File "') == 2
@@ -226,9 +207,7 @@ async def test_x9_a_state_that_cannot_be_stored_is_a_failure_with_the_engines_me
         async def start(self, ctx: Context) -> Any:
             return Done(object())
 
-    async with harness(store, Odd) as app:
-        odd = await app.start(Odd)
-        await app.drain()
+    async with parked(store, Odd) as (app, odd):
         [stop] = await events(app, odd, "stop")
     assert stop.data["type"] == "InvalidInput"
 
@@ -263,9 +242,7 @@ async def test_x9_a_child_that_could_not_start_has_the_reason_as_its_message(sto
         async def end(self, ctx: Context) -> Any:
             return Done([child.id for child in ctx.children])
 
-    async with harness(store, Parent) as app:
-        parent = await app.start(Parent)
-        await app.drain()
+    async with parked(store, Parent) as (app, parent):
         [child] = await parent.result()
         [failed] = await events(app, child, "failed")
         found = await app.get(child)
@@ -285,9 +262,7 @@ async def test_x9_an_event_that_begins_a_wait_says_for_what_and_until_when(store
         async def end(self, ctx: Context) -> Any:
             return Await("forever", then="end")
 
-    async with harness(store, Waits) as app:
-        waits = await app.start(Waits)
-        await app.drain()
+    async with parked(store, Waits) as (app, waits):
         await app.advance(60)
         await app.drain()
         begin, timeout, forever = await events(app, waits, "await", "timeout")
@@ -306,9 +281,7 @@ async def test_x9_an_event_lists_a_bounded_number_of_waits(store: Store) -> None
         async def start(self, ctx: Context) -> Any:
             return Await(*(f"s{n}" for n in range(500)), then="start", timeout=9)
 
-    async with harness(store, Many) as app:
-        many = await app.start(Many)
-        await app.drain()
+    async with parked(store, Many) as (app, many):
         await app.advance(9)
         begin, timeout = await events(app, many, "await", "timeout")
     for event in (begin, timeout):
@@ -325,9 +298,7 @@ async def test_x9_a_spawn_says_how_many_children_it_waits_for(store: Store) -> N
         async def end(self, ctx: Context) -> Any:
             return Done()
 
-    async with harness(store, Parent, Shop) as app:
-        parent = await app.start(Parent)
-        await app.drain()
+    async with parked(store, Parent, Shop) as (app, parent):
         [spawn] = await events(app, parent, "spawn")
     assert spawn.data == {"until": None, "waits": [{"kind": "children", "remaining": 2}]}
 
@@ -338,9 +309,7 @@ async def test_x9_a_function_that_waits_says_for_what_and_until_when(store: Stor
         question = await ctx.awakeable(timeout=90)
         await ctx.gather(question, ctx.wait_for_signal("go", timeout=120), ctx.sleep(30))
 
-    async with harness(store, waits) as app:
-        run = await app.start(waits)
-        await app.drain()
+    async with parked(store, waits) as (app, run):
         [asked] = await app.awakeables()
         await app.advance(30)
         await app.drain()
@@ -369,9 +338,7 @@ async def test_x9_each_failed_attempt_of_a_run_is_an_event(store: Store) -> None
             return f"{error.type}|{error.message}|{error.traceback}"
         return "paid"
 
-    async with harness(store, pay) as app:
-        paid = await app.start(pay)
-        await app.drain()
+    async with parked(store, pay) as (app, paid):
         [first] = await events(app, paid, "retry", "error")
         await app.advance(10)
         await app.drain()
@@ -402,9 +369,7 @@ async def test_x9_the_error_of_a_run_comes_before_the_event_of_what_the_function
             await ctx.run(str)
         return "done"
 
-    async with harness(store, careful) as app:
-        run = await app.start(careful)
-        await app.drain()
+    async with parked(store, careful) as (app, run):
         found = [event.type for event in await app.events(run)]
     assert found == ["started", "error", "next", "next", "done"]
 
@@ -418,9 +383,7 @@ async def test_x9_a_failed_function_has_its_own_frames_and_those_of_the_run(stor
     async def pay_for(ctx: FunctionContext) -> None:
         await ctx.run(charge, 7)
 
-    async with harness(store, order) as app:
-        run = await app.start(order)
-        await app.drain()
+    async with parked(store, order) as (app, run):
         await app.advance(1)
         await app.drain()
         found = await run.get()
@@ -472,9 +435,7 @@ async def test_x9_a_failed_call_names_the_error_of_the_child(store: Store) -> No
             return error.id
         return ""
 
-    async with harness(store, parent, child) as app:
-        run = await app.start(parent)
-        await app.drain()
+    async with parked(store, parent, child) as (app, run):
         found = await app.get(await run.result())
     assert found.error == "KeyError: 'sku'"
     assert "in look_up\n" in (found.traceback or "")
@@ -509,9 +470,7 @@ async def test_x9_a_failed_attempt_beside_others_is_an_event_too(store: Store) -
         results = await ctx.gather(ctx.run(charge, 1, retries=1, backoff=5), ctx.sleep(60), return_exceptions=True)
         return len(results)
 
-    async with harness(store, both) as app:
-        run = await app.start(both)
-        await app.drain()
+    async with parked(store, both) as (app, run):
         await app.advance(5)
         await app.drain()
         found = await events(app, run, "retry", "error")

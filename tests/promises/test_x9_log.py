@@ -10,6 +10,7 @@ import pytest
 from hark import Context, Done, FunctionContext, Machine, Next, Retry, RunFailed, Stop, step, workflow
 from hark.model.log import FIELDS
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
+from tests.support.harness import parked
 from tests.support.inspect import query
 from tests.support.stores import Store
 
@@ -43,9 +44,7 @@ class Shop(Machine):
 async def test_x9_a_retry_is_a_warning_and_the_final_failure_an_error(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop)
-        await app.drain()
+    async with parked(store, Shop) as (app, shop):
         await app.advance(2)
         await app.drain()
     retry, stop = records(caplog)
@@ -77,9 +76,7 @@ async def test_x9_each_failed_attempt_of_a_run_is_logged(store: Store, caplog: p
     async def pay(ctx: FunctionContext) -> None:
         await ctx.run(look_up, {}, retries=1, backoff=0.5)
 
-    async with harness(store, pay) as app:
-        paid = await app.start(pay)
-        await app.drain()
+    async with parked(store, pay) as (app, paid):
         await app.advance(1)
         await app.drain()
     found = records(caplog)
@@ -194,9 +191,8 @@ async def test_x9_the_log_of_a_step_has_the_fields_of_its_instance(
             ctx.log.warning("from a thread")
             return Done()
 
-    async with harness(store, Chatty) as app:
-        chatty = await app.start(Chatty)
-        await app.drain()
+    async with parked(store, Chatty) as (_, chatty):
+        pass
     found = records(caplog, "hark.workflow")
     assert [(r.getMessage(), *(getattr(r, name) for name in FIELDS)) for r in found] == [
         ("order 7", chatty.id, "Chatty", "start", 0),
@@ -235,9 +231,7 @@ async def test_x9_a_function_logs_each_line_once_across_parks(store: Store, capl
         finally:
             ctx.log.info("finally")
 
-    async with harness(store, deploy) as app:
-        run = await app.start(deploy)
-        await app.drain()
+    async with parked(store, deploy) as (app, run):
         await app.advance(10)
         await app.drain()
         [asked] = await app.awakeables()
@@ -361,9 +355,7 @@ async def test_x9_a_retry_by_hand_logs_what_runs_again(store: Store, caplog: pyt
         await ctx.run(work)
         ctx.log.info("after")
 
-    async with harness(store, fragile) as app:
-        run = await app.start(fragile)
-        await app.drain()
+    async with parked(store, fragile) as (app, run):
         await app.advance(1)
         await app.drain()
         broken.clear()
@@ -383,9 +375,7 @@ async def test_x9_a_function_that_is_undone_logs_nothing_again(store: Store, cap
         ctx.log.info("booked")
         await ctx.wait_for_signal("go")
 
-    async with harness(store, trip) as app:
-        run = await app.start(trip)
-        await app.drain()
+    async with parked(store, trip) as (app, run):
         await app.cancel(run)
         await app.drain()
         assert (await run.get()).status == "cancelled"

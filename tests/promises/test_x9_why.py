@@ -8,6 +8,7 @@ import pytest
 
 from hark import Context, Done, FunctionContext, Machine, Retry, RetryPolicy, Stop, step, workflow
 from tests.promises.support_machines import harness
+from tests.support.harness import parked
 from tests.support.inspect import name_of
 from tests.support.stores import Store
 
@@ -26,9 +27,7 @@ class Shop(Machine):
 
 
 async def test_x9_during_the_backoff_of_a_step_why_says_what_failed_and_when_the_next_attempt_is(store: Store) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop)
-        await app.drain()
+    async with parked(store, Shop) as (app, shop):
         await app.advance(2)
         await app.drain()
         why = await app.why(shop)
@@ -44,9 +43,7 @@ async def test_x9_a_retry_without_an_error_is_explained_too(store: Store) -> Non
         async def start(self, ctx: Context) -> Any:
             return Retry(90)
 
-    async with harness(store, Poll) as app:
-        poll = await app.start(Poll)
-        await app.drain()
+    async with parked(store, Poll) as (app, poll):
         why = await app.why(poll)
     assert "start returned Retry; next try in 2 min." in why.text
     assert why.traceback is None
@@ -64,9 +61,7 @@ async def test_x9_during_the_backoff_of_a_run_why_says_which_attempt_of_how_many
         await ctx.sleep(1)
         await ctx.run(look_up, {}, name="charge", retries=RetryPolicy(4, delay=1, factor=2))
 
-    async with harness(store, pay) as app:
-        paid = await app.start(pay)
-        await app.drain()
+    async with parked(store, pay) as (app, paid):
         assert (await app.why(paid)).text == "It waits for a time."
         for seconds in (1, 1):
             await app.advance(seconds)
@@ -91,9 +86,7 @@ async def test_x9_a_backoff_beside_other_waits_names_both(store: Store) -> None:
             ctx.sleep(3600),
         )
 
-    async with harness(store, both) as app:
-        run = await app.start(both)
-        await app.drain()
+    async with parked(store, both) as (app, run):
         why = await app.why(run)
     assert why.text == (
         "It waits for signal 'go' or a time. run a: attempt 1 of 2 failed: KeyError: 'x'; next try in 30 s. "
@@ -107,9 +100,7 @@ async def test_x9_why_of_a_failed_instance_has_its_error_and_its_traceback(store
         async def start(self, ctx: Context) -> Any:
             return Done(look_up({}))
 
-    async with harness(store, Breaks) as app:
-        breaks = await app.start(Breaks)
-        await app.drain()
+    async with parked(store, Breaks) as (app, breaks):
         why = await app.why(breaks)
     assert "It has failed: KeyError: 'x'." in why.text
     assert "in look_up\n" in (why.traceback or "")
@@ -123,9 +114,7 @@ async def test_x9_why_reads_the_retries_in_one_statement(
     async def many(ctx: FunctionContext) -> None:
         await ctx.gather(*(ctx.run(look_up, {}, name=str(n), retries=1, backoff=60) for n in range(runs)))
 
-    async with harness(store, many) as app:
-        run = await app.start(many)
-        await app.drain()
+    async with parked(store, many) as (app, run):
         sent: list[str] = []
         read = app._clerk.store.read
 
@@ -140,9 +129,7 @@ async def test_x9_why_reads_the_retries_in_one_statement(
 
 
 async def test_x9_the_wait_is_measured_by_the_clock_of_the_store(store: Store) -> None:
-    async with harness(store, Shop) as app:
-        shop = await app.start(Shop)
-        await app.drain()
+    async with parked(store, Shop) as (app, shop):
         app.clock.now += 1_500_000
         assert "next try in 0.5 s" in (await app.why(shop)).text
         app.clock.now += 5_000_000

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
 from tests.support.postgres import Postgres, PostgresServer, given_server, wait_until
-from tests.support.stores import Store, postgres_schema, run_sql
+from tests.support.stores import Store, postgres_schema, run_sql, used_schema
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,34 @@ def test_each_test_has_a_schema_of_its_own_and_it_is_dropped(postgres: Postgres)
         run_sql(store.url, f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (n int)")
         assert run_sql(store.url, f"SELECT to_regclass('{schema}.t') IS NOT NULL")
     assert not run_sql(store.url, f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'")
+
+
+def test_a_schema_is_used_again_with_empty_tables_unless_a_test_changed_more_than_rows(postgres: Postgres) -> None:
+    def told(schema: str, *statements: str) -> Any:
+        return run_sql(postgres.url, f"SET search_path = {schema}", *statements)
+
+    with used_schema(postgres.url) as store:
+        schema = store.options["schema"]
+        miss = (
+            "INSERT INTO misses (at, kind, target, name, reason) VALUES (0, 'signal', '', '', 'missing') RETURNING seq"
+        )
+        assert told(schema, miss) == 1
+    for change in (
+        "ALTER TABLE misses ADD COLUMN more text",
+        "CREATE TABLE other ()",
+        "DROP INDEX instances_claim",
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "DELETE FROM migrations",
+        "UPDATE secrets SET secret = 'known'",
+    ):
+        with used_schema(postgres.url) as store:
+            assert store.options["schema"] == schema
+            assert told(schema, miss) == 1
+            assert told(schema, "SELECT count(*) FROM misses") == 1
+            told(schema, change, "SELECT 1")
+        with used_schema(postgres.url) as store:
+            assert store.options["schema"] != schema
+            schema = store.options["schema"]
 
 
 def test_the_store_fixture_comes_in_both_kinds(store: Store) -> None:
