@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from hark import InvalidDefinition
-from hark.dialects.bpmn import BpmnFile, read_bpmn
 from hark.model.problem import Problem
-from hark.model.process import NodeSpec, ProcessSpec
+from hark.programs.bpmn.bpmn_spec import NodeSpec, ProcessSpec
+from hark.programs.bpmn.file import BpmnFile, read_bpmn
 
 NAMESPACES = (
     'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, NewTask, Park
-from hark.programs.processes.state import ProcessState, load_process_state
+from hark.programs.bpmn.interpreter.instance_state import ProcessState, load_process_state
 
 
 def flaws(claim: Claim, decision: Decision) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark.model.process import Assignment, CallSpec, LoopSpec, NodeSpec, UserSpec
+from hark.programs.bpmn.bpmn_spec import Assignment, CallSpec, LoopSpec, NodeSpec, UserSpec
 from tests.bpmn.small_files import chain, ext, extended, node_of, process_file, read, spec_of
 
 HANDLERS = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark.model.process import Assignment, EventSpec
+from hark.programs.bpmn.bpmn_spec import Assignment, EventSpec
 from tests.bpmn.small_files import chain, ext, node_of, process_file, read, spec_of
 
 AROUND = (

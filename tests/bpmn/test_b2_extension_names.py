@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.dialects.bpmn.extension_names import (
+from hark.programs.bpmn.file.extension_names import (
     HARMLESS_ATTRIBUTES,
     HARMLESS_ELEMENTS,
     REFUSED_ATTRIBUTES,

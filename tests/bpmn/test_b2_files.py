@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from hark import InvalidDefinition
-from hark.app.processes import read_process_file
-from hark.dialects.bpmn import BpmnFile, read_bpmn
+from hark.app.bpmn_deployment import read_process_file
+from hark.programs.bpmn.file import BpmnFile, read_bpmn
 from tests.bpmn.small_files import chain, definitions, problems_of, process_file, read, spec_of
 
 CONFORMANCE = (
@@ -128,7 +128,7 @@ def test_b2_the_digest_is_that_of_what_was_read_too(monkeypatch: pytest.MonkeyPa
         file = read_bpmn(data, **options)
         return replace(file, processes=tuple(structs.replace(each, variables={"new": 1}) for each in file.processes))
 
-    monkeypatch.setattr("hark.app.processes.read_bpmn", read_more)  # as a later version may do
+    monkeypatch.setattr("hark.app.bpmn_deployment.read_bpmn", read_more)  # as a later version may do
     assert digest(text) != before
 
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hark import InvalidDefinition
-from hark.dialects.bpmn import read_bpmn
-from hark.model.process import ProcessSource, decode_process, encode_process
+from hark.programs.bpmn.bpmn_spec import ProcessSource, decode_process, encode_process
+from hark.programs.bpmn.file import read_bpmn
 from tests.bpmn.small_files import chain, definitions, ext, process_file
 from tests.bpmn.test_b2_activities import CALLS, HANDLERS, LOOPS, SCRIPTS, USERS
 from tests.bpmn.test_b2_bad_files import IN_A_CHAIN, IN_A_PROCESS

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hark import InvalidDefinition, NotFound
-from hark.dialects.bpmn import read_bpmn
-from hark.dialects.bpmn.drawing import draw
-from hark.dialects.svg import COLORS
-from hark.model.process_marks import Marks
+from hark.programs.bpmn.diagram_marks import Marks
+from hark.programs.bpmn.drawing.bpmn_drawing import draw
+from hark.programs.bpmn.file import read_bpmn
+from hark.programs.svg import COLORS
 from tests.bpmn.small_files import definitions, process_file
 
 FILES = Path(__file__).parent / "files"

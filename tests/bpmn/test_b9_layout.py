@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hark.dialects.bpmn.drawing_elements import read_scene
-from hark.dialects.bpmn.drawing_panels import panels_of
-from hark.dialects.bpmn.drawing_scene import LANES, POOLS, SUBPROCESSES, Box, Figure, Panel, Wire
-from hark.dialects.bpmn.xml_tree import parse_xml
+from hark.programs.bpmn.drawing.drawing_elements import read_scene
+from hark.programs.bpmn.drawing.drawing_panels import panels_of
+from hark.programs.bpmn.drawing.drawing_scene import LANES, POOLS, SUBPROCESSES, Box, Figure, Panel, Wire
+from hark.programs.bpmn.file.xml_tree import parse_xml
 from tests.bpmn.small_files import chain, definitions, process_file
 from tests.bpmn.test_b9_diagram import text_of
 

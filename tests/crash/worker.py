@@ -12,10 +12,10 @@ import os
 from collections.abc import Sequence
 
 from hark import Hark
+from hark.engine.peers.peers import OtherProcesses
+from hark.engine.worker.attached_worker import AttachedWorker
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim
-from hark.runtime.attached_worker import AttachedWorker
-from hark.runtime.other_processes import OtherProcesses
 from tests.crash.machines import ALL, after, block, trace, wait_at_the_gate
 
 app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))

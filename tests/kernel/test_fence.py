@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.plain_turn import run_plain_turn
+from hark.kernel.fast.advance_turn import run_plain_turn
 from hark.kernel.requests import Cancel, HandBack, Reclaim, Retain, StartInstances
 from hark.model.activation import Claim
 from tests.support.turns import MINUTE, advance, capacity, done, new

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hark import Context, Done, Hark, Machine, Next, Rate, step
+from hark.engine.observe.metrics import ProcessCounters
 from hark.model.decisions import (
     Advance,
     Arm,
@@ -17,7 +18,6 @@ from hark.model.decisions import (
     Redo,
     SendBroadcast,
 )
-from hark.runtime.metrics import ProcessCounters
 
 
 class Limited(Machine):

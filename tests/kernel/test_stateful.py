@@ -27,8 +27,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )  # fmt: skip
 
+from hark.engine.turns.call_attempts import OneCalls
 from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
-from hark.kernel.plain_turn import run_plain_turn
+from hark.kernel.fast.advance_turn import run_plain_turn
 from hark.kernel.requests import (
     Cancel,
     Commit,
@@ -45,7 +46,6 @@ from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal
 from hark.model.values import PARKED, TERMINAL, Rate
-from hark.runtime.one_calls import OneCalls
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore

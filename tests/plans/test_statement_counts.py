@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hark.engine.turns.call_attempts import OneCalls
 from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import (
     Cancel,
@@ -37,7 +38,6 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, Traits
-from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.decisions import (
     Arm,
     CancelChild,
@@ -53,8 +53,8 @@ from hark.model.decisions import (
 from hark.model.failures import Failure
 from hark.model.lanes import code_lane
 from hark.model.notes import NotedEvent
+from hark.model.trigger import AutomaticStart, new_schedule
 from hark.model.values import Rate
-from hark.runtime.one_calls import OneCalls
 from hark.store.sql import Sql
 from tests.support.inspect import counted
 from tests.support.runs import note_awakeable, note_events, note_state, note_wait, on_run, running

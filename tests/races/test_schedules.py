@@ -9,8 +9,8 @@ import pytest
 from hark.kernel.requests import Cancel, ChangeSchedule, Message, StartInstances
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
-from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.errors import Duplicate
+from hark.model.trigger import AutomaticStart, new_schedule
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import DEFINITION, capacity, done, new
 

@@ -21,8 +21,8 @@ import pytest
 from msgspec import structs
 
 from hark.kernel.definitions import Catalog
-from hark.kernel.one_call_turn import one_call, run_one_call_turn
-from hark.kernel.plain_turn import are_plain, run_plain_turn
+from hark.kernel.fast.advance_turn import are_plain, run_plain_turn
+from hark.kernel.fast.call_turn import one_call, run_one_call_turn
 from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -227,7 +227,7 @@ class Act:
         return await self._end(tx, turn)
 
     async def _play_in_one_call(self) -> TurnResult | None:
-        """As runtime/one_calls.py: None if the turn has to run in the ordinary way."""
+        """As engine/turns/call_attempts.py: None if the turn has to run in the ordinary way."""
         part, claim = self.part, self.part.claim
         if part.requests and claim is not None:
             claim = structs.replace(claim, backlog=False)  # else it is never one call

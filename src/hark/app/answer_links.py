@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from hark.engine.turns.caller_errors import not_open
 from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput
 from hark.model.links import LIFE, Keys, LinkWithoutAddress, key_of, secrets_of
 from hark.model.log import get_logger
 from hark.model.names import check_name
-from hark.runtime.caller_errors import not_open
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 

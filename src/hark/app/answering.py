@@ -14,6 +14,8 @@ from hark.app.arguments import (
 )
 from hark.app.core import Core
 from hark.app.handle import Target
+from hark.engine.callers.waiting import AwakeableOpen
+from hark.engine.turns.reply import Reply
 from hark.kernel.requests import ClaimAwakeable, SettleAwakeable
 from hark.model import json
 from hark.model.decisions import Settle
@@ -22,12 +24,10 @@ from hark.model.names import check_awakeable_id, check_name
 from hark.model.outcomes import Duration
 from hark.model.page import Page
 from hark.model.values import Awakeable, AwakeableStatus
-from hark.runtime import views
-from hark.runtime.reply import Reply
-from hark.runtime.waiting import AwakeableOpen
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.statements import AwakeableRow
+from hark.views import instance_views
 
 
 class AnswerVerbs(Core):
@@ -128,7 +128,7 @@ class AnswerVerbs(Core):
         return self._ask(request, self._show)
 
     def _show(self, row: AwakeableRow) -> Awakeable:
-        return views.awakeable(row, self._links.url)
+        return instance_views.awakeable(row, self._links.url)
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """Read one awakeable.
@@ -196,7 +196,9 @@ class AnswerVerbs(Core):
         size, wanted = check_limit(limit), optional_target(job)
         optional_name(after, "after")
         check_word(status, "status", AwakeableStatus)
-        return self._read(lambda store: views.awakeable_page(store, self._links.url, wanted, status, size, after))
+        return self._read(
+            lambda store: instance_views.awakeable_page(store, self._links.url, wanted, status, size, after)
+        )
 
 
 def _settlement(settle: Settle) -> SettleAwakeable:

@@ -1,14 +1,14 @@
-"""BPMN files for the doors: check, draw. What a file means is decided in dialects/bpmn/."""
+"""BPMN files for the doors: check, draw. What a file means is decided in programs/bpmn/file/."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
-from hark.app.processes import read_process_file
-from hark.dialects.bpmn.drawing import draw
-from hark.dialects.bpmn.xml_tree import parse_xml
+from hark.app.bpmn_deployment import read_process_file
 from hark.model.problem import Problem
+from hark.programs.bpmn.drawing.bpmn_drawing import draw
+from hark.programs.bpmn.file.xml_tree import parse_xml
 
 
 @dataclass(frozen=True)

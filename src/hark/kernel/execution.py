@@ -1,10 +1,10 @@
 """Choose how a turn is executed.
 
-    AdvanceTurn  outcomes that run ahead and bring nothing else along: one statement (plain_turn.py)
-    CallTurn     a few signals and answers, or only claims: one call of a function in the database (one_call_turn.py)
+    AdvanceTurn  outcomes that run ahead and bring nothing else along: one statement (advance_turn.py)
+    CallTurn     a few signals and answers, or only claims: one call of a function in the database (call_turn.py)
     FullTurn     everything else: the phases of turn.py
 
-All three leave the same rows: tests/kernel/test_one_call_turns.py, tests/races/test_plain_turns.py and the model in
+All three leave the same rows: tests/kernel/test_call_turns.py, tests/races/test_advance_turns.py and the model in
 tests/kernel/test_stateful.py compare them.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hark.kernel.one_call_turn import one_call
-from hark.kernel.plain_turn import are_plain
+from hark.kernel.fast.advance_turn import are_plain
+from hark.kernel.fast.call_turn import one_call
 from hark.kernel.requests import Capacity, Commit, Request
 
 

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, field
 
 from hark.model.activation import Claim, Traits
-from hark.model.automatic_starts import AutomaticStart
 from hark.model.decisions import Decision, NewInstance, RetryChild, Settle
 from hark.model.notes import AnyNote
+from hark.model.trigger import AutomaticStart
 from hark.model.values import Delivery
 
 
@@ -248,7 +248,7 @@ class FetchTasks(Request, eq=False):
     lanes: tuple[str, ...] = ()
     most: int = 1
     lease: int = 60_000_000  # µs
-    info: str = "{}"  # JSON, as workers record it about themselves (runtime/worker_info.py)
+    info: str = "{}"  # JSON, as workers record it about themselves (views/worker_info.py)
 
 
 class RenewTask(Request, eq=False):

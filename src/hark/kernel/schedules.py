@@ -19,11 +19,11 @@ from msgspec import structs
 from hark.kernel import start
 from hark.kernel.requests import ChangeSchedule, StartInstances
 from hark.model import json
-from hark.model.automatic_starts import MAX_CATCH_UP, AutomaticStart
 from hark.model.cron import Timing
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput, NotFound
 from hark.model.names import new_id
+from hark.model.trigger import MAX_CATCH_UP, AutomaticStart
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
